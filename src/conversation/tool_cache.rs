@@ -71,8 +71,14 @@ impl ToolCache {
 
     /// The server's name for the generation, if it takes results and has none of this call: which of two it used
     /// could not be told.
-    pub(super) fn wants(&self, request: RequestId, call: &Call) -> Option<&str> {
-        let has = |stream: &&Stream| stream.given.iter().any(|(_, given)| given == call);
+    pub(super) fn wants(
+        &self,
+        request: RequestId,
+        tool: &str,
+        key: &Map<String, Value>,
+    ) -> Option<&str> {
+        let is_it = |(_, (of, given)): &(RunId, Call)| of == tool && given == key;
+        let has = |stream: &&Stream| stream.given.iter().any(is_it);
         let stream = self.of(request).filter(|stream| !has(stream))?;
         stream.response.as_deref()
     }

@@ -4,7 +4,7 @@
 use super::drafts::{Draft, Sampled, Stage};
 use super::gate;
 use super::record::DraftRecord;
-use super::{Speculation, TrackId, expected};
+use super::{Speculation, TrackId};
 use crate::conversation::client_settings::{ClientSettings, ClientTools};
 use crate::conversation::common::Common;
 use crate::conversation::draft::{DraftPolicy, SampledCall};
@@ -75,7 +75,9 @@ impl Speculation {
             tokens: prompt.estimate(),
             running: samples,
             usage: TokenUsage::default(),
+            called: 0,
             calls: Vec::new(),
+            saved: Micros(0),
             missed: Vec::new(),
             stage: Stage::Sampling,
             is_decided: false,
@@ -101,13 +103,13 @@ impl Speculation {
 /// Answers.
 impl Speculation {
     /// Handles the end of a sample. Its call is a prediction, as confident as the share of all samples that have
-    /// made it so far.
+    /// made it so far; a plan is the `calls` that it begins with.
     pub(in crate::conversation) fn on_drafted(
         &mut self,
         common: &mut Common,
         clients: ClientTools,
         request: RequestId,
-        call: Option<SampledCall>,
+        calls: Vec<SampledCall>,
         usage: TokenUsage,
     ) {
         let mut drafts = self.drafts.open.iter_mut();
@@ -117,28 +119,27 @@ impl Speculation {
         };
         draft.running -= 1;
         draft.usage.add(usage);
-        if let Some(SampledCall { tool, arguments }) = call
-            && draft.stage == Stage::Sampling
-        {
+        let track = draft.track;
+        let is_in_time = draft.stage == Stage::Sampling;
+        draft.called += u32::from(is_in_time && !calls.is_empty());
+        let mut predictions = Vec::new();
+        for SampledCall { tool, arguments } in calls.into_iter().filter(|_| is_in_time) {
             let declared = clients.declared(&common.policy, &tool);
-            let policy = &common.policy.speculation;
             let count = draft.count(Sampled {
                 tool: tool.clone(),
                 by_client: declared.is_some_and(|tool| tool.by_client),
-                may_run: declared
-                    .is_some_and(|tool| gate::eligibility(tool, policy) == Eligibility::Full),
                 key: declared.map_or_else(|| arguments.clone(), |tool| canonical(tool, &arguments)),
                 count: 1,
-                first: common.now,
-                committed: None,
+                is_committed: false,
             });
-            let track = draft.track;
-            let prediction = Prediction {
+            predictions.push(Prediction {
                 tool,
                 arguments,
                 confidence: count as f32 / draft.policy.samples as f32,
                 source: Source::Draft,
-            };
+            });
+        }
+        for prediction in predictions {
             self.follow_draft(common, clients, track, prediction);
         }
         self.end_drafts(common, |_| false);
@@ -175,8 +176,15 @@ impl Speculation {
         arguments: &Map<String, Value>,
     ) {
         let key = canonical(tool, arguments);
+        let track = self.drafts.of(generation).next().map(|draft| draft.track);
+        let Some(track) = track else {
+            return;
+        };
+        let run = self.run_for(common, track, tool, arguments);
+        let earlier = run.and_then(|run| self.ledger.get(run));
+        let earlier = earlier.map_or(Micros(0), |run| run.saved_by(Source::Draft, common.now));
         for draft in self.drafts.of(generation) {
-            draft.meet(tool, &key, common.now);
+            draft.meet(tool, &key, earlier);
         }
     }
 
@@ -231,11 +239,10 @@ impl Speculation {
 
 /// Lessons.
 fn learn(common: &mut Common, draft: &Draft) {
-    let mut saved = Micros(0);
     if draft.is_decided {
         let tried: Vec<(String, bool, bool)> = draft
             .likeliest()
-            .map(|call| (call.tool.clone(), call.by_client, call.committed.is_some()))
+            .map(|call| (call.tool.clone(), call.by_client, call.is_committed))
             .chain(
                 draft
                     .missed
@@ -246,13 +253,9 @@ fn learn(common: &mut Common, draft: &Draft) {
         for (tool, by_client, hit) in tried {
             common.learn(Lesson::Drafted { tool, hit }, by_client);
         }
-        for call in draft.calls.iter().filter(|call| call.may_run) {
-            let lead = call.committed.map(|at| at.since(call.first));
-            let most = expected(&common.experience, &call.tool, 0.5);
-            saved = saved.max(lead.unwrap_or_default().min(most));
-        }
     }
     let tokens = draft.usage().total();
+    let saved = draft.saved;
     common.learn(Lesson::DraftCost { tokens, saved }, false);
 }
 

@@ -8,7 +8,7 @@ use crate::conversation::draft::DraftPolicy;
 use crate::conversation::ids::RequestId;
 use crate::conversation::output::Output;
 use crate::llm::TokenUsage;
-use crate::time::Time;
+use crate::time::{Micros, Time};
 use crate::tools::Declaration;
 use serde_json::{Map, Value};
 
@@ -38,8 +38,12 @@ pub(super) struct Draft {
     pub(super) running: u32,
     /// The tokens of those that have.
     pub(super) usage: TokenUsage,
+    /// Samples that made a call in time.
+    pub(super) called: u32,
     /// Its calls, each once.
     pub(super) calls: Vec<Sampled>,
+    /// How much earlier one of the main model's calls began because of it.
+    pub(super) saved: Micros,
     /// Tools that the main model called, and no sample before it.
     pub(super) missed: Vec<(String, bool)>,
     pub(super) stage: Stage,
@@ -62,16 +66,12 @@ pub(super) enum Stage {
 pub(super) struct Sampled {
     pub(super) tool: String,
     pub(super) by_client: bool,
-    /// It may run before it is committed.
-    pub(super) may_run: bool,
     /// The arguments in the form in which they are compared.
     pub(super) key: Map<String, Value>,
     /// How many samples made it.
     pub(super) count: u32,
-    /// When the first one did.
-    pub(super) first: Time,
-    /// When the main model committed it.
-    pub(super) committed: Option<Time>,
+    /// The main model has committed it.
+    pub(super) is_committed: bool,
 }
 
 impl Draft {
@@ -86,13 +86,14 @@ impl Draft {
         1
     }
 
-    /// The main model has committed this call.
-    pub(super) fn meet(&mut self, tool: &Declaration, key: &Map<String, Value>, now: Time) {
+    /// The main model has committed this call, which had begun so much earlier because of a sample.
+    pub(super) fn meet(&mut self, tool: &Declaration, key: &Map<String, Value>, earlier: Micros) {
         self.is_decided = true;
         let name = &tool.spec.name;
         let mut of_tool = self.calls.iter_mut().filter(|call| call.tool == *name);
         if let Some(call) = of_tool.find(|call| call.key == *key) {
-            call.committed.get_or_insert(now);
+            call.is_committed = true;
+            self.saved = self.saved.max(earlier);
         } else if !self.calls.iter().any(|call| call.tool == *name) {
             self.missed.push((name.clone(), tool.by_client));
         }
@@ -130,14 +131,14 @@ impl Draft {
     }
 
     pub(super) fn record(&self) -> DraftRecord {
-        let calls = self.calls.iter();
+        let mut calls = self.calls.iter();
         let likeliest = self.likeliest().max_by_key(|call| call.count);
-        let hit = calls.clone().any(|call| call.committed.is_some());
+        let hit = calls.any(|call| call.is_committed);
         let usage = self.usage();
         DraftRecord {
             began: self.began,
             samples: self.policy.samples,
-            calls: calls.map(|call| call.count).sum(),
+            calls: self.called,
             tool: likeliest.map(|call| call.tool.clone()),
             accepted: likeliest.filter(|_| self.is_decided).map(|_| hit),
             usage,

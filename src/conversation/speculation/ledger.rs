@@ -24,8 +24,8 @@ pub(in crate::conversation) struct Run {
     pub arguments: Map<String, Value>,
     /// The arguments in the form in which they are compared.
     pub key: Map<String, Value>,
-    /// Its source and confidence; `None` if a commit started it.
-    pub predicted: Option<(Source, f32)>,
+    /// `None` if a commit started it.
+    pub predicted: Option<Predicted>,
     pub started: Time,
     /// It waits for a write to end, and has not been started.
     pub deferred: bool,
@@ -37,6 +37,25 @@ pub(in crate::conversation) struct Run {
     pub stale: bool,
     /// It is in the record of its turn, and only its calls still wait for the result.
     pub told: bool,
+}
+
+/// The prediction that began a run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(in crate::conversation) struct Predicted {
+    pub source: Source,
+    pub confidence: f32,
+    /// When another source would have begun it.
+    pub rivalled: Option<Time>,
+}
+
+impl Predicted {
+    pub(super) fn by(source: Source, confidence: f32) -> Self {
+        Self {
+            source,
+            confidence,
+            rivalled: None,
+        }
+    }
 }
 
 impl Run {
@@ -94,6 +113,17 @@ impl Run {
         self.outcome.is_none()
     }
 
+    /// How much earlier it has begun because of a source, if it is committed `now`: until it was done, or until another
+    /// source would have begun it.
+    pub(super) fn saved_by(&self, source: Source, now: Time) -> Micros {
+        let Some(predicted) = self.predicted.filter(|one| one.source == source) else {
+            return Micros(0);
+        };
+        let done = self.outcome.as_ref().map(|(at, _)| *at);
+        let until = [done, predicted.rivalled].into_iter().flatten().min();
+        until.unwrap_or(now).since(self.started)
+    }
+
     fn ran(&self, now: Time) -> Micros {
         let until = self.outcome.as_ref().map_or(now, |(at, _)| *at);
         until.since(self.started)
@@ -116,8 +146,8 @@ impl Run {
             run: self.id,
             tool: self.tool.clone(),
             arguments: self.arguments.clone(),
-            source: self.predicted.map(|(source, _)| source),
-            confidence: self.predicted.map_or(1.0, |(_, confidence)| confidence),
+            source: self.predicted.map(|one| one.source),
+            confidence: self.predicted.map_or(1.0, |one| one.confidence),
             started: self.started,
             finished: self.outcome.as_ref().map(|(at, _)| *at),
             ok: matches!(self.outcome, Some((_, Ok(_)))),

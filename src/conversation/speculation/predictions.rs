@@ -1,7 +1,7 @@
 //! Predictions: requests to the sources, and what follows from their answers.
 
 use super::gate::{self, Decision, Decline, Situation};
-use super::ledger::Run;
+use super::ledger::{Predicted, Run};
 use super::record::{Discard, PredictionRecord, SpeculationEvent};
 use super::track::Call;
 use super::{Speculation, TrackId};
@@ -203,7 +203,7 @@ impl Speculation {
         let outdated = |run: &Run| {
             let others = wanted.get(run.tool.as_str());
             run.track == track
-                && !matches!(run.predicted, Some((Source::Stream, _)))
+                && run.predicted.is_none_or(|one| one.source != Source::Stream)
                 && !self.drafts.have(run)
                 && others.is_some_and(|keys| !keys.contains(&run.key))
         };
@@ -222,6 +222,22 @@ impl Speculation {
     ) -> Option<RunId> {
         let hit = prediction.confidence;
         self.follow_as(common, clients, id, prediction, hit)
+    }
+
+    /// A source is sure of a call that another one has begun.
+    fn rival(
+        &mut self,
+        common: &Common,
+        id: TrackId,
+        tool: &Declaration,
+        key: &Map<String, Value>,
+        source: Source,
+    ) {
+        let known = self.ledger.same(id, tool, key);
+        let begun = known.and_then(|run| self.ledger.get_mut(run)?.predicted.as_mut());
+        if let Some(begun) = begun.filter(|begun| begun.source != source) {
+            begun.rivalled.get_or_insert(common.now);
+        }
     }
 
     /// The same for a prediction whose probability is another than its confidence.
@@ -248,6 +264,9 @@ impl Speculation {
                         started = Some(self.start_early(common, id, &tool, key, &prediction));
                     }
                     Decision::WarmedUp => self.warm_up(common, &prediction.tool),
+                    Decision::Known if hit >= tool.speculation.min_confidence => {
+                        self.rival(common, id, &tool, &key, prediction.source);
+                    }
                     Decision::Known | Decision::Declined(_) => {}
                 }
                 decision
@@ -328,7 +347,7 @@ impl Speculation {
             *track.started.entry(name.clone()).or_default() += 1;
         }
         self.ledger.insert(Run {
-            predicted: Some((prediction.source, prediction.confidence)),
+            predicted: Some(Predicted::by(prediction.source, prediction.confidence)),
             cost: tool.speculation.cost,
             key,
             ..Run::new(

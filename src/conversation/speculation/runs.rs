@@ -107,7 +107,7 @@ impl Speculation {
     ) -> Option<Guess> {
         let is_outdated = |run: &Run| {
             track.unanswered
-                && !matches!(run.predicted, Some((Source::Stream, _)))
+                && run.predicted.is_none_or(|one| one.source != Source::Stream)
                 && !self.drafts.have(run)
         };
         let runs = self.ledger.runs().filter(|run| {
@@ -121,25 +121,27 @@ impl Speculation {
     /// That the model commits the call of this run; `None` if its result is not ready.
     pub(in crate::conversation) fn guess(&self, common: &Common, run: RunId) -> Option<Guess> {
         let run = self.ledger.get(run)?;
-        let (_, confidence) = run.predicted.filter(|_| self.is_ready(common, run.id))?;
+        let predicted = run.predicted.filter(|_| self.is_ready(common, run.id))?;
         let (_, result) = run.outcome.as_ref()?;
         Some(Guess {
             run: run.id,
             tool: run.tool.clone(),
             arguments: run.arguments.clone(),
-            confidence,
+            confidence: predicted.confidence,
             result: result.as_ref().ok()?.clone(),
             by_client: run.is_clients(),
         })
     }
 
-    /// The runs of this track that a commit could take over now, with their results.
+    /// The runs of this track that a commit could take over now and that are wanted, with their results.
     pub(in crate::conversation) fn usable(
         &self,
         common: &Common,
         track: TrackId,
+        is_wanted: impl Fn(&str, &Map<String, Value>) -> bool,
     ) -> Vec<(RunId, Call, GivenResult)> {
-        let runs = self.ledger.runs().filter(|run| run.track == track);
+        let runs = self.ledger.runs();
+        let runs = runs.filter(|run| run.track == track && is_wanted(&run.tool, &run.key));
         let given = |run: &Run| {
             let tool = run.declaration.as_deref()?;
             let (at, result) = run.outcome.as_ref()?;

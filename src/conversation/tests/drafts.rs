@@ -2,7 +2,9 @@
 
 use super::sim::{SAMPLED, Sample, Sim, Step, call_with, end, sampled, say};
 use super::*;
+use crate::recording::Recording;
 use crate::tools::Eligibility;
+use crate::what_if::what_if;
 use serde_json::{Value, json};
 
 fn early(name: &str, effect: Effect) -> Declaration {
@@ -316,6 +318,124 @@ fn the_tool_s_acceptance_rate_bounds_the_probability() {
     let decisions = predicted(&sim);
     assert_eq!(decisions.len(), 3);
     assert!(decisions.iter().all(|(_, name)| *name == "unlikely"));
+}
+
+/// What was learned of the drafts: how much earlier calls began because of them, ms.
+fn saved(sim: &mut Sim) -> u64 {
+    let lessons = sim.core.take_lessons().into_iter();
+    let saved = lessons.filter_map(|lesson| match lesson {
+        Lesson::DraftCost { saved, .. } => Some(saved.as_ms()),
+        _ => None,
+    });
+    saved.sum()
+}
+
+fn foreseen() -> Box<dyn Fn(&crate::prediction::Evidence) -> Vec<crate::prediction::Prediction>> {
+    Box::new(|_| {
+        vec![crate::prediction::Prediction {
+            tool: "weather".into(),
+            arguments: boulder().as_object().cloned().unwrap(),
+            confidence: 0.9,
+            source: crate::prediction::Source::Rule,
+        }]
+    })
+}
+
+/// The first sample alone starts nothing, and what a rule starts was not started by a draft.
+#[test]
+fn a_draft_saves_what_its_run_was_ahead_and_no_more() {
+    let mut alone = weather(sampled([100, 900, 4_000], "weather", boulder()));
+    let run = alone.records()[0].runs[0].clone();
+    assert_eq!(run.source, Some(crate::prediction::Source::Draft));
+    let of_run = run.saved.as_ms();
+    assert_eq!(saved(&mut alone), of_run);
+    let policy = || drafting(vec![early("weather", Effect::Read)], 0.0);
+    let mut second = Sim::new(policy());
+    second.router = foreseen();
+    asked(&mut second, sampled([100, 200, 300], "weather", boulder()));
+    assert_eq!(saved(&mut second), 0, "the rule was first");
+    let mut late_rule = Sim::new(policy());
+    late_rule.router = foreseen();
+    late_rule.router_ms = 600;
+    late_rule.tool_ms = 5_000;
+    asked(&mut late_rule, sampled([10, 20, 30], "weather", boulder()));
+    let ahead = saved(&mut late_rule);
+    assert!((1..=600).contains(&ahead), "{ahead} ms until the rule");
+}
+
+/// A policy whose model makes plans.
+fn planning() -> Policy {
+    let mut policy = drafting(vec![early("weather", Effect::Read)], 0.0);
+    policy.briefing.plans = true;
+    policy
+}
+
+fn plan() -> Value {
+    json!({"steps": [{"tool": "weather", "arguments": boulder()}]})
+}
+
+#[test]
+fn a_drafted_call_is_compared_with_the_steps_of_a_plan() {
+    let planned = |drafts: Vec<Sample>| {
+        let mut sim = Sim::new(planning());
+        let mut script = vec![Step::Wait(1_500)];
+        script.extend(call_with(crate::llm::plan::PLAN, plan()));
+        script.push(end());
+        sim.scripts.extend([script, vec![say("Sunny."), end()]]);
+        sim.drafts.push_back(drafts);
+        sim.tool_ms = 400;
+        ask(&mut sim, "what is the weather in boulder", 9_000);
+        let lessons = sim.core.take_lessons().into_iter();
+        let drafted: Vec<bool> = lessons
+            .filter_map(|lesson| match lesson {
+                Lesson::Drafted { hit, .. } => Some(hit),
+                _ => None,
+            })
+            .collect();
+        (drafted, sim.started().len())
+    };
+    let right = sampled([100, 200, 300], "weather", boulder());
+    assert_eq!(planned(right), (vec![true], 1));
+    let wrong = sampled([100, 200, 300], "weather", json!({"city": "rome"}));
+    assert_eq!(planned(wrong), (vec![false], 2));
+    let in_a_plan = sampled([100, 200, 300], crate::llm::plan::PLAN, plan());
+    assert_eq!(
+        planned(in_a_plan),
+        (vec![true], 1),
+        "a sample may be a plan"
+    );
+}
+
+#[test]
+fn a_recording_tells_what_another_number_of_samples_would_have_done() {
+    let policy = |samples| {
+        let mut policy = drafting(vec![early("weather", Effect::Read)], 0.0);
+        policy.speculation.draft = policy
+            .speculation
+            .draft
+            .map(|draft| DraftPolicy { samples, ..draft });
+        policy
+    };
+    let mut sim = Sim::recorded(policy(3), "samples".into());
+    asked(&mut sim, sampled([100, 300, 500], "weather", boulder()));
+    let recording = Recording::read(sim.recording().as_bytes()).expect("a recording");
+    let under = |samples| {
+        let found = what_if(&recording, policy(samples));
+        let saved = found.changed.total.saved_seconds;
+        (
+            (saved * 1_000.0).round() as i64,
+            found.changed.drafts,
+            found.unknown.predictions,
+        )
+    };
+    let (was, drafts, unknown) = under(3);
+    assert_eq!((drafts.accepted, unknown), (1, 0));
+    let (one, fewer, unknown) = under(1);
+    assert_eq!(unknown, 0);
+    assert_eq!(one, was, "the result was there long before the call");
+    assert!(fewer.tokens < drafts.tokens, "{fewer:?}");
+    let (_, _, unknown) = under(5);
+    assert!(unknown >= 2, "two samples are missing of each question");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::*;
 use crate::llm::GivenResult;
 use crate::prediction::{Prediction, Source};
 use crate::tools::Eligibility;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 const QUESTION: &str = "what is the weather in boulder";
 
@@ -105,6 +105,23 @@ fn continued(sim: &Sim) -> u32 {
 }
 
 const SERIAL: [&str; 5] = ["user", "agent", "call", "result", "agent"];
+
+/// At each input: a result may be large.
+#[test]
+fn a_result_that_the_server_has_is_not_copied_again() {
+    let script = going_on("boulder", 8_000, "It is sunny.");
+    let mut sim = session(policy(early("weather")), [script], 100);
+    sim.speak(QUESTION, 1_500);
+    sim.silence(2_000);
+    assert_eq!(given(&sim).len(), 1, "and the model has not called");
+    let core = &sim.core;
+    let track = core.speculation.answering().expect("an answer").id;
+    let usable = |is_wanted: bool| {
+        let wanted = |_: &str, _: &Map<String, Value>| is_wanted;
+        core.speculation.usable(&core.common, track, wanted).len()
+    };
+    assert_eq!((usable(true), usable(false)), (1, 0));
+}
 
 #[test]
 fn a_server_that_has_the_result_answers_in_the_same_stream() {

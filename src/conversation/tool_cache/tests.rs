@@ -40,6 +40,12 @@ fn clock() -> Call {
     ("clock".into(), Map::new())
 }
 
+/// The name under which the result of the clock would be given.
+fn wanted(cache: &ToolCache) -> Option<&str> {
+    let (tool, key) = clock();
+    cache.wants(REQUEST, &tool, &key)
+}
+
 fn asked() -> ToolCache {
     let mut cache = ToolCache::default();
     cache.begin(REQUEST, prompt(vec![user("How late is it?")]));
@@ -51,13 +57,13 @@ fn asked() -> ToolCache {
 fn a_result_is_given_once_and_only_under_a_name() {
     let mut cache = ToolCache::default();
     cache.begin(REQUEST, prompt(Vec::new()));
-    assert_eq!(cache.wants(REQUEST, &clock()), None);
+    assert_eq!(wanted(&cache), None);
     cache.opens(RequestId(2), "other".into());
-    assert_eq!(cache.wants(REQUEST, &clock()), None);
+    assert_eq!(wanted(&cache), None);
     cache.opens(REQUEST, "answer".into());
-    assert_eq!(cache.wants(REQUEST, &clock()), Some("answer"));
+    assert_eq!(wanted(&cache), Some("answer"));
     cache.give(RunId(7), clock());
-    assert_eq!(cache.wants(REQUEST, &clock()), None);
+    assert_eq!(wanted(&cache), None);
     assert!(cache.has(REQUEST, &[RunId(7)]));
     assert!(!cache.has(REQUEST, &[RunId(7), RunId(8)]));
     cache.opens(REQUEST, "answer".into());
@@ -71,7 +77,7 @@ fn another_server_has_no_results() {
     cache.give(RunId(7), clock());
     cache.opens(REQUEST, "another".into());
     assert!(!cache.has(REQUEST, &[RunId(7)]));
-    assert_eq!(cache.wants(REQUEST, &clock()), Some("another"));
+    assert_eq!(wanted(&cache), Some("another"));
 }
 
 #[test]

@@ -38,24 +38,31 @@ impl Conversation {
         call: Option<SampledCall>,
         usage: TokenUsage,
     ) {
+        let begun = call.map(|call| self.begun_by(call.tool, call.arguments));
+        let calls = begun.into_iter().flatten();
+        let calls = calls.map(|(tool, arguments)| SampledCall { tool, arguments });
+        let calls = calls.collect();
         let terms = self.answer.as_ref().map(|a| &a.terms);
         let clients = ClientTools::of(&self.client, terms);
         self.speculation
-            .on_drafted(&mut self.common, clients, request, call, usage);
+            .on_drafted(&mut self.common, clients, request, calls, usage);
     }
 
-    /// Compares a call that the main model has completed with the samples.
+    /// Compares a call that the main model has completed with the samples; of a plan, the calls that it begins with.
     pub(super) fn compare_draft(
         &mut self,
         generation: RequestId,
         name: &str,
         arguments: &Result<Map<String, Value>, String>,
     ) {
-        let terms = self.answer.as_ref().map(|a| &a.terms);
-        let tool = ClientTools::of(&self.client, terms).declared(&self.common.policy, name);
-        if let (Some(tool), Ok(arguments)) = (tool, arguments) {
-            self.speculation
-                .compare_draft(&self.common, generation, tool, arguments);
+        let Ok(arguments) = arguments else {
+            return;
+        };
+        for (name, arguments) in self.begun_by(name.to_owned(), arguments.clone()) {
+            if let Some(tool) = self.declared(&name) {
+                self.speculation
+                    .compare_draft(&self.common, generation, &tool, &arguments);
+            }
         }
     }
 

@@ -15,8 +15,11 @@ impl Conversation {
         let Some((request, track)) = self.giving_to() else {
             return;
         };
-        for (run, call, result) in self.speculation.usable(&self.common, track) {
-            let Some(response) = self.held.tool_cache.wants(request, &call) else {
+        let cache = &self.held.tool_cache;
+        let is_wanted = |tool: &str, key: &_| cache.wants(request, tool, key).is_some();
+        let usable = self.speculation.usable(&self.common, track, is_wanted);
+        for (run, call, result) in usable {
+            let Some(response) = self.held.tool_cache.wants(request, &call.0, &call.1) else {
                 continue;
             };
             let response = response.to_owned();

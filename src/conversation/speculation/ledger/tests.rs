@@ -27,7 +27,7 @@ fn predicted(id: u64, track: u64) -> Run {
         declaration: None,
         arguments: Map::new(),
         key: Map::new(),
-        predicted: Some((Source::Rule, 0.9)),
+        predicted: Some(Predicted::by(Source::Rule, 0.9)),
         started: at(0),
         deferred: false,
         outcome: None,
