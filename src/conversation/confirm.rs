@@ -7,7 +7,7 @@ use super::history::History;
 use super::ids::{CallId, ClauseId};
 use super::outcome::ConfirmationOutcome;
 use super::output::Event;
-use super::template::{not_run, question};
+use super::template::question;
 use super::timer::Timer;
 use crate::language::{Asked, Pack, Reply};
 use crate::time::{Micros, Time};
@@ -424,25 +424,15 @@ impl Confirmation {
     }
 
     /// Ends the wait without running the call, and tells the model.
-    fn withdraw(
-        &mut self,
-        common: &mut Common,
-        history: &mut History,
-        outcome: ConfirmationOutcome,
-    ) {
-        if let Some(pending) = self.end(common, outcome) {
+    fn withdraw(&mut self, common: &mut Common, history: &mut History, how: ConfirmationOutcome) {
+        if let Some(pending) = self.end(common, how) {
             pending.tell_not_run(common, history);
         }
     }
 
     /// Ends the wait without running the call. The model is told if its history says that the call waits.
-    fn give_up(
-        &mut self,
-        common: &mut Common,
-        history: &mut History,
-        outcome: ConfirmationOutcome,
-    ) {
-        if let Some(pending) = self.end(common, outcome).filter(|one| one.is_told) {
+    fn give_up(&mut self, common: &mut Common, history: &mut History, how: ConfirmationOutcome) {
+        if let Some(pending) = self.end(common, how).filter(|one| one.is_told) {
             pending.tell_not_run(common, history);
         }
     }

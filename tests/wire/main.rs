@@ -38,6 +38,6 @@ mod speech;
 mod speech_services;
 mod tool_cache;
 mod twilio;
-mod webrtc;
 mod webhook;
+mod webrtc;
 mod wyoming;

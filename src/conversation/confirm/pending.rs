@@ -5,6 +5,7 @@ use crate::conversation::history::History;
 use crate::conversation::ids::CallId;
 use crate::conversation::outcome::ConfirmationOutcome;
 use crate::conversation::output::Event;
+use crate::conversation::template::not_run;
 use crate::llm::Message;
 use crate::time::Micros;
 use serde_json::{Map, Value};
@@ -42,6 +43,6 @@ impl Pending {
 
 /// Tells the model that a call was not run, and why.
 pub(super) fn tell_put_off(common: &mut Common, history: &mut History, name: &str, why: &str) {
-    let text = format!("A call of {name} was not run: {why}");
+    let text = not_run(name, why);
     history.push(common.item_id(), Message::System { text });
 }
