@@ -307,12 +307,7 @@ async fn fifty_calls_share_a_port() {
         peer
     });
     for peer in join_all(calls).await {
-        assert!(
-            peer.loud > 0 && peer.packets > ANSWER_FRAMES,
-            "{} {}",
-            peer.loud,
-            peer.packets
-        );
+        assert!(peer.packets > ANSWER_FRAMES, "{}", peer.packets);
         let kinds = support::types(&peer.events);
         let count = |kind: &str| kinds.iter().filter(|other| **other == kind).count();
         for kind in [

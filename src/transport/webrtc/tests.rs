@@ -883,12 +883,15 @@ async fn five_percent_loss_and_40_ms_of_jitter_cost_at_most_three_points_of_word
         let at = |rate| Resampler::new(voice.sample_rate(), rate).push(&audio);
         let (plain, said) = (at(16_000), to_i16(&at(24_000)));
         let mut world = World::open(STORM, seed as u64).await;
+        let mut heard = Vec::new();
         for frame in said.chunks_exact(480) {
             world.say(frame).await;
+            heard.extend(world.reached().0);
         }
         world.speak(10, |_| false).await;
         world.pass(ms(300), |_| false).await;
-        let heard = to_f32(&world.reached().0);
+        heard.extend(world.reached().0);
+        let heard = to_f32(&heard);
         let mut errors = |audio: &[f32]| {
             let heard = recogniser.transcribe(audio).unwrap();
             strsim::generic_levenshtein(&words(text), &words(&heard))
