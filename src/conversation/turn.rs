@@ -10,6 +10,7 @@ use super::timer::Timer;
 use super::turn_detection::{EndOfTurnRule, TurnDetection};
 use super::utterance::{EndOfTurn, Transcribed, Utterance};
 use crate::asr::Recognised;
+use crate::language::Pack;
 use crate::time::Samples;
 use std::collections::VecDeque;
 
@@ -276,26 +277,23 @@ impl Turn {
         self.is_open() && self.overlap.as_ref().is_some_and(Overlap::is_open)
     }
 
-    /// Takes the words of a partial.
-    pub(super) fn overlaps_with(&mut self, words: &str) {
+    /// Takes the words of a partial, or of a pause.
+    pub(super) fn overlaps_with(&mut self, words: &str, paused: bool, language: &Pack) {
         if let (Some(overlap), Some(utterance)) = (&mut self.overlap, &mut self.utterance) {
-            overlap.heard(words, utterance.partials().last_end());
-        }
-    }
-
-    /// Takes all words up to a pause.
-    pub(super) fn overlap_pauses(&mut self, words: &str) {
-        if let Some(overlap) = &mut self.overlap {
-            overlap.pauses(words);
+            let to = match paused {
+                true => self.audio_end,
+                false => utterance.partials().last_end(),
+            };
+            overlap.heard(words, to, language);
         }
     }
 
     /// Whether the utterance is now known to interrupt the agent.
-    pub(super) fn must_interrupt(&self, policy: BargeInPolicy) -> bool {
+    pub(super) fn must_interrupt(&self, policy: BargeInPolicy, language: &Pack) -> bool {
         let (Some(overlap), Some(utterance)) = (&self.overlap, &self.utterance) else {
             return false;
         };
-        overlap.is_open() && overlap.must_interrupt(policy, utterance.last_speech())
+        overlap.is_open() && overlap.must_interrupt(policy, utterance.last_speech(), language)
     }
 
     /// The utterance interrupts the agent, which has just `asked` something or not: clients are told of it.

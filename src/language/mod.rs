@@ -5,6 +5,7 @@
 //! Pure, like the core, which uses it: no clock, no runtime, no locks, no I/O.
 
 pub mod en;
+pub(crate) mod listening;
 mod pack;
 pub(crate) mod request;
 
