@@ -5,10 +5,10 @@ use super::reload::{Reloader, engines_of};
 use super::server_settings::{max_connections, settings};
 use super::signals::{Asked, Signals};
 use super::{Common, playground};
-use crate::config::{Config, Flags, Loaded, Scope, WebhookConfig};
+use crate::config::{CallRecordingConfig, Config, Flags, Loaded, Scope, WebhookConfig};
 use crate::report::Webhook;
 use crate::server::{self, App, Demonstration, Renewed, ServerError, ServerSettings, Twilio};
-use crate::session::{self, Engines, Observers, SessionOptions};
+use crate::session::{self, CallRecordings, Engines, Observers, SessionOptions};
 use crate::stats::TurnLog;
 use crate::transport::door::Door;
 use crate::transport::phone::audiosocket::{self, AudioSocket};
@@ -64,6 +64,7 @@ impl Serve {
         let observers = Observers {
             recordings: super::recordings(self.record.as_deref())?,
             turns: turn_log(loaded.config.log.turns.as_deref())?,
+            calls: calls(&loaded.config)?,
             webhook: webhook(&loaded.config),
             patterns: engines::patterns(&loaded.config),
             ..Observers::default()
@@ -81,6 +82,19 @@ pub(super) fn turn_log(path: Option<&Path>) -> Result<Option<TurnLog>> {
         TurnLog::open(path).with_context(|| format!("cannot write {}", path.display()))
     };
     path.map(open).transpose()
+}
+
+fn calls(config: &Config) -> Result<Option<CallRecordings>> {
+    let record = |config: &CallRecordingConfig| {
+        let CallRecordingConfig {
+            folder,
+            consent,
+            agents,
+        } = config.clone();
+        let recordings = CallRecordings::new(&folder, consent, agents);
+        recordings.with_context(|| format!("cannot record calls in {}", folder.display()))
+    };
+    config.call_recording.as_ref().map(record).transpose()
 }
 
 fn webhook(config: &Config) -> Option<Webhook> {

@@ -93,6 +93,8 @@ pub struct Config {
     pub cache: Option<PathBuf>,
     /// Whether the server runs the demonstration for the page.
     pub demonstration: bool,
+    /// Where calls are recorded as sound; `None` if they are not.
+    pub call_recording: Option<CallRecordingConfig>,
     /// The web service that is told of calls; `None` if there is none.
     pub webhook: Option<WebhookConfig>,
     /// Logging.
@@ -106,6 +108,17 @@ pub struct WebrtcConfig {
     pub port: Option<u16>,
     /// The addresses that clients are told; if there are none, those of this machine.
     pub advertise: Vec<IpAddr>,
+}
+
+/// Where calls are recorded as sound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallRecordingConfig {
+    /// The folder of the files.
+    pub folder: PathBuf,
+    /// Spoken first in each call; nothing if empty.
+    pub consent: String,
+    /// The agents whose calls are recorded; all if there are none.
+    pub agents: Vec<String>,
 }
 
 /// The web service that is told of calls.

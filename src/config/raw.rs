@@ -31,6 +31,7 @@ pub(super) struct RawConfig {
     pub(super) asterisk: RawAsterisk,
     pub(super) wyoming: RawWyoming,
     pub(super) playground: RawPlayground,
+    pub(super) call_recording: RawCallRecording,
     pub(super) webhook: RawWebhook,
     pub(super) log: RawLog,
 }
@@ -533,6 +534,24 @@ impl Default for RawPlayground {
     fn default() -> Self {
         Self {
             demonstration: true,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawCallRecording {
+    pub(super) folder: String,
+    pub(super) consent: String,
+    pub(super) agents: Vec<String>,
+}
+
+impl Default for RawCallRecording {
+    fn default() -> Self {
+        Self {
+            folder: String::new(),
+            consent: "This call is recorded.".into(),
+            agents: Vec::new(),
         }
     }
 }

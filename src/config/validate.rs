@@ -6,8 +6,8 @@ use super::check::{Check, Checked};
 use super::error::ConfigError;
 use super::layers::Layers;
 use super::raw::{
-    RawAsr, RawConfig, RawFiller, RawLlm, RawLog, RawModel, RawPhone, RawServer, RawSession,
-    RawSpeculation, RawTools, RawTurn, RawTwilio, RawWebhook, RawWebrtc,
+    RawAsr, RawCallRecording, RawConfig, RawFiller, RawLlm, RawLog, RawModel, RawPhone, RawServer,
+    RawSession, RawSpeculation, RawTools, RawTurn, RawTwilio, RawWebhook, RawWebrtc,
 };
 use super::*;
 use crate::conversation::{
@@ -61,6 +61,7 @@ pub(super) fn check(
     if agents.iter().any(|agent| agent.plans == Some(true)) || policy.briefing.plans {
         check.nothing_is_named(PLAN, "what models call to make plans", &tools)?;
     }
+    let call_recording = check.call_recording(&raw.call_recording, &agents)?;
     Ok(Config {
         server: ServerSettings {
             agents: choosable(&agents),
@@ -96,6 +97,7 @@ pub(super) fn check(
         cache: check.cache_folder(),
         wyoming: check.trusting(&WYOMING, &raw.wyoming.listen, raw.server.insecure)?,
         demonstration: raw.playground.demonstration,
+        call_recording,
         webhook: check.webhook(&raw.webhook)?,
         log: check.log(&raw.log)?,
     })
@@ -450,6 +452,32 @@ impl Check<'_> {
             greeting: self.greeting("phone.greeting", &raw.greeting)?,
             silence_prompt: (raw.silence_seconds > 0).then_some(silence),
         })
+    }
+
+    fn call_recording(
+        &self,
+        raw: &RawCallRecording,
+        agents: &[AgentConfig],
+    ) -> Checked<Option<CallRecordingConfig>> {
+        let Some(folder) = self.path("call_recording.folder", &raw.folder) else {
+            return Ok(None);
+        };
+        let names = agents.iter().map(|agent| agent.name.as_str());
+        let names: Vec<&str> = names.chain([DEFAULT_AGENT]).collect();
+        if let Some(unknown) = raw
+            .agents
+            .iter()
+            .find(|name| !names.contains(&name.as_str()))
+        {
+            let problem = format!("call_recording.agents: there is no agent \"{unknown}\"");
+            let fix = format!("name some of: {}", names.join(", "));
+            return Err(self.wrong("call_recording.agents", problem, &fix));
+        }
+        Ok(Some(CallRecordingConfig {
+            folder,
+            consent: raw.consent.clone(),
+            agents: raw.agents.clone(),
+        }))
     }
 
     fn webhook(&self, raw: &RawWebhook) -> Checked<Option<WebhookConfig>> {

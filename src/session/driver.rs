@@ -5,6 +5,7 @@ mod handoff;
 use super::agents::{Agent, came_by};
 use super::ahead::{Ahead, Part, TakenOver};
 use super::budget::Spending;
+use super::call_audio::CallRecorder;
 use super::clause::TakeChunk;
 use super::detectors::{Judged, VadJob};
 use super::drafts::{Drafts, Sampled};
@@ -110,6 +111,8 @@ pub(super) struct Driver {
     speech_found: Option<Time>,
     /// The conversation was told that the models are busy.
     busy: bool,
+    /// Records the call as sound, if calls are.
+    sound: Option<CallRecorder>,
     /// For the operator's webhook, if there is one.
     report: Option<CallReport>,
     /// Why the conversation has ended; `None` if the client has gone.
@@ -172,6 +175,8 @@ impl Driver {
         let key = uuid::Uuid::new_v4();
         let policy = engines.policy_of(&agent, options, tools);
         let experience = engines.experience.of(&policy);
+        let calls = engines.observers.calls_of(&agent.name, options);
+        let sound = calls.and_then(|calls| calls.begin(&key.to_string(), options.output_rate));
         let report = engines.observers.webhook.as_ref().map(|_| {
             CallReport::new(About {
                 id: key.to_string(),
@@ -229,6 +234,7 @@ impl Driver {
             cancel: CancellationToken::new(),
             speech_found: None,
             busy: false,
+            sound,
             report,
             hung_up: None,
             _open: engines.observers.metrics.session(),
@@ -314,7 +320,11 @@ impl Driver {
             }
         }
         self.conversation.end();
-        let length = Micros(self.now().0);
+        let now = self.now();
+        if let Some(sound) = self.sound.take() {
+            sound.finish(now);
+        }
+        let length = Micros(now.0);
         let report = self.report.take();
         if let (Some(webhook), Some(report)) = (&self.engines.observers.webhook, report) {
             webhook.tell(&self.key.to_string(), report.finish(length, self.hung_up));
@@ -483,6 +493,10 @@ impl Driver {
     /// Takes in the user's audio and has its windows judged.
     fn hear(&mut self, samples: &[f32]) {
         let samples = self.audio_in.resampler.push(samples);
+        let now = self.now();
+        if let Some(sound) = &mut self.sound {
+            sound.user(now, &samples);
+        }
         self.recogniser.listen(self.audio_in.ring.end(), &samples);
         self.audio_in.ring.push(&samples);
         self.audio_in
@@ -614,6 +628,10 @@ impl Driver {
                 self.perform(output)?;
             }
         }
+        let now = self.now();
+        if let Some(sound) = &mut self.sound {
+            sound.agent(now, &frame.samples);
+        }
         self.send(Outbound::Audio {
             item: frame.item,
             clause: frame.clause,
@@ -720,7 +738,11 @@ impl Driver {
                 self.ahead.cancel_clause(clause);
             }
             Output::Flush => {
-                self.pacer.flush(self.now());
+                let now = self.now();
+                self.pacer.flush(now);
+                if let Some(sound) = &mut self.sound {
+                    sound.flush(now);
+                }
                 self.clauses.clear();
                 self.ahead.clear();
                 self.send(Outbound::Clear)?;

@@ -209,6 +209,9 @@ impl Engines {
         if let Some(recordings) = &self.observers.recordings {
             recordings.finish().await;
         }
+        if let Some(calls) = &self.observers.calls {
+            calls.finish().await;
+        }
         if let Some(webhook) = &self.observers.webhook {
             let told = tokio::time::timeout(LAST_CHANGES, webhook.finish());
             if told.await.is_err() {
@@ -271,10 +274,14 @@ impl Engines {
             // The local recogniser goes on in time.
             timeouts.transcript_timeout = timeouts.transcript_timeout + LONGEST;
         }
+        let mut greeting = notes::greeting(policy.greeting, &options.values);
+        if let Some(calls) = self.observers.calls_of(&agent.name, options) {
+            greeting = calls.greeting(&greeting);
+        }
         Policy {
             tools,
             timeouts,
-            greeting: notes::greeting(policy.greeting, &options.values),
+            greeting,
             speaker: speaker_of(agent, options),
             briefing: self.briefing_of(agent, options, &Found::new()),
             ..policy

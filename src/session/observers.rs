@@ -1,5 +1,7 @@
 //! The recordings, turn log, metrics and patterns of all sessions.
 
+use super::call_audio::CallRecordings;
+use super::options::{SessionOptions, SpokenBy};
 use super::recorder::Recordings;
 use crate::conversation::TurnRecord;
 use crate::metrics::Metrics;
@@ -16,6 +18,8 @@ pub struct Observers {
     pub recordings: Option<Recordings>,
     /// Logs every turn.
     pub turns: Option<TurnLog>,
+    /// Records calls as sound.
+    pub calls: Option<CallRecordings>,
     /// Is told of every call when it is over.
     pub webhook: Option<Webhook>,
     /// Counts everything.
@@ -33,9 +37,23 @@ impl Observers {
         if let Some(recordings) = &self.recordings {
             self.metrics.show_lost("recording", recordings.lost());
         }
+        if let Some(calls) = &self.calls {
+            self.metrics.show_lost("call_recording", calls.lost());
+        }
         if let Some(webhook) = &self.webhook {
             self.metrics.show_lost("report", webhook.lost());
         }
+    }
+
+    /// Where a session with this agent is recorded as sound; `None` if it is not, or has none.
+    pub(super) fn calls_of(
+        &self,
+        agent: &str,
+        options: &SessionOptions,
+    ) -> Option<&CallRecordings> {
+        let calls = self.calls.as_ref()?;
+        let has_sound = options.spoken_by == SpokenBy::Server;
+        (has_sound && calls.records(agent)).then_some(calls)
     }
 
     /// A turn of a session is over. `agent`: whose it was, if the server has several.

@@ -11,6 +11,7 @@ mod agents;
 mod asterisk;
 mod audio_api;
 mod barge_in;
+mod call_audio;
 mod caller;
 mod conformance;
 mod dead_backends;

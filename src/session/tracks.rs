@@ -1,0 +1,197 @@
+//! Both sides of a call on one clock: left what the user said, right what the agent's client was sent and did not
+//! throw away.
+
+use crate::audio::{Resampler, to_f32, to_i16};
+use crate::conversation::{Samples, Time};
+use std::collections::VecDeque;
+
+/// How far back both sides may still change, ms: audio is sent 200 ms before it is heard, and the user's comes in
+/// bursts.
+const OPEN_MS: u64 = 1_000;
+
+/// A user's audio that comes in so much later than it would without a gap follows silence, ms: the client was muted.
+const GAP_MS: u64 = 500;
+
+/// The least that is taken at once, ms.
+const CHUNK_MS: u64 = 1_000;
+
+/// The most of one side that waits for its time, ms: what a client sends faster than that is left out.
+const AHEAD_MS: u64 = 30_000;
+
+/// Both sides of a call.
+pub(super) struct Tracks {
+    user: VecDeque<i16>,
+    agent: VecDeque<i16>,
+    /// The position of the first sample of both that waits.
+    from: Samples,
+    resampler: Resampler,
+}
+
+impl Tracks {
+    /// Tracks of a call that begins now, whose client is sent audio at `rate` Hz.
+    pub(super) fn new(rate: u32) -> Self {
+        Self {
+            user: VecDeque::new(),
+            agent: VecDeque::new(),
+            from: Samples(0),
+            resampler: Resampler::new(rate, Samples::RATE),
+        }
+    }
+
+    /// Adds the user's audio, 16 kHz, which has come in at `now`.
+    pub(super) fn user(&mut self, now: Time, samples: &[f32]) {
+        let begins = position(now).0.saturating_sub(samples.len() as u64);
+        let end = self.from.0 + self.user.len() as u64;
+        if begins >= end + Samples::from_ms(GAP_MS).0 {
+            pad(&mut self.user, begins - self.from.0);
+        }
+        add(&mut self.user, &to_i16(samples));
+    }
+
+    /// Adds audio that was sent at `now`: it is heard right behind what was sent before, or now.
+    pub(super) fn agent(&mut self, now: Time, samples: &[i16]) {
+        pad(&mut self.agent, position(now).0.saturating_sub(self.from.0));
+        let samples = self.resampler.push(&to_f32(samples));
+        add(&mut self.agent, &to_i16(&samples));
+    }
+
+    /// Drops what was sent and will not be heard.
+    pub(super) fn flush(&mut self, now: Time) {
+        let heard = position(now).0.saturating_sub(self.from.0);
+        self.agent.truncate(heard as usize);
+    }
+
+    /// Takes what can no longer change, left and right in turn, if it is a second or more.
+    pub(super) fn take(&mut self, now: Time) -> Option<Vec<i16>> {
+        let until = position(now).minus_ms(OPEN_MS);
+        let is_enough = until.since(self.from) >= Samples::from_ms(CHUNK_MS).0;
+        is_enough.then(|| self.take_until(until))
+    }
+
+    /// Takes everything up to the end of the call.
+    pub(super) fn take_rest(&mut self, now: Time) -> Vec<i16> {
+        self.take_until(position(now))
+    }
+
+    fn take_until(&mut self, until: Samples) -> Vec<i16> {
+        let count = until.0.saturating_sub(self.from.0);
+        self.from = self.from.max(until);
+        let mut taken = Vec::with_capacity(2 * count as usize);
+        for _ in 0..count {
+            taken.push(self.user.pop_front().unwrap_or(0));
+            taken.push(self.agent.pop_front().unwrap_or(0));
+        }
+        taken
+    }
+}
+
+/// The position of a time since the beginning of the call.
+fn position(at: Time) -> Samples {
+    Samples(at.0 * u64::from(Samples::RATE) / 1_000_000)
+}
+
+/// Fills up with silence to this length.
+fn pad(track: &mut VecDeque<i16>, length: u64) {
+    if length > track.len() as u64 {
+        track.resize(length as usize, 0);
+    }
+}
+
+fn add(track: &mut VecDeque<i16>, samples: &[i16]) {
+    if track.len() as u64 <= Samples::from_ms(AHEAD_MS).0 {
+        track.extend(samples);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE: u32 = Samples::RATE;
+
+    fn ms(ms: u64) -> Time {
+        Time::from_ms(ms)
+    }
+
+    fn sound(length_ms: u64) -> Vec<f32> {
+        vec![0.5; Samples::from_ms(length_ms).0 as usize]
+    }
+
+    /// Where the sides have sound, ms: first and last.
+    fn heard(interleaved: &[i16], side: usize) -> Option<(u64, u64)> {
+        let loud = |(at, frame): (usize, &[i16; 2])| (frame[side] != 0).then_some(at as u64);
+        let mut loud = interleaved
+            .as_chunks::<2>()
+            .0
+            .iter()
+            .enumerate()
+            .filter_map(loud);
+        let first = loud.next()?;
+        let last = loud.last().unwrap_or(first);
+        Some((Samples(first).as_ms(), Samples(last).as_ms()))
+    }
+
+    #[test]
+    fn both_sides_have_one_clock() {
+        let mut tracks = Tracks::new(RATE);
+        tracks.user(ms(2_000), &sound(500));
+        tracks.agent(ms(2_300), &to_i16(&sound(400)));
+        // Sent before it is heard.
+        tracks.agent(ms(2_500), &to_i16(&sound(100)));
+        let all = tracks.take_rest(ms(4_000));
+        assert_eq!(all.len() as u64, 2 * Samples::from_ms(4_000).0);
+        assert_eq!(heard(&all, 0), Some((1_500, 1_999)));
+        assert_eq!(heard(&all, 1), Some((2_300, 2_799)));
+    }
+
+    #[test]
+    fn what_was_thrown_away_is_not_in_it() {
+        let mut tracks = Tracks::new(RATE);
+        tracks.agent(ms(1_000), &to_i16(&sound(600)));
+        tracks.flush(ms(1_250));
+        tracks.agent(ms(1_400), &to_i16(&sound(20)));
+        let all = tracks.take_rest(ms(2_000));
+        let right: Vec<i16> = all
+            .as_chunks::<2>()
+            .0
+            .iter()
+            .map(|frame| frame[1])
+            .collect();
+        let silent = &right[Samples::from_ms(1_250).0 as usize..Samples::from_ms(1_400).0 as usize];
+        assert!(silent.iter().all(|sample| *sample == 0));
+        assert_eq!(heard(&all, 1), Some((1_000, 1_419)));
+    }
+
+    #[test]
+    fn bursts_of_the_network_leave_no_gap_and_a_muted_microphone_does() {
+        let mut tracks = Tracks::new(RATE);
+        tracks.user(ms(100), &sound(100));
+        tracks.user(ms(480), &sound(20));
+        tracks.user(ms(480), &sound(360));
+        tracks.user(ms(3_000), &sound(100));
+        let all = tracks.take_rest(ms(3_000));
+        let left: Vec<i16> = all
+            .as_chunks::<2>()
+            .0
+            .iter()
+            .map(|frame| frame[0])
+            .collect();
+        let at = |at: u64| left[Samples::from_ms(at).0 as usize] != 0;
+        assert!(at(0) && at(150) && at(479));
+        assert!(!at(600) && !at(2_890) && at(2_910));
+    }
+
+    #[test]
+    fn it_is_taken_in_pieces_of_a_second() {
+        let mut tracks = Tracks::new(RATE);
+        let mut taken = 0;
+        for at in (20..=10_000).step_by(20) {
+            tracks.user(ms(at), &sound(20));
+            let chunk = tracks.take(ms(at)).unwrap_or_default();
+            assert!(chunk.is_empty() || chunk.len() as u64 >= 2 * Samples::from_ms(1_000).0);
+            taken += chunk.len();
+        }
+        taken += tracks.take_rest(ms(10_000)).len();
+        assert_eq!(taken as u64, 2 * Samples::from_ms(10_000).0);
+    }
+}
