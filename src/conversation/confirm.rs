@@ -19,7 +19,7 @@ mod pending;
 mod tests;
 
 pub(super) use pending::Pending;
-use pending::tell_put_off;
+use pending::{Wanted, tell_put_off};
 
 /// How long to wait again if the user is speaking at the expiry, ms.
 const STILL_SPEAKING_MS: u64 = 1_000;
@@ -31,14 +31,6 @@ pub(super) struct Confirmation {
     wanted: Option<Wanted>,
     /// Being asked, or waiting for an answer.
     question: Option<Question>,
-}
-
-/// A question that has not been asked.
-#[derive(Debug)]
-struct Wanted {
-    pending: Pending,
-    /// Other calls of the same response that need a yes, too.
-    others: Vec<String>,
 }
 
 #[derive(Debug)]

@@ -281,7 +281,7 @@ impl Play {
             Output::Generate { .. } => unknown.generations += u32::from(!whole),
             Output::Route { .. } => unknown.predictions += u32::from(!whole),
             Output::AskDraft { samples, .. } => {
-                let known = found.map_or(0, |(job, _)| job.answers.len() as u32);
+                let known = found.map_or(0, |(job, _)| job.samples);
                 unknown.predictions += samples.saturating_sub(known);
             }
             Output::Transcribe { .. } | Output::ScoreEndOfTurn { .. } => {

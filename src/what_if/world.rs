@@ -100,6 +100,8 @@ pub(super) struct Job {
     /// How long before that the work on it began, for a prepared clause.
     lead: Micros,
     used: bool,
+    /// The samples of a draft.
+    pub(super) samples: u32,
     /// The answers, each with its delay after the request.
     pub(super) answers: Vec<(Micros, Input)>,
 }
@@ -174,6 +176,10 @@ impl World {
             asked: at,
             lead,
             used: false,
+            samples: match output {
+                Output::AskDraft { samples, .. } => *samples,
+                _ => 0,
+            },
             answers: Vec::new(),
         });
     }

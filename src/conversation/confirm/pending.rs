@@ -23,6 +23,14 @@ pub(in crate::conversation) struct Pending {
     pub(super) is_told: bool,
 }
 
+/// A question that has not been asked.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) pending: Pending,
+    /// Other calls of the same response that need a yes, too.
+    pub(super) others: Vec<String>,
+}
+
 impl Pending {
     /// Tells the client the outcome.
     pub(in crate::conversation) fn report_outcome(
