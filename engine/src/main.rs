@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use undertone_engine::cache::ToolCache;
 use undertone_engine::counters::Counters;
 use undertone_engine::scheduler::{self, Settings};
-use undertone_engine::server::{Engine, routes};
+use undertone_engine::server::{Engine, serve, why_it_ended};
 
 /// Requests that may wait for a free sequence.
 const WAITING: usize = 64;
@@ -49,22 +49,22 @@ async fn main() -> anyhow::Result<()> {
     let (jobs, incoming) = mpsc::channel(WAITING);
     let (ready, is_ready) = oneshot::channel();
     let (kept, counted) = (Arc::clone(&cache), Arc::clone(&counters));
-    let thread = std::thread::spawn(move || {
+    let (over, ended) = oneshot::channel();
+    std::thread::spawn(move || {
         let tell = || {
             // Nobody waits for it if the program ends.
             let _ = ready.send(());
         };
-        scheduler::run(&settings, &kept, &counted, incoming, tell)
+        let result = scheduler::run(&settings, &kept, &counted, incoming, tell);
+        let _ = over.send(result);
     });
     if is_ready.await.is_err() {
-        let ended = thread.join().unwrap_or_else(|_| Ok(()));
-        return ended.and(Err(anyhow::anyhow!("the model's thread has ended")));
+        return Err(why_it_ended(ended.await));
     }
     let listener = TcpListener::bind(options.listen)
         .await
         .with_context(|| format!("cannot listen on {}", options.listen))?;
     println!("http://{}/v1", listener.local_addr()?);
     let engine = Engine::new(jobs, cache, counters);
-    axum::serve(listener, routes(engine)).await?;
-    Ok(())
+    serve(listener, engine, ended).await
 }

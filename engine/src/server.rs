@@ -13,9 +13,11 @@ use axum::{Json, Router};
 use futures_util::stream;
 use serde_json::{Value, json};
 use std::convert::Infallible;
+use std::future::IntoFuture;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tokio::sync::mpsc;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
 
 /// Events of an answer that may wait for the client. One that reads nothing for so long is given up.
 const WAITING: usize = 4_096;
@@ -41,6 +43,34 @@ impl Engine {
             counters,
             answers: Arc::default(),
         }
+    }
+}
+
+/// Serves the endpoints until the scheduler's thread has ended, which `ended` tells with its result; a dropped sender is
+/// a panic.
+///
+/// # Errors
+/// The thread has ended, or the listener fails: without its model the engine is of no use, and whoever supervises it is
+/// to start it again.
+pub async fn serve(
+    listener: TcpListener,
+    engine: Engine,
+    ended: oneshot::Receiver<anyhow::Result<()>>,
+) -> anyhow::Result<()> {
+    tokio::select! {
+        served = axum::serve(listener, routes(engine)).into_future() => Ok(served?),
+        result = ended => Err(why_it_ended(result)),
+    }
+}
+
+/// The reason why the scheduler's thread has ended.
+pub fn why_it_ended(
+    result: Result<anyhow::Result<()>, oneshot::error::RecvError>,
+) -> anyhow::Error {
+    match result {
+        Ok(Ok(())) => anyhow::anyhow!("the model's thread has ended"),
+        Ok(Err(error)) => error.context("the model's thread has ended"),
+        Err(_) => anyhow::anyhow!("the model's thread has panicked"),
     }
 }
 
@@ -236,4 +266,33 @@ async fn whole(chunks: Chunks, mut answer: mpsc::Receiver<Event>) -> Response {
         }
     }
     StatusCode::SERVICE_UNAVAILABLE.into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn served_until(result: Option<anyhow::Result<()>>) -> String {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        let (jobs, _waiting) = mpsc::channel(1);
+        let engine = Engine::new(jobs, Arc::default(), Arc::default());
+        let (over, ended) = oneshot::channel();
+        match result {
+            Some(result) => over.send(result).expect("a server"),
+            None => drop(over),
+        }
+        let error = serve(listener, engine, ended).await.expect_err("it ends");
+        format!("{error:#}")
+    }
+
+    #[tokio::test]
+    async fn the_engine_does_not_outlive_its_model() {
+        let failed = served_until(Some(Err(anyhow::anyhow!("no memory")))).await;
+        assert_eq!(failed, "the model's thread has ended: no memory");
+        assert_eq!(
+            served_until(Some(Ok(()))).await,
+            "the model's thread has ended"
+        );
+        assert_eq!(served_until(None).await, "the model's thread has panicked");
+    }
 }
