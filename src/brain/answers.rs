@@ -212,7 +212,7 @@ const MOST_CHARS: usize = 300;
 const MOST_ENTRIES: usize = 8;
 
 /// A result of any other tool: text as it is, an object as "key: value".
-fn anything(output: &Value) -> String {
+pub(super) fn anything(output: &Value) -> String {
     let said = match output {
         Value::Null => "Done.".to_owned(),
         Value::Object(entries) if entries.is_empty() => "Done.".to_owned(),

@@ -77,8 +77,18 @@ impl Known {
         tools: &[&ToolSpec],
     ) -> Option<(String, Map<String, Value>)> {
         let whole = text::normalise(said);
+        self.ruled_as(&whole, said, tools)
+    }
+
+    /// The same for an utterance that is normalised to `whole`.
+    pub(super) fn ruled_as(
+        &self,
+        whole: &str,
+        said: &str,
+        tools: &[&ToolSpec],
+    ) -> Option<(String, Map<String, Value>)> {
         let sentences = text::sentences(said);
-        let ways = [whole.as_str()]
+        let ways = [whole]
             .into_iter()
             .chain(sentences.iter().map(String::as_str));
         let offered = |name: &str| {

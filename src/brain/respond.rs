@@ -1,5 +1,6 @@
 //! Turns a prompt into speech and calls. Pure except for the embeddings.
 
+use super::abroad::Abroad;
 use super::answers;
 use super::classifier::Classifier;
 use super::declared::{self, Known, Match};
@@ -8,6 +9,7 @@ use super::rules;
 use super::when::Asked;
 use crate::language::en::units::Unit;
 use crate::language::en::{durations, expression, money, slots, text};
+use crate::language::pack;
 use crate::language::request::{Request, Talk, Target};
 use crate::llm::{LlmEvent, Message, Prompt, ToolChoice};
 use crate::prediction::EmbedError;
@@ -43,7 +45,20 @@ pub(super) fn respond(
     if !prompt.may_call() {
         prompt.tools = Arc::default();
     }
-    let mut events = reply(&prompt, known, classifier)?;
+    let pack = pack(prompt.demands.language.as_deref());
+    let mut events = match pack.wording {
+        Some(wording) => {
+            let (prompt, known) = (&prompt, known);
+            Abroad {
+                pack,
+                wording,
+                prompt,
+                known,
+            }
+            .reply()
+        }
+        None => reply(&prompt, known, classifier)?,
+    };
     events.push(LlmEvent::End);
     Ok(events)
 }
@@ -149,13 +164,13 @@ fn spoken_results(prompt: &Prompt, known: &Known) -> Vec<LlmEvent> {
 }
 
 /// A result without the mark of a change that was made before, and whether it had one.
-fn without_mark(output: &Value) -> (Value, bool) {
+pub(super) fn without_mark(output: &Value) -> (Value, bool) {
     let mut output = output.clone();
     let mark = output.as_object_mut().and_then(|o| o.remove(ALREADY_DONE));
     (output, mark.is_some())
 }
 
-fn arguments_of(call: &str, messages: &[Message]) -> Map<String, Value> {
+pub(super) fn arguments_of(call: &str, messages: &[Message]) -> Map<String, Value> {
     let found = messages.iter().rev().find_map(|message| match message {
         Message::ToolCall { id, arguments, .. } if id == call => Some(arguments.clone()),
         _ => None,
@@ -163,7 +178,7 @@ fn arguments_of(call: &str, messages: &[Message]) -> Map<String, Value> {
     found.unwrap_or_default()
 }
 
-fn last_user(messages: &[Message]) -> &str {
+pub(super) fn last_user(messages: &[Message]) -> &str {
     let user = |message: &'_ Message| matches!(message, Message::User { .. });
     match messages.iter().rfind(|message| user(message)) {
         Some(Message::User { text }) => text,
@@ -172,7 +187,7 @@ fn last_user(messages: &[Message]) -> &str {
 }
 
 /// The user's messages at the end, and the messages before them.
-fn unanswered(messages: &[Message]) -> (Vec<&str>, &[Message]) {
+pub(super) fn unanswered(messages: &[Message]) -> (Vec<&str>, &[Message]) {
     let user = |message: &Message| matches!(message, Message::User { .. });
     let start = messages
         .iter()
@@ -817,7 +832,7 @@ fn again(rest: &str, (tool, arguments): (&str, &Map<String, Value>)) -> Option<R
     }
 }
 
-fn last_agent(before: &[Message]) -> Option<&str> {
+pub(super) fn last_agent(before: &[Message]) -> Option<&str> {
     before.iter().rev().find_map(|message| match message {
         Message::Agent { text, .. } if !text.trim().is_empty() => Some(text.trim()),
         _ => None,
@@ -879,7 +894,11 @@ fn with_filler(name: &str, arguments: Map<String, Value>, known: &Known) -> Vec<
     with_words(filler.unwrap_or_else(|| ONE_MOMENT.into()), name, arguments)
 }
 
-fn with_words(words: String, name: &str, arguments: Map<String, Value>) -> Vec<LlmEvent> {
+pub(super) fn with_words(
+    words: String,
+    name: &str,
+    arguments: Map<String, Value>,
+) -> Vec<LlmEvent> {
     let mut events = speech(words);
     events.extend(call(name, arguments));
     events
@@ -918,6 +937,7 @@ fn tool_of(request: Request) -> Option<(&'static str, Map<String, Value>)> {
             "convert_units",
             json!({"value": value, "from": from, "to": to}),
         ),
+        Request::Weather { place, day } => ("get_weather", json!({"place": place?, "day": day})),
         Request::ListTimers => ("list_timers", json!({})),
         Request::CancelTimer(target) => ("cancel_timer", target_arguments(target)),
         Request::SetTimer {
@@ -940,7 +960,7 @@ fn target_arguments(target: Target) -> Value {
     }
 }
 
-fn speech(text: String) -> Vec<LlmEvent> {
+pub(super) fn speech(text: String) -> Vec<LlmEvent> {
     if text.is_empty() {
         Vec::new()
     } else {
@@ -949,14 +969,14 @@ fn speech(text: String) -> Vec<LlmEvent> {
 }
 
 /// Words that say that a request cannot be met.
-fn unable(text: String) -> Vec<LlmEvent> {
+pub(super) fn unable(text: String) -> Vec<LlmEvent> {
     let mut events = vec![LlmEvent::Unable];
     events.extend(speech(text));
     events
 }
 
 /// The events of one call, with arguments written as in markup: `place="Tokyo"`.
-fn call(name: &str, arguments: Map<String, Value>) -> Vec<LlmEvent> {
+pub(super) fn call(name: &str, arguments: Map<String, Value>) -> Vec<LlmEvent> {
     let piece = arguments
         .iter()
         .map(|(name, value)| format!("{name}={value}"))

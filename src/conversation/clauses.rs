@@ -238,6 +238,17 @@ mod tests {
     }
 
     #[test]
+    fn in_german_a_dot_behind_a_number_ends_no_sentence() {
+        let mut cutter = Clauses::new(pack(Some("de")));
+        let mut clauses = cutter.push("Heute ist der 1. März. Das sind z.B. drei Tage. ");
+        clauses.extend(cutter.finish());
+        assert_eq!(
+            clauses,
+            ["Heute ist der 1. März.", "Das sind z.B. drei Tage."]
+        );
+    }
+
+    #[test]
     fn the_first_clause_is_shorter() {
         check(
             "Let me see, one moment, while I look that up now, please wait.",

@@ -32,7 +32,7 @@ pub(super) fn question(
             format!("{} {value}", key.replace(['_', '-'], " "))
         });
         let list = list.collect::<Vec<_>>().join(", ");
-        sanitise(&language.question(&name, &list))
+        sanitise(&language.question(&tool.spec.name, arguments, (&name, &list)))
     })
 }
 

@@ -1,16 +1,23 @@
 //! Knowledge of natural languages. Each language is a [`Pack`]: words of agreement, words that lead on, ends of
 //! sentences, fixed phrases, spoken forms. English also has the numbers, dates, places and units that predictions
-//! and tools read.
+//! and tools read; the other packs have the built-in assistant's requests and answers instead.
 //!
 //! Pure, like the core, which uses it: no clock, no runtime, no locks, no I/O.
 
+mod assent;
+mod de;
+mod digits;
 pub mod en;
+mod endings;
+mod es;
+mod fillers;
+mod grammar;
 pub(crate) mod listening;
 mod pack;
 pub(crate) mod request;
-
 pub(crate) mod sentences;
 mod unknown;
+pub(crate) mod wording;
 
 pub(crate) use en::assent::{Asked, Reply};
 pub use en::endings::Marks;

@@ -4,8 +4,11 @@ use super::en::assent::{Asked, Reply};
 use super::en::endings::Marks;
 use super::en::spoken::Phrase;
 use super::sentences::Sentences;
-use super::{en, unknown};
+use super::wording::Wording;
+use super::{de, en, es, unknown};
+use serde_json::{Map, Value};
 use std::fmt;
+use std::time::Duration;
 
 /// The language of everything that names none.
 pub const ENGLISH: &str = "en";
@@ -21,6 +24,8 @@ pub struct Pack {
     /// The fixed phrases, as TOML.
     pub(crate) phrases: &'static str,
     pub(crate) sentences: &'static Sentences,
+    /// The built-in assistant in this language; `None` for English, which has more, and without a pack.
+    pub(crate) wording: Option<&'static Wording>,
     pub(super) agrees: fn(&str) -> bool,
     pub(super) reply: fn(&str, Asked<'_>) -> Reply,
     pub(super) finished: fn(&str, Option<Marks>) -> Option<f32>,
@@ -31,7 +36,7 @@ pub struct Pack {
 }
 
 /// The packs.
-static PACKS: [&Pack; 1] = [&en::PACK];
+static PACKS: [&Pack; 3] = [&en::PACK, &de::PACK, &es::PACK];
 
 /// All packs.
 pub fn packs() -> impl Iterator<Item = &'static Pack> {
@@ -97,9 +102,23 @@ impl Pack {
         (self.normalise)(text)
     }
 
-    /// The question before a call of a tool that has none of its own: its name, and its arguments as a list.
-    pub(crate) fn question(&self, tool: &str, arguments: &str) -> String {
-        (self.question)(tool, arguments)
+    /// The question before a call of a tool that has none of its own. `name` and `list` are its name and its
+    /// arguments in words.
+    pub(crate) fn question(
+        &self,
+        tool: &str,
+        arguments: &Map<String, Value>,
+        (name, list): (&str, &str),
+    ) -> String {
+        let known = self
+            .wording
+            .and_then(|wording| (wording.question)(tool, arguments));
+        known.unwrap_or_else(|| (self.question)(name, list))
+    }
+
+    /// The announcement of a timer of this length and label that rings; `None` for English and without a pack.
+    pub(crate) fn rings(&self) -> Option<fn(Duration, Option<&str>) -> String> {
+        Some(self.wording?.rings)
     }
 
     /// Cuts `text` at its marks into spoken phrases of at most `most_words` words.

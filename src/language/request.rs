@@ -22,6 +22,11 @@ pub(crate) enum Request {
     ListTimers,
     /// The timers to cancel.
     CancelTimer(Target),
+    /// The weather at a place, `now`, `today` or `tomorrow`; a missing place is asked for.
+    Weather {
+        place: Option<String>,
+        day: &'static str,
+    },
     /// Small talk, which needs no tool.
     Talk(Talk),
     /// The user asks not to do something.

@@ -1,10 +1,10 @@
 //! Languages without a pack: no word decides anything, and text is spoken as it is written.
 
+use super::Pack;
 use super::en;
 use super::en::assent::Reply;
 use super::en::spoken::Phrase;
 use super::sentences::Sentences;
-use super::{ENGLISH, Pack};
 
 /// Any language without a pack. Its fixed phrases are the English ones, unless the operator names others.
 pub(super) static PACK: Pack = Pack {
@@ -13,12 +13,13 @@ pub(super) static PACK: Pack = Pack {
     hello: "Hello, how can I help you?",
     phrases: include_str!("../../prompts/phrases.toml"),
     sentences: &SENTENCES,
+    wording: None,
     agrees: |_| false,
     reply: |_, _| Reply::Other,
     finished: |_, _| None,
     is_filler: |_| false,
     normalise: plain,
-    question: |tool, arguments| super::pack(Some(ENGLISH)).question(tool, arguments),
+    question: en::question,
     spoken: as_written,
 };
 

@@ -30,6 +30,7 @@ use crate::llm::{GivenResult, Llm, LlmEvent, Prompt};
 use crate::metrics::OpenSession;
 use crate::prediction::{Evidence, Moment};
 use crate::report::{About, CallReport};
+use crate::tools::builtin::Timer;
 use crate::tools::{CallContext, Effect, Registry, SessionTools, SystemClock, ToolError};
 use crate::tts::Speaker;
 use crate::vad::WINDOW;
@@ -404,10 +405,18 @@ impl Driver {
             // A client that does not take it is found with the words.
             drop(self.send(Outbound::TimerRings));
             self.input(Input::Announce {
-                text: timer.announcement(),
+                text: self.announcement(&timer),
             });
         }
         self.conversation.timeout(self.now());
+    }
+
+    /// The announcement of a timer that rings, in the language that the session speaks.
+    fn announcement(&self, timer: &Timer) -> String {
+        match speaker_of(&self.agent, &self.options).pack().rings() {
+            Some(rings) => rings(timer.length, timer.label.as_deref()),
+            None => timer.announcement(),
+        }
     }
 
     fn on_inbound(&mut self, inbound: Inbound) {

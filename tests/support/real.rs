@@ -37,7 +37,7 @@ fn defaults() -> Config {
     config
 }
 
-fn built(config: &Config, observers: Observers) -> Builders {
+pub(crate) fn built(config: &Config, observers: Observers) -> Builders {
     let built = undertone::cli::engines::builders(config, observers).expect("the models");
     Builders {
         policy: live::patient(built.policy),

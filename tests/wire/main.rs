@@ -25,6 +25,7 @@ mod engine;
 mod foreign;
 mod injection;
 mod journal;
+mod languages;
 mod mcp;
 mod patterns;
 mod pcm;

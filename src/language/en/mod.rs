@@ -30,6 +30,7 @@ pub(super) static PACK: Pack = Pack {
     hello: "Hello, how can I help you?",
     phrases: include_str!("../../../prompts/phrases.toml"),
     sentences: &SENTENCES,
+    wording: None,
     agrees: assent::agrees,
     reply: assent::reply,
     finished: |text, marks| Some(endings::finished(text, marks)),
@@ -42,7 +43,7 @@ pub(super) static PACK: Pack = Pack {
 pub(super) static SENTENCES: Sentences = sentences::SENTENCES;
 
 /// "Shall I set timer with seconds 300?"
-fn question(tool: &str, arguments: &str) -> String {
+pub(super) fn question(tool: &str, arguments: &str) -> String {
     let with = if arguments.is_empty() { "" } else { " with " };
     format!("Shall I {tool}{with}{arguments}?")
 }

@@ -118,6 +118,9 @@ const UNITS: &[(&str, &str, &str)] = &[
     ("MHz", "megahertz", "megahertz"),
     ("kHz", "kilohertz", "kilohertz"),
     ("Hz", "hertz", "hertz"),
+    ("Gbps", "gigabit per second", "gigabits per second"),
+    ("Mbps", "megabit per second", "megabits per second"),
+    ("bpm", "beat per minute", "beats per minute"),
     ("GB", "gigabyte", "gigabytes"),
     ("MB", "megabyte", "megabytes"),
     ("KB", "kilobyte", "kilobytes"),
@@ -193,16 +196,21 @@ fn rules() -> Vec<(String, Say)> {
     let amount = r"(\d[\d,]*)(\.\d+)?( (?:thousand|million|billion|trillion)\b)?";
     vec![
         (r"(?i)\bhttps?://(?:www\.)?([\w.-]*\w)(?:[:/?#]\S*[\w/])?".into(), |c| dotted(&c[1])),
-        (r"\b([\w.+-]+)@([\w-]+(?:\.[\w-]+)+)\b".into(), |c| format!("{} at {}", dotted(&c[1]), dotted(&c[2]))),
+        (r"\b([\w.+-]+)@([\w-]+(?:\.[\w-]+)+)\b".into(), |c| format!("{} at {}", letter_by_letter(&c[1]), letter_by_letter(&c[2]))),
         (r"\b(?:www\.)?((?:[A-Za-z][\w-]*\.)+(?:com|org|net|io|dev|gov|edu|ai|co))\b(?:/[\w/-]*)?".into(), |c| dotted(&c[1])),
+        (r"\b(Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Sept|Oct|Nov|Dec)\. (\d{1,2})\b".into(), |c| format!("{} {}", month(&c[1]), &c[2])),
+        (r"\b([A-Z](?:-[A-Z0-9])+)\b".into(), |c| c[1].replace('-', " ")),
         (r"\b(\d{4})-(\d{2})-(\d{2})\b".into(), |c| date(c, &c[2], &c[3], &c[1])),
         (r"\b(\d{1,2})/(\d{1,2})/(\d{4})\b".into(), |c| date(c, &c[1], &c[2], &c[3])),
         (format!(r"\b{months} (\d{{1,2}})(?:st|nd|rd|th)?,? (\d{{4}})\b"), |c| format!("{} {}, {}", &c[1], ordinal(&c[2]), year(&c[3]))),
         (format!(r"\b{months} (\d{{1,2}})\b"), |c| format!("{} {}", &c[1], ordinal(&c[2]))),
         (format!(r"\b({months}|[Ii]n|[Ss]ince|[Yy]ear|[Uu]ntil) (1[1-9]\d\d|20[1-9]\d)($|[^\d,.:%]|[,.]$|[,.]\s)"), |c| format!("{} {}{}", &c[1], year(&c[3]), &c[4])),
         (r"\b(\d\d)(\d)0s\b".into(), |c| format!("{} {}", &c[1], DECADES[digit(&c[2])])),
-        (r"(?i)\b(\d{1,2}):(\d\d)(?::\d\d)?(?:\s?([ap])(?:m\b|\.m\.))?".into(), time),
-        (r"(?i)\b(\d{1,2})\s?([ap])(?:m\b|\.m\.)".into(), |c| format!("{} {}", &c[1], half_day(&c[2]))),
+        (r"(?i)\b(\d{1,2}):(\d\d)(?::\d\d)?(?:\s?([ap])(?:m\b|\.m\.(\s*$)?))?".into(), time),
+        (r"(?i)\b(\d{1,2})\s?([ap])(?:m\b|\.m\.(\s*$)?)".into(), |c| format!("{} {}{}", &c[1], half_day(&c[2]), stop(c.get(3).is_some()))),
+        (r"\b\d{4}(?: \d{4}){2,}\b".into(), |c| groups(&c[0])),
+        (r"\+\d{1,3}(?:[ .-]\d{2,})+\b".into(), |c| format!("plus {}", groups(&c[0][1..]))),
+        (r"\b1[.-]\d{3}[.-]\d{3}[.-]\d{4}\b".into(), |c| groups(&c[0])),
         (r"(?:\+?1[ .-])?\(?\b(\d{3})\)?[ .-](\d{3})[.-](\d{4})\b".into(), |c| format!("{}, {}, {}", digits(&c[1]), digits(&c[2]), digits(&c[3]))),
         (r"\b(\d{3})-(\d{4})\b".into(), |c| format!("{}, {}", digits(&c[1]), digits(&c[2]))),
         (format!(r"({symbols})(\d[\d,.]*)\s?[-–]\s?(?:{symbols})?(\d)"), |c| format!("{} to {}{}", &c[2], &c[1], &c[3])),
@@ -218,10 +226,13 @@ fn rules() -> Vec<(String, Say)> {
         (r"(^|[\s(])-(\d)".into(), |c| format!("{}minus {}", &c[1], &c[2])),
         (r"(\d) - (\d)".into(), |c| format!("{} minus {}", &c[1], &c[2])),
         (r"(\b|\.)(1 ?)(°[FC]?|km|mile|hr|min|kg|lb|oz)($|[^\w/°])".into(), one_unit),
+        (r#"(\d)'\s?(\d{1,2})""#.into(), |c| format!("{} feet {} inches", &c[1], &c[2])),
+        (r"(\d)\s?ft\.?\s?(\d{1,2})\s?in\b".into(), |c| format!("{} feet {} inches", &c[1], &c[2])),
         (units, |c| format!("{} {}{}", &c[1], unit(&c[2]), &c[3])),
         (r"\b\d{1,3}(?:,\d{3})+\b".into(), |c| c[0].replace(',', "")),
+        (r"\b\d+(?:\.\d+){2,}\b".into(), |c| parts(&c[0])),
         (r"(\d)\.(\d+)".into(), |c| format!("{} point {}", &c[1], digits(&c[2]))),
-        (r"\b0\d+\b|\b\d{10,}\b".into(), |c| digits(&c[0])),
+        (r"\b0\d+\b|\b\d{10,}\b".into(), |c| in_threes(&c[0])),
         (r"(?i)/ ?(second|minute|hour|day|week|month|year|night|person)\b".into(), |c| format!(" per {}", &c[1])),
         (r"\b(D|M|J|S)r\. ?([A-Z])".into(), |c| format!("{} {}", title(&c[1]), &c[2])),
         (r"\bMrs\.".into(), |_| "Missus".into()),
@@ -241,6 +252,7 @@ fn rules() -> Vec<(String, Say)> {
         (r"(\d)\s?\^\s?3\b|(\d)³".into(), |c| format!("{} cubed", either(c))),
         (r"(\w)\s?\^\s?(-?\d)".into(), |c| format!("{} to the power of {}", &c[1], &c[2])),
         (r"(\d)\s?[*×x]\s?(\d)".into(), |c| format!("{} times {}", &c[1], &c[2])),
+        (r"\b(\d+)x\b".into(), |c| format!("{} times", &c[1])),
         (r"(\d)\s?[÷/]\s?(\d)".into(), |c| format!("{} divided by {}", &c[1], &c[2])),
         (r"(\w)\s?\+\s?(\w)".into(), |c| format!("{} plus {}", &c[1], &c[2])),
         (r"#\s?(\d)".into(), |c| format!("number {}", &c[1])),
@@ -252,7 +264,8 @@ fn rules() -> Vec<(String, Say)> {
         (r"\s=\s".into(), |_| " equals ".into()),
         (r"\s<\s".into(), |_| " less than ".into()),
         (r"\s>\s".into(), |_| " greater than ".into()),
-        (r"&".into(), |_| " and ".into()),
+        (r"\s*&\s*".into(), |_| " and ".into()),
+        (r"\s?±\s?".into(), |_| " plus or minus ".into()),
         (r"[½¼¾⅓⅔]".into(), |c| glyph(&c[0]).into()),
         (r"\b([A-Za-z]\w*)\.([A-Za-z])".into(), |c| format!("{} dot {}", &c[1], &c[2])),
         (r"\s[-–—]+\s".into(), |_| ", ".into()),
@@ -261,6 +274,58 @@ fn rules() -> Vec<(String, Say)> {
 
 fn dotted(address: &str) -> String {
     address.replace('.', " dot ").replace(['_', '-'], " ")
+}
+
+/// The same with every sign, as people say an address that somebody is to write down.
+fn letter_by_letter(address: &str) -> String {
+    let signs = [
+        (".", " dot "),
+        ("_", " underscore "),
+        ("-", " dash "),
+        ("+", " plus "),
+    ];
+    signs.iter().fold(address.to_owned(), |said, (sign, name)| {
+        said.replace(sign, name)
+    })
+}
+
+/// "Jan" to "January".
+fn month(short: &str) -> &'static str {
+    let begins = |month: &&&str| month.starts_with(&short[..3]);
+    MONTHS.iter().find(begins).copied().unwrap_or_default()
+}
+
+/// Numbers apart by signs, each digit by digit: "800-555" to "8 0 0, 5 5 5".
+fn groups(numbers: &str) -> String {
+    let each = numbers.split([' ', '.', '-']).map(digits);
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// A long number digit by digit, with a pause behind every third: "4837261590" to "4 8 3, 7 2 6, 1 5 9 0".
+fn in_threes(number: &str) -> String {
+    let mut rest = number;
+    let mut groups = Vec::new();
+    while rest.len() > 6 || rest.len() == 6 && !groups.is_empty() {
+        let (group, more) = rest.split_at(3);
+        groups.push(digits(group));
+        rest = more;
+    }
+    if rest.len() == 5 && !groups.is_empty() {
+        let (group, more) = rest.split_at(3);
+        groups.push(digits(group));
+        rest = more;
+    }
+    groups.push(digits(rest));
+    groups.join(", ")
+}
+
+/// "1.2.3" to "1 point 2 point 3"; the four numbers of an address on the internet have dots.
+fn parts(version: &str) -> String {
+    let between = match version.matches('.').count() {
+        3 => " dot ",
+        _ => " point ",
+    };
+    version.replace('.', between)
 }
 
 /// "1" to "1st".
@@ -314,7 +379,7 @@ fn time(c: &Captures<'_>) -> String {
         (minutes, _) => format!(" {minutes}"),
     };
     let half = half.map(|half| format!(" {half}")).unwrap_or_default();
-    format!("{hour}{minutes}{half}")
+    format!("{hour}{minutes}{half}{}", stop(c.get(4).is_some()))
 }
 
 /// "AM" or "PM"; espeak reads "A M" as an article and a letter.
@@ -458,154 +523,27 @@ fn glyph(fraction: &str) -> &'static str {
 mod tests {
     use super::*;
 
-    fn check(cases: &[(&str, &str)]) {
-        for (written, said) in cases {
-            assert_eq!(speakable(written), *said, "{written:?}");
+    #[test]
+    fn written_forms_are_said_as_people_say_them() {
+        let table = include_str!("spoken.tsv").lines();
+        let cases = table.filter(|line| !line.is_empty() && !line.starts_with("# "));
+        let mut wrong = Vec::new();
+        let mut count = 0;
+        for case in cases {
+            let (written, said) = case.split_once('\t').unwrap();
+            count += 1;
+            let spoken = speakable(written);
+            if spoken != said {
+                wrong.push(format!("{written:?}: {spoken:?}, not {said:?}"));
+            }
         }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        assert!(count >= 150, "{count} cases");
     }
 
     #[test]
     fn every_rule_compiles() {
         assert_eq!(RULES.len(), rules().len());
-    }
-
-    #[test]
-    fn times() {
-        check(&[
-            ("It's 3:05 PM in Tokyo.", "It's 3 oh 5 PM in Tokyo."),
-            ("at 9:00 AM", "at 9 AM"),
-            ("at 9:00.", "at 9 o'clock."),
-            ("15:30", "15 30"),
-            ("07:45 a.m. sharp", "7 45 AM sharp"),
-            ("3pm", "3 PM"),
-            ("a ratio of 3:1", "a ratio of 3:1"),
-        ]);
-    }
-
-    #[test]
-    fn dates_and_years() {
-        check(&[
-            ("on May 3, 2024.", "on May 3rd, 20 24."),
-            ("on May 21", "on May 21st"),
-            ("2024-05-03", "May 3rd, 20 24"),
-            ("12/11/2005", "December 11th, 2005"),
-            ("in 1999.", "in 19 99."),
-            ("in 1905", "in 19 oh 5"),
-            ("in 1500 meters", "in 15 hundred meters"),
-            ("the 1990s", "the 19 nineties"),
-            ("May 2024", "May 20 24"),
-        ]);
-    }
-
-    #[test]
-    fn money_and_units() {
-        check(&[
-            ("$200", "200 dollars"),
-            ("$1", "1 dollar"),
-            ("$3.50, please", "3 dollars and 50 cents, please"),
-            ("$1,200, then", "1200 dollars, then"),
-            ("-$5.", "minus 5 dollars."),
-            ("€5 or £20", "5 euros or 20 pounds"),
-            ("$1.5 million", "1 point 5 million dollars"),
-            ("20.0°C or 5.0 km", "20 degrees Celsius or 5 kilometers"),
-            ("12.0% of 1.0 kg", "12 percent of 1 kilogram"),
-            ("12.5 percent", "12 point 5 percent"),
-            ("version 2.0", "version 2 point 0"),
-            ("$10/month", "10 dollars per month"),
-            ("62°F", "62 degrees Fahrenheit"),
-            ("80 km/h.", "80 kilometers per hour."),
-            ("1 km, 21 km", "1 kilometer, 21 kilometers"),
-            ("0.1 km", "0 point 1 kilometers"),
-            ("45% of 5 m", "45 percent of 5 meters"),
-            ("5 more", "5 more"),
-        ]);
-    }
-
-    #[test]
-    fn amounts_are_said_as_people_say_them() {
-        check(&[
-            ("You have 12500.0 USD.", "You have 12500 US dollars."),
-            ("12,500 US dollars", "12500 US dollars"),
-            ("12,500.00 USD", "12500 US dollars"),
-            ("USD 12,500", "12500 US dollars"),
-            ("a 100 dollar bill", "a 100 dollar bill"),
-            ("a 1,000 US dollar fee", "a 1000 US dollar fee"),
-            ("a 5 million dollar house", "a 5 million dollar house"),
-            ("1 dollar", "1 dollar"),
-            ("12.50 dollar", "12 dollars and 50 cents"),
-            ("2 AED devices", "2 AED devices"),
-            ("12.50 dollars", "12 dollars and 50 cents"),
-            ("12.5 USD", "12 US dollars and 50 cents"),
-            ("1,840.25 US dollars", "1840 US dollars and 25 cents"),
-            ("$12.50", "12 dollars and 50 cents"),
-            ("$12.5 USD", "12 US dollars and 50 cents"),
-            ("US$5 and A$6", "5 US dollars and 6 Australian dollars"),
-            ("$0.99", "99 cents"),
-            ("0.01 EUR", "1 cent"),
-            ("1 USD", "1 US dollar"),
-            ("1.00 euros", "1 euro"),
-            ("$1.01", "1 dollar and 1 cent"),
-            ("-12.50 EUR", "minus 12 euros and 50 cents"),
-            (
-                "a balance of -$5.25",
-                "a balance of minus 5 dollars and 25 cents",
-            ),
-            ("$-5", "minus 5 dollars"),
-            ("5 € or 7€", "5 euros or 7 euros"),
-            ("£2.50 and £0.01", "2 pounds and 50 pence and 1 penny"),
-            ("2.5 pounds of flour", "2 point 5 pounds of flour"),
-            ("3.20 GBP", "3 British pounds and 20 pence"),
-            ("1200.0 JPY", "1200 yen"),
-            ("1.5 JPY", "1 point 5 yen"),
-            ("CHF 9.90", "9 Swiss francs and 90 centimes"),
-            ("1.5 million USD", "1 point 5 million US dollars"),
-            ("$2.0 billion", "2 billion dollars"),
-            ("0.333 EUR", "0 point 3 3 3 euros"),
-            ("$5-$10", "5 to 10 dollars"),
-            ("$5–10", "5 to 10 dollars"),
-            ("10 USD/month", "10 US dollars per month"),
-            ("$1,200, then $3", "1200 dollars, then 3 dollars"),
-            ("12.5%", "12 point 5 percent"),
-        ]);
-    }
-
-    #[test]
-    fn numbers() {
-        check(&[
-            ("-5 degrees", "minus 5 degrees"),
-            ("3.14159", "3 point 1 4 1 5 9"),
-            ("1/2 cup", "1 half cup"),
-            ("2 3/4 cups", "2 and 3 quarters cups"),
-            ("open 24/7", "open 24 7"),
-            ("5-10 minutes", "5 to 10 minutes"),
-            ("call 555-123-4567", "call 5 5 5, 1 2 3, 4 5 6 7"),
-            ("call (555) 123-4567", "call 5 5 5, 1 2 3, 4 5 6 7"),
-            ("5 + 3 = 8", "5 plus 3 equals 8"),
-            ("5 * 3", "5 times 3"),
-            ("10^2", "10 squared"),
-            ("1,234,567", "1234567"),
-            ("#1", "number 1"),
-        ]);
-    }
-
-    #[test]
-    fn abbreviations_and_addresses() {
-        check(&[
-            (
-                "Dr. Smith vs. Mr. Jones",
-                "Doctor Smith versus Mister Jones",
-            ),
-            ("fruit, e.g. apples", "fruit, for example, apples"),
-            ("the U.S. Senate", "the US Senate"),
-            ("in the U.S.", "in the US."),
-            (
-                "see https://www.example.com/foo?x=1.",
-                "see example dot com.",
-            ),
-            ("mail a@b.com", "mail a at b dot com"),
-            ("and/or", "and slash or"),
-            ("salt & pepper", "salt  and  pepper"),
-        ]);
     }
 
     #[test]

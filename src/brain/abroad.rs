@@ -1,0 +1,312 @@
+//! The local brain in languages other than English: requests by the rules of the language's pack alone, without the
+//! classifier, which knows English only.
+
+use super::declared::{self, Known, Match};
+use super::respond::{
+    call, last_agent, last_user, speech, unable, unanswered, with_words, without_mark,
+};
+use crate::language::Pack;
+use crate::language::request::{Request, Talk, Target};
+use crate::language::wording::Wording;
+use crate::llm::{LlmEvent, Message, Phrases, Prompt, ToolChoice};
+use crate::tools::builtin::{self, HANG_UP};
+use crate::tools::{BROKEN, LATE, ToolSpec};
+use serde_json::{Map, Value, json};
+
+/// The most tool calls in one answer.
+const MOST_CALLS: usize = 12;
+
+/// A prompt in one of these languages.
+pub(super) struct Abroad<'a> {
+    pub(super) pack: &'static Pack,
+    pub(super) wording: &'static Wording,
+    pub(super) prompt: &'a Prompt,
+    pub(super) known: &'a Known,
+}
+
+impl Abroad<'_> {
+    /// The brain's answer.
+    pub(super) fn reply(&self) -> Vec<LlmEvent> {
+        let messages = &self.prompt.messages;
+        match messages.last() {
+            Some(Message::ToolResult { .. }) => self.results(),
+            Some(Message::User { .. }) => {
+                let (said, before) = unanswered(messages);
+                self.answer(&said.join(" "), before)
+            }
+            Some(Message::System { .. }) => self.noted(),
+            None => self.talk(Talk::Greeting, &[]),
+            Some(Message::Agent { .. } | Message::ToolCall { .. }) => Vec::new(),
+        }
+    }
+
+    /// The answer after a note: to what is open before it, else a greeting.
+    fn noted(&self) -> Vec<LlmEvent> {
+        let mut prompt = self.prompt.clone();
+        prompt
+            .messages
+            .retain(|message| !matches!(message, Message::System { .. }));
+        match prompt.messages.last() {
+            Some(Message::User { .. } | Message::ToolResult { .. }) => {
+                let open = Abroad {
+                    prompt: &prompt,
+                    ..*self
+                };
+                open.reply()
+            }
+            _ if last_agent(&prompt.messages).is_none() => self.talk(Talk::Greeting, &[]),
+            _ => speech(self.can()),
+        }
+    }
+
+    fn answer(&self, said: &str, before: &[Message]) -> Vec<LlmEvent> {
+        if let Some(tool) = self.demanded() {
+            return self.called(tool, said);
+        }
+        let theirs: Vec<&ToolSpec> = self
+            .prompt
+            .tools
+            .iter()
+            .filter(|tool| !is_ours(tool))
+            .collect();
+        let words = self.pack.normalise(said);
+        let is_negated = words
+            .split(' ')
+            .any(|word| self.wording.negations.contains(&word));
+        if !is_negated
+            && let Some((name, arguments)) = self.known.ruled_as(&words, said, &theirs)
+            && !self.wording.knows(&name)
+        {
+            return self.with_filler(&name, arguments);
+        }
+        let requests = self.requests(said, before);
+        if requests.iter().any(Request::needs_tool) {
+            return self.calls(&requests).unwrap_or_else(|| self.beyond());
+        }
+        let mut events = match requests.last() {
+            Some(Request::Talk(talk)) => self.talk(*talk, before),
+            Some(Request::Refused) => speech(self.wording.left_alone.into()),
+            _ => return self.beyond(),
+        };
+        let leaves = requests.last() == Some(&Request::Talk(Talk::Goodbye));
+        if leaves && self.has(HANG_UP) {
+            events.extend(call(HANG_UP, Map::new()));
+        }
+        events
+    }
+
+    fn requests(&self, said: &str, before: &[Message]) -> Vec<Request> {
+        let asked = last_agent(before).unwrap_or_default();
+        let answers = asked.ends_with(self.wording.how_long);
+        let timer = answers.then(|| (self.wording.timer_of)(said)).flatten();
+        timer.map_or_else(|| (self.wording.requests)(said), |timer| vec![timer])
+    }
+
+    /// The tool that the client forces.
+    fn demanded(&self) -> Option<&ToolSpec> {
+        let tools = &self.prompt.tools;
+        match &self.prompt.demands.tool_choice {
+            ToolChoice::Auto | ToolChoice::None => None,
+            ToolChoice::Function(name) => tools.iter().find(|tool| tool.name == *name),
+            ToolChoice::Required if tools.len() == 1 => tools.first(),
+            ToolChoice::Required => None,
+        }
+    }
+
+    fn called(&self, tool: &ToolSpec, said: &str) -> Vec<LlmEvent> {
+        let requests = (self.wording.requests)(said);
+        let mut found = requests.iter().filter_map(tool_of);
+        if let Some((name, arguments)) = found.find(|(name, _)| *name == tool.name) {
+            return call(name, arguments);
+        }
+        match declared::call(said, &self.pack.normalise(said), tool) {
+            Match::Call(name, arguments) => call(&name, arguments),
+            Match::Missing(argument) => speech(self.wording.need.replace("{}", &argument)),
+            Match::None => Vec::new(),
+        }
+    }
+
+    /// Calls for all requests, or a question if an argument is missing; `None` if a tool is not offered.
+    fn calls(&self, requests: &[Request]) -> Option<Vec<LlmEvent>> {
+        let mut events = Vec::new();
+        for request in requests
+            .iter()
+            .filter(|request| request.needs_tool())
+            .take(MOST_CALLS)
+        {
+            match request {
+                Request::SetTimer { seconds: None, .. } if self.has("set_timer") => {
+                    return Some(speech(self.wording.how_long.into()));
+                }
+                Request::Weather { place: None, .. } if self.has("get_weather") => {
+                    return Some(speech(self.wording.where_to.into()));
+                }
+                request => {
+                    let (name, arguments) = tool_of(request)?;
+                    if !self.has(name) {
+                        return None;
+                    }
+                    let waits = matches!(request, Request::Weather { .. });
+                    match waits && events.is_empty() {
+                        true => events.extend(with_words(self.one_moment(), name, arguments)),
+                        false => events.extend(call(name, arguments)),
+                    }
+                }
+            }
+        }
+        Some(events)
+    }
+
+    /// The results since anybody last spoke, in words.
+    fn results(&self) -> Vec<LlmEvent> {
+        let messages = &self.prompt.messages;
+        let said = last_user(messages);
+        let spoke =
+            |message: &Message| matches!(message, Message::User { .. } | Message::Agent { .. });
+        let start = messages.iter().rposition(spoke).map_or(0, |at| at + 1);
+        let (mut words, mut worked) = (Vec::new(), false);
+        for message in &messages[start..] {
+            let Message::ToolResult { id, name, output } = message else {
+                continue;
+            };
+            let (output, is_old) = without_mark(output);
+            worked |= output.get("error").is_none();
+            if is_old {
+                words.push(self.wording.done_before.to_owned());
+            }
+            words.push(match output.get("error").and_then(Value::as_str) {
+                Some(error) => self.failure(name, error),
+                None => self.result(id, name, &output, said),
+            });
+        }
+        match worked {
+            true => speech(words.join(" ")),
+            false => unable(words.join(" ")),
+        }
+    }
+
+    fn result(&self, id: &str, name: &str, output: &Value, said: &str) -> String {
+        let is_others = self.known.is_others(name, self.prompt.tools.iter());
+        let built_in = || (self.wording.result)(name, output, said);
+        let declared = || {
+            let arguments = super::respond::arguments_of(id, &self.prompt.messages);
+            self.known.answer(name, &arguments, output)
+        };
+        let own = (!is_others).then(|| built_in().or_else(declared)).flatten();
+        own.unwrap_or_else(|| match output {
+            Value::Null => self.wording.done.to_owned(),
+            other => super::answers::anything(other),
+        })
+    }
+
+    fn failure(&self, tool: &str, error: &str) -> String {
+        let wording = self.wording;
+        if let Some(place) = error.strip_prefix("unknown place: ") {
+            return wording.unknown_place.replace("{}", place);
+        }
+        match (tool, error) {
+            ("cancel_timer", "no timer is running") => wording.no_timer.into(),
+            ("cancel_timer", error) if error.contains("say which one") => {
+                wording.which_timer.into()
+            }
+            (_, BROKEN) => wording.broken.into(),
+            (_, LATE) => wording.late.into(),
+            // The texts of failures are English.
+            _ => wording.no_use.into(),
+        }
+    }
+
+    fn talk(&self, talk: Talk, before: &[Message]) -> Vec<LlmEvent> {
+        let wording = self.wording;
+        let said = match talk {
+            Talk::Greeting => wording.greeting,
+            Talk::HowAreYou => wording.how_are_you,
+            Talk::Thanks => wording.welcome,
+            Talk::Goodbye => wording.goodbye,
+            Talk::WhoAreYou => wording.who_are_you,
+            Talk::Yes => wording.go_on,
+            Talk::No | Talk::Stop => wording.okay,
+            Talk::WhichSum => wording.which_sum,
+            Talk::TimeOfDay => wording.time_of_day,
+            Talk::BadLength => wording.bad_length,
+            Talk::WhichLength => wording.which_length,
+            Talk::Capabilities => return speech(format!("{} {}", self.can(), wording.connect)),
+            Talk::Repeat => {
+                let before = last_agent(before);
+                let again = before.map(|said| wording.i_said.replace("{}", said));
+                return speech(again.unwrap_or_else(|| wording.nothing_said.into()));
+            }
+        };
+        match talk.is_refusal() {
+            true => unable(said.into()),
+            false => speech(said.into()),
+        }
+    }
+
+    fn beyond(&self) -> Vec<LlmEvent> {
+        let wording = self.wording;
+        unable(format!(
+            "{} {} {}",
+            wording.beyond,
+            self.can(),
+            wording.connect
+        ))
+    }
+
+    fn can(&self) -> String {
+        self.wording.abilities(|name| self.has(name))
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.prompt.tools.iter().any(|tool| tool.name == name)
+    }
+
+    fn one_moment(&self) -> String {
+        let phrases = Phrases::of(self.pack);
+        phrases.map_or_else(String::new, |phrases| phrases.one_moment.clone())
+    }
+
+    fn with_filler(&self, name: &str, arguments: Map<String, Value>) -> Vec<LlmEvent> {
+        let filler = self.known.filler(name, &arguments);
+        with_words(filler.unwrap_or_else(|| self.one_moment()), name, arguments)
+    }
+}
+
+fn is_ours(tool: &ToolSpec) -> bool {
+    builtin::is_ours(tool) || tool.name == HANG_UP
+}
+
+/// The call for a request.
+fn tool_of(request: &Request) -> Option<(&'static str, Map<String, Value>)> {
+    let (name, arguments) = match request {
+        Request::Time(None) => ("get_time", json!({})),
+        Request::Time(Some(place)) => ("get_time", json!({ "place": place })),
+        Request::Calculate(expression) => ("calculate", json!({ "expression": expression })),
+        Request::Convert { value, from, to } => (
+            "convert_units",
+            json!({"value": value, "from": from, "to": to}),
+        ),
+        Request::SetTimer {
+            seconds,
+            label: None,
+        } => ("set_timer", json!({"seconds": (*seconds)?})),
+        Request::SetTimer { seconds, label } => {
+            ("set_timer", json!({"seconds": (*seconds)?, "label": label}))
+        }
+        Request::ListTimers => ("list_timers", json!({})),
+        Request::CancelTimer(target) => (
+            "cancel_timer",
+            match target {
+                Target::Only => json!({}),
+                Target::All => json!({"all": true}),
+                Target::Seconds(seconds) => json!({ "seconds": seconds }),
+                Target::Label(label) => json!({ "label": label }),
+            },
+        ),
+        Request::Weather { place, day } => {
+            ("get_weather", json!({"place": place.as_ref()?, "day": day}))
+        }
+        Request::Talk(_) | Request::Refused | Request::Unknown => return None,
+    };
+    Some((name, arguments.as_object().cloned().unwrap_or_default()))
+}

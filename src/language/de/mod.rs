@@ -1,0 +1,32 @@
+//! German.
+
+mod numbers;
+mod requests;
+mod spoken;
+mod words;
+
+use super::Pack;
+use super::unknown::plain;
+
+/// German.
+pub(super) static PACK: Pack = Pack {
+    tag: "de",
+    name: "German",
+    hello: "Hallo, wie kann ich Ihnen helfen?",
+    phrases: include_str!("phrases.toml"),
+    sentences: &words::SENTENCES,
+    wording: Some(&requests::WORDING),
+    agrees: |text| words::ASSENT.read(&plain(text), text.contains('?')) == super::Reply::Yes,
+    reply: |text, _| words::ASSENT.read(&plain(text), text.contains('?')),
+    finished: super::endings::finished,
+    is_filler: |clause| words::FILLERS.has(&plain(clause)),
+    normalise: numbers::normalise,
+    question: |tool, arguments| match arguments {
+        "" => format!("Soll ich das tun: {tool}?"),
+        arguments => format!("Soll ich das tun: {tool}, mit {arguments}?"),
+    },
+    spoken: spoken::phrases,
+};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,289 @@
+use super::requests::WORDING;
+use super::{PACK, words};
+use crate::language::Reply;
+use crate::language::en::assent::Asked;
+use crate::language::request::{Request, Talk, Target};
+use serde_json::{Map, json};
+use std::time::Duration;
+
+fn one(said: &str) -> Request {
+    let mut requests = (WORDING.requests)(said);
+    assert_eq!(requests.len(), 1, "{said}: {requests:?}");
+    requests.remove(0)
+}
+
+fn timer(seconds: u64) -> Request {
+    Request::SetTimer {
+        seconds: Some(seconds),
+        label: None,
+    }
+}
+
+#[test]
+fn requests_are_read() {
+    let time = |place: Option<&str>| Request::Time(place.map(str::to_owned));
+    let sum = |sum: &str| Request::Calculate(sum.into());
+    let convert = |value, from, to| Request::Convert { value, from, to };
+    for (said, request) in [
+        ("Wie spät ist es?", time(None)),
+        ("Können Sie mir bitte sagen, wie spät es ist?", time(None)),
+        ("Wie viel Uhr ist es in Tokio?", time(Some("Tokyo"))),
+        ("Wie spät ist es gerade in München?", time(Some("Munich"))),
+        ("Welcher Tag ist heute?", time(None)),
+        ("Welches Datum haben wir heute?", time(None)),
+        ("Stell einen Timer auf zehn Minuten.", timer(600)),
+        (
+            "Bitte stellen Sie einen Timer auf eine halbe Stunde",
+            timer(1800),
+        ),
+        ("Timer, fünf Minuten und dreißig Sekunden", timer(330)),
+        ("Weck mich in anderthalb Stunden", timer(5400)),
+        ("Stelle einen Timer für 3 Minuten", timer(180)),
+        ("Ein Timer auf eine Dreiviertelstunde, bitte", timer(2700)),
+        ("Wie lange läuft der Timer noch?", Request::ListTimers),
+        ("Welche Timer laufen?", Request::ListTimers),
+        ("Stopp den Timer", Request::CancelTimer(Target::Only)),
+        ("Lösche alle Timer", Request::CancelTimer(Target::All)),
+        (
+            "Brich den Timer auf fünf Minuten ab",
+            Request::CancelTimer(Target::Seconds(300)),
+        ),
+        ("Was ist zwölf mal sieben?", sum("12 * 7")),
+        ("Wie viel ist 3,5 plus 2?", sum("3.5 + 2")),
+        ("Was sind 15 Prozent von 80?", sum("15% of 80")),
+        ("Berechne 100 geteilt durch 8", sum("100 / 8")),
+        ("Was ist die Wurzel aus 81?", sum("sqrt(81)")),
+        (
+            "Wie viele Kilometer sind 5 Meilen?",
+            convert(5.0, "miles", "kilometers"),
+        ),
+        (
+            "Was sind 20 Grad Celsius in Fahrenheit?",
+            convert(20.0, "degrees Celsius", "degrees Fahrenheit"),
+        ),
+        ("Danke schön!", Request::Talk(Talk::Thanks)),
+        ("Tschüss", Request::Talk(Talk::Goodbye)),
+        (
+            "Stell mir den Wecker auf morgen um 7 Uhr",
+            Request::Talk(Talk::TimeOfDay),
+        ),
+        (
+            "Stell einen Timer auf 30 Stunden",
+            Request::Talk(Talk::BadLength),
+        ),
+        ("Stell keinen Timer", Request::Refused),
+        (
+            "Wer hat die Relativitätstheorie erfunden?",
+            Request::Unknown,
+        ),
+        ("Ich war auf dem Wochenmarkt", Request::Unknown),
+    ] {
+        assert_eq!(one(said), request, "{said}");
+    }
+    let weather = one("Wie wird das Wetter morgen in Köln?");
+    let place = Some("Cologne".to_owned());
+    assert_eq!(
+        weather,
+        Request::Weather {
+            place,
+            day: "tomorrow"
+        }
+    );
+    let none = one("Wie ist das Wetter?");
+    assert_eq!(
+        none,
+        Request::Weather {
+            place: None,
+            day: "now"
+        }
+    );
+    let labelled = one("Stell einen Timer auf acht Minuten für die Pasta");
+    let label = Some("pasta".to_owned());
+    assert_eq!(
+        labelled,
+        Request::SetTimer {
+            seconds: Some(480),
+            label
+        }
+    );
+    let without_length = Request::SetTimer {
+        seconds: None,
+        label: None,
+    };
+    assert_eq!(one("Stell einen Timer"), without_length);
+}
+
+#[test]
+fn several_requests_are_read_and_the_last_word_counts() {
+    let both = (WORDING.requests)("Stell einen Timer auf 5 Minuten und wie spät ist es in Rom?");
+    assert_eq!(both, [timer(300), Request::Time(Some("Rome".into()))]);
+    let refused = (WORDING.requests)("Stell einen Timer auf 5 Minuten. Nein, lass das.");
+    assert!(!refused.iter().any(Request::needs_tool), "{refused:?}");
+    assert_eq!((WORDING.timer_of)("Zehn Minuten, bitte."), Some(timer(600)));
+    assert_eq!((WORDING.timer_of)("Zehn"), None);
+}
+
+#[test]
+fn results_are_said_in_words() {
+    let say = |tool, output, said| (WORDING.result)(tool, &output, said).unwrap();
+    let tokyo = json!({"place": "Tokyo", "time": "3:05 PM", "date": "Sunday, March 1, 2026", "zone": "Asia/Tokyo"});
+    assert_eq!(
+        say("get_time", tokyo.clone(), "Wie spät ist es in Tokio?"),
+        "Es ist 15 Uhr 5 in Tokio."
+    );
+    assert_eq!(
+        say("get_time", tokyo, "Welcher Tag ist in Tokio?"),
+        "Es ist Sonntag, der 1. März 2026 in Tokio."
+    );
+    let midnight = json!({"time": "12:00 AM", "date": "Sunday, March 1, 2026", "zone": "local"});
+    assert_eq!(
+        say("get_time", midnight, "Wie spät ist es?"),
+        "Es ist 0 Uhr."
+    );
+    let sum = json!({"expression": "12 * 7.5", "result": "90", "approximate": false});
+    assert_eq!(say("calculate", sum, ""), "12 mal 7,5 ist 90.");
+    let percent = json!({"expression": "15% of 80", "result": "12", "approximate": false});
+    assert_eq!(say("calculate", percent, ""), "15 Prozent von 80 ist 12.");
+    let miles = json!({"value": 5.0, "from": "miles", "result": 8.05, "to": "kilometers", "approximate": true});
+    assert_eq!(
+        say("convert_units", miles, ""),
+        "5 Meilen sind etwa 8,05 Kilometer."
+    );
+    let set = json!({"id": 1, "seconds": 600, "remaining_seconds": 600});
+    assert_eq!(
+        say("set_timer", set.clone(), ""),
+        "Gut, der Timer auf 10 Minuten läuft."
+    );
+    let list = json!({"timers": [set, {"id": 2, "seconds": 480, "remaining_seconds": 61, "label": "tee"}]});
+    assert_eq!(
+        say("list_timers", list, ""),
+        "Es laufen 2 Timer: einer auf 10 Minuten, noch 10 Minuten; einer auf 8 Minuten für Tee, noch 1 Minute und 1 Sekunde."
+    );
+    let now = json!({"place": "Munich", "day": "now", "sky": "cloudy", "temperature": 12, "high": 14, "low": 7});
+    assert_eq!(
+        say("get_weather", now, ""),
+        "In München sind es 12 Grad, bewölkt."
+    );
+    let rings = (WORDING.rings)(Duration::from_secs(300), None);
+    assert_eq!(rings, "Der Timer auf 5 Minuten ist abgelaufen.");
+    let seconds = json!({"seconds": 300}).as_object().cloned().unwrap();
+    let question = (WORDING.question)("set_timer", &seconds);
+    assert_eq!(
+        question.as_deref(),
+        Some("Soll ich einen Timer auf 5 Minuten stellen?")
+    );
+}
+
+#[test]
+fn yes_and_no_are_told_apart() {
+    let asked = Asked {
+        question: "Soll ich einen Timer auf 5 Minuten stellen?",
+        tool: "set_timer",
+        arguments: &Map::new(),
+    };
+    for text in [
+        "Ja.",
+        "Ja, bitte!",
+        "Ja gerne, danke",
+        "Okay, machen Sie das.",
+        "Genau, mach das bitte",
+        "Na klar!",
+        "Ja, einverstanden",
+        "Auf jeden Fall",
+        "Gut, ja.",
+    ] {
+        assert_eq!(PACK.reply(text, asked), Reply::Yes, "{text}");
+    }
+    for text in [
+        "Nein.",
+        "Nein danke",
+        "Bitte nicht!",
+        "Lieber nicht",
+        "Stopp, lassen Sie das",
+        "Auf keinen Fall",
+    ] {
+        assert_eq!(PACK.reply(text, asked), Reply::No, "{text}");
+    }
+    for text in [
+        "Ja?",
+        "Ja, aber auf zehn Minuten",
+        "Danke",
+        "Bitte",
+        "Ja nein",
+        "Wie spät ist es?",
+        "",
+        "Ja, das habe ich doch gestern gesagt",
+    ] {
+        assert_eq!(PACK.reply(text, asked), Reply::Other, "{text}");
+    }
+}
+
+#[test]
+fn the_last_word_shows_whether_a_sentence_goes_on() {
+    for text in [
+        "Stell einen Timer auf",
+        "Ich möchte in die",
+        "Also, ähm...",
+        "Meine Nummer ist,",
+        "Wie spät ist es in",
+    ] {
+        assert!(words::SENTENCES.reads_unfinished(text), "{text}");
+    }
+    for text in [
+        "Wie spät ist es?",
+        "Ja.",
+        "Stell einen Timer auf zehn Minuten.",
+        "Hör auf zu reden",
+    ] {
+        assert!(!words::SENTENCES.reads_unfinished(text), "{text}");
+    }
+    let done = |text| PACK.finished(text, None);
+    assert!(done("Wie spät ist es?").unwrap() > 0.6);
+    assert_eq!(done("wie spät ist"), None);
+}
+
+#[test]
+fn only_announcements_are_fillers() {
+    for text in [
+        "Einen Moment, bitte.",
+        "Okay, ich schaue nach.",
+        "Ich prüfe das für Sie.",
+        "Alles klar.",
+    ] {
+        assert!(PACK.is_filler(text), "{text}");
+    }
+    for text in [
+        "Es ist 15 Uhr.",
+        "Ich schaue, das Wetter ist schön.",
+        "Der Flug geht um neun.",
+    ] {
+        assert!(!PACK.is_filler(text), "{text}");
+    }
+}
+
+#[test]
+fn written_forms_are_spoken() {
+    for (text, spoken) in [
+        ("Es kostet 12,50 €.", "Es kostet 12 Euro 50"),
+        ("1.250 €", "1250 Euro"),
+        ("Um 15:05 Uhr", "Um 15 Uhr 5"),
+        ("9:00", "9 Uhr"),
+        ("am 3. Oktober", "am dritten Oktober"),
+        ("der 3.10.2026", "der dritte Oktober 2026"),
+        ("20 %", "20 Prozent"),
+        ("anna.b@beispiel.de", "anna Punkt b ät beispiel Punkt de"),
+        ("5 km/h", "5 Kilometer pro Stunde"),
+        ("-5 °C", "-5 Grad Celsius"),
+        ("030 1234567", "0 3 0 1 2 3 4 5 6 7"),
+        ("z.B. morgen", "zum Beispiel morgen"),
+        ("1.200 Meter", "1200 Meter"),
+        ("3,5 Liter", "3,5 Liter"),
+    ] {
+        let words: Vec<String> = PACK
+            .spoken(text, 60)
+            .into_iter()
+            .map(|phrase| phrase.words)
+            .collect();
+        assert_eq!(words.join(", "), spoken, "{text}");
+    }
+}

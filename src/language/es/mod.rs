@@ -1,0 +1,32 @@
+//! Spanish.
+
+mod numbers;
+mod requests;
+mod spoken;
+mod words;
+
+use super::Pack;
+use super::unknown::plain;
+
+/// Spanish.
+pub(super) static PACK: Pack = Pack {
+    tag: "es",
+    name: "Spanish",
+    hello: "Hola, ¿en qué puedo ayudarle?",
+    phrases: include_str!("phrases.toml"),
+    sentences: &words::SENTENCES,
+    wording: Some(&requests::WORDING),
+    agrees: |text| words::ASSENT.read(&plain(text), text.contains('?')) == super::Reply::Yes,
+    reply: |text, _| words::ASSENT.read(&plain(text), text.contains('?')),
+    finished: super::endings::finished,
+    is_filler: |clause| words::FILLERS.has(&plain(clause)),
+    normalise: numbers::normalise,
+    question: |tool, arguments| match arguments {
+        "" => format!("¿Quiere que haga esto: {tool}?"),
+        arguments => format!("¿Quiere que haga esto: {tool}, con {arguments}?"),
+    },
+    spoken: spoken::phrases,
+};
+
+#[cfg(test)]
+mod tests;

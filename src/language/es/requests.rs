@@ -1,0 +1,484 @@
+//! The built-in assistant in Spanish: what it understands and what it says.
+
+use super::numbers::normalise;
+use crate::language::grammar::{Grammar, Reader};
+use crate::language::request::Talk;
+use crate::language::wording::{self, Wording};
+use serde_json::{Map, Value};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+static GRAMMAR: Grammar = Grammar {
+    leads: "eh|em|este|bueno|pues|vale|okay|ok|hola|oye|oiga|buenos días|buenas tardes|buenas noches|sí|por favor|gracias|perdón|perdona|perdone|y|entonces|ahora|a ver|dime|dígame|me puedes decir|puedes decirme|me puede decir|puede decirme|podrías decirme|podría decirme|me podrías decir|me podría decir|sabes|sabe usted|quiero saber|quisiera saber|me gustaría saber|undertone|computadora|ordenador",
+    tails: "por favor|gracias|ahora|ahora mismo|en este momento|para mí|ya",
+    refused: r"\b(?:no|ningún|ninguna|déjalo|déjelo|olvídalo|olvídelo)\b",
+    talk: &[
+        (
+            "hola|buenas|buenos días|buenas tardes|buenas noches|qué tal hola",
+            Talk::Greeting,
+        ),
+        (
+            "(?:hola )?(?:cómo estás|cómo está|cómo está usted|qué tal|qué tal estás|cómo te va|cómo va todo)",
+            Talk::HowAreYou,
+        ),
+        (
+            "gracias|muchas gracias|mil gracias|gracias por (?:tu|su) ayuda|muy amable",
+            Talk::Thanks,
+        ),
+        (
+            "(?:vale |bueno |gracias )?(?:adiós|hasta luego|hasta pronto|hasta mañana|nos vemos|chao|chau|eso es todo|eso era todo)",
+            Talk::Goodbye,
+        ),
+        (
+            "quién eres|quién es usted|cómo te llamas|cómo se llama|qué eres",
+            Talk::WhoAreYou,
+        ),
+        (
+            "qué puedes hacer|qué puede hacer|qué sabes hacer|qué sabe hacer|ayuda|en qué puedes ayudarme|en qué me puedes ayudar|en qué puede ayudarme",
+            Talk::Capabilities,
+        ),
+        (
+            "cómo|qué|cómo dices|cómo dice|repite|repítelo|repítalo|repita|otra vez|puedes repetir(?:lo)?|puede repetir(?:lo)?|qué has dicho|qué ha dicho",
+            Talk::Repeat,
+        ),
+        ("sí|claro|vale|de acuerdo|okay|ok", Talk::Yes),
+        ("no|no gracias", Talk::No),
+        (
+            "para|pare|alto|silencio|cállate|cállese|déjalo|déjelo|olvídalo|olvídelo|no importa|cancela|cancele|basta",
+            Talk::Stop,
+        ),
+    ],
+    time: r"\b(?:qué hora|la hora|qué horas)\b",
+    date: r"\b(?:qué día|qué fecha|la fecha|a cuántos estamos|a qué estamos|qué mes|qué año)\b",
+    place: r"\b(?:en|de) (?P<place>[\p{L}' ]+?)(?: es)?$",
+    timer: r"\b(?:temporizador|temporizadores|alarma|alarmas|cronómetro|cuenta atrás|cuenta regresiva|despertador)\b|\b(?:despiértame|despiérteme|avísame|avíseme) en\b",
+    cancel: r"^(?:para|pare|parar) (?:el|la|los|las|mi|mis|todos|todas|ese|este)\b|\b(?:cancela|cancele|cancelar|borra|borre|borrar|quita|quite|quitar|elimina|elimine|eliminar|detén|detenga|detener|apaga|apague|apagar|termina)\b (?:el|la|los|las|mi|mis|todos|todas|ese|este)\b",
+    list: r"\b(?:qué|cuáles|cuántos|cuántas|cuánto|lista|muestra|muéstrame|queda|quedan|falta|faltan|hay)\b",
+    all: r"\b(?:todos|todas)\b",
+    time_of_day: r"\ba las? \d{1,2}\b|\bmañana\b",
+    weather: r"\b(?:tiempo hace|tiempo hará|tiempo va a hacer|qué tiempo|el tiempo en|el tiempo (?:hoy|mañana)|el clima|pronóstico|lloverá|va a llover|llueve|nieva|qué temperatura|frío hace|calor hace)\b",
+    days: &[(r"\bmañana\b", "tomorrow"), (r"\bhoy\b", "today")],
+    label: r"\bpara (?:la |el |las |los |mi |mis )?(?P<label>\p{L}+(?: \p{L}+)?)$",
+    lengths: &[
+        (
+            r"\btres cuartos de hora\b|\b3 cuartos de hora\b",
+            "45 minutos",
+        ),
+        (r"\b(?:un )?cuarto de hora\b", "15 minutos"),
+        (r"\b(?:una |1 )?hora y media\b", "90 minutos"),
+        (r"\b(?:una |1 )?hora y cuarto\b", "75 minutos"),
+        (r"\b(?:un |1 )?minuto y medio\b", "90 segundos"),
+        (r"\b(\d+) horas y media\b", "$1.5 horas"),
+        (r"\b(\d+) minutos y medio\b", "$1.5 minutos"),
+        (r"\bmedia hora\b", "30 minutos"),
+        (r"\bmedio minuto\b", "30 segundos"),
+        (r"\b(?:una?|1) (hora|minuto|segundo)\b", "1 $1"),
+    ],
+    units_of_time: ["horas?", "minutos?|min", "segundos?|seg"],
+    sum: r"^(?:(?:cuánto|cuántos|qué) (?:es|son|da|suman|hace)|calcula|calcule) (?P<sum>.+?)$",
+    operations: &[
+        (
+            r"(?:el |un )?(\d+(?:\.\d+)?) ?(?:por 100|%) (?:de|del)\b",
+            "$1% of",
+        ),
+        (
+            r"\b(?:la )?raíz (?:cuadrada )?de (\d+(?:\.\d+)?)",
+            "sqrt($1)",
+        ),
+        (r"\bal cuadrado\b", "^ 2"),
+        (r"\bal cubo\b", "^ 3"),
+        (r"\belevado a(?: la)?\b", "^"),
+        (r"\b(?:dividido por|dividido entre|dividido|entre)\b", "/"),
+        (r"\b(?:multiplicado por|por)\b|×", "*"),
+        (r"\b(?:más|y)\b", "+"),
+        (r"\bmenos\b", "-"),
+        (r"\bla mitad de\b", "0.5 *"),
+        (r"\bel doble de\b", "2 *"),
+    ],
+    conversions: &[
+        r"^cuánt[oa]s (?P<to>\p{L}+) (?:son|hay en|tienen|tiene|es) (?P<value>-?\d+(?:\.\d+)?|una?) (?:grados )?(?P<from>\p{L}+)$",
+        r"^(?:cuánto|qué) (?:son|es) (?P<value>-?\d+(?:\.\d+)?) (?:grados )?(?P<from>\p{L}+) en (?:grados )?(?P<to>\p{L}+)$",
+        r"^(?:convierte|convierta|pasa|pase) (?P<value>-?\d+(?:\.\d+)?) (?:grados )?(?P<from>\p{L}+) (?:a|en) (?:grados )?(?P<to>\p{L}+)$",
+        r"^(?P<value>-?\d+(?:\.\d+)?) (?:grados )?(?P<from>\p{L}+) (?:a|en) (?:grados )?(?P<to>\p{L}+)$",
+    ],
+    units: &[
+        ("millimeters", &["milímetro", "milímetros"]),
+        ("centimeters", &["centímetro", "centímetros"]),
+        ("meters", &["metro", "metros"]),
+        ("kilometers", &["kilómetro", "kilómetros"]),
+        ("inches", &["pulgada", "pulgadas"]),
+        ("feet", &["pie", "pies"]),
+        ("yards", &["yarda", "yardas"]),
+        ("miles", &["milla", "millas"]),
+        ("grams", &["gramo", "gramos"]),
+        ("kilograms", &["kilogramo", "kilogramos", "kilo", "kilos"]),
+        ("pounds", &["libra", "libras"]),
+        ("ounces", &["onza", "onzas"]),
+        ("milliliters", &["mililitro", "mililitros"]),
+        ("liters", &["litro", "litros"]),
+        ("gallons", &["galón", "galones"]),
+        (
+            "degrees Celsius",
+            &["grado Celsius", "grados Celsius", "celsius", "centígrados"],
+        ),
+        (
+            "degrees Fahrenheit",
+            &["grado Fahrenheit", "grados Fahrenheit", "fahrenheit"],
+        ),
+        ("seconds", &["segundo", "segundos"]),
+        ("minutes", &["minuto", "minutos"]),
+        ("hours", &["hora", "horas"]),
+        ("days", &["día", "días"]),
+        ("weeks", &["semana", "semanas"]),
+    ],
+    places: &[
+        ("tokio", "tokyo"),
+        ("londres", "london"),
+        ("nueva york", "new york"),
+        ("múnich", "munich"),
+        ("berlín", "berlin"),
+        ("colonia", "cologne"),
+        ("viena", "vienna"),
+        ("ginebra", "geneva"),
+        ("praga", "prague"),
+        ("varsovia", "warsaw"),
+        ("moscú", "moscow"),
+        ("copenhague", "copenhagen"),
+        ("bruselas", "brussels"),
+        ("lisboa", "lisbon"),
+        ("atenas", "athens"),
+        ("pekín", "beijing"),
+        ("el cairo", "cairo"),
+        ("roma", "rome"),
+        ("milán", "milan"),
+        ("venecia", "venice"),
+        ("nápoles", "naples"),
+        ("florencia", "florence"),
+        ("parís", "paris"),
+        ("nueva delhi", "new delhi"),
+        ("singapur", "singapore"),
+        ("la habana", "havana"),
+        ("ciudad de méxico", "mexico city"),
+        ("sevilla", "seville"),
+        ("alemania", "germany"),
+        ("españa", "spain"),
+        ("francia", "france"),
+        ("italia", "italy"),
+        ("japón", "japan"),
+        ("méxico", "mexico"),
+        ("estados unidos", "united states"),
+        ("reino unido", "united kingdom"),
+        ("estocolmo", "stockholm"),
+        ("sídney", "sydney"),
+    ],
+    and: " y ",
+    normalise,
+};
+
+static READER: LazyLock<Option<Reader>> = LazyLock::new(|| Reader::new(&GRAMMAR).ok());
+
+pub(super) static WORDING: Wording = Wording {
+    greeting: "¡Hola! ¿Qué puedo hacer por usted?",
+    how_are_you: "Aquí todo va bien, gracias. ¿Qué puedo hacer por usted?",
+    welcome: "De nada.",
+    goodbye: "¡Adiós!",
+    who_are_you: "Soy el asistente integrado de undertone, un programa pequeño.",
+    go_on: "Muy bien. ¿Qué puedo hacer por usted?",
+    okay: "De acuerdo.",
+    which_sum: "Perdone, no he entendido esa cuenta.",
+    time_of_day: "Solo puedo poner un temporizador con una duración, por ejemplo diez minutos, no a una hora.",
+    bad_length: "Un temporizador puede durar de un segundo a veinticuatro horas.",
+    which_length: "Eso era más de una duración. ¿De cuánto tiempo pongo el temporizador?",
+    how_long: "¿De cuánto tiempo pongo el temporizador?",
+    which_timer: "¿Qué temporizador cancelo?",
+    where_to: "¿En qué lugar?",
+    left_alone: "De acuerdo, no lo hago.",
+    can: "Puedo {}.",
+    can_chat: "Solo puedo charlar un poco.",
+    and: "y",
+    abilities: &[
+        ("get_time", "decir la hora"),
+        ("calculate", "hacer cuentas"),
+        ("convert_units", "convertir unidades"),
+        ("set_timer", "poner temporizadores"),
+        ("get_weather", "consultar el tiempo"),
+    ],
+    beyond: "Eso no puedo hacerlo yo solo.",
+    connect: "Para lo demás hace falta un modelo de lenguaje.",
+    i_said: "He dicho: {}",
+    nothing_said: "Todavía no he dicho nada.",
+    done_before: "Eso ya estaba hecho.",
+    done: "Hecho.",
+    need: "Para eso me falta un dato: {}.",
+    broken: "Perdone, eso no funciona ahora mismo.",
+    late: "Perdone, eso ha tardado demasiado.",
+    no_use: "Perdone, no ha funcionado.",
+    unknown_place: "Lo siento, no conozco ningún lugar llamado {}.",
+    no_timer: "No hay ningún temporizador en marcha.",
+    negations: &["no", "ningún", "ninguna", "nunca"],
+    requests: |said| {
+        READER
+            .as_ref()
+            .map_or_else(Vec::new, |reader| reader.requests(said))
+    },
+    timer_of: |said| READER.as_ref()?.timer_of(said),
+    result,
+    question,
+    rings: |length, label| match label {
+        Some(label) => format!("El temporizador para {label} ha terminado."),
+        None => format!("El temporizador de {} ha terminado.", lasting(length)),
+    },
+};
+
+fn result(tool: &str, output: &Value, said: &str) -> Option<String> {
+    let reader = READER.as_ref()?;
+    match tool {
+        "get_time" => time(reader, output, said),
+        "calculate" => sum(output),
+        "convert_units" => conversion(reader, output),
+        "set_timer" => Some(format!(
+            "Vale, {} está en marcha.",
+            timer(output, "el temporizador")?
+        )),
+        "list_timers" => timers(output),
+        "cancel_timer" => cancelled(output),
+        "get_weather" => weather(reader, output),
+        _ => None,
+    }
+}
+
+fn question(tool: &str, arguments: &Map<String, Value>) -> Option<String> {
+    Some(match tool {
+        "set_timer" => {
+            let timer = timer(&Value::Object(arguments.clone()), "un temporizador")?;
+            format!("¿Pongo {timer}?")
+        }
+        "cancel_timer" => "¿Cancelo el temporizador?".into(),
+        _ => return None,
+    })
+}
+
+const DAYS: [&str; 7] = [
+    "lunes",
+    "martes",
+    "miércoles",
+    "jueves",
+    "viernes",
+    "sábado",
+    "domingo",
+];
+const MONTHS: [&str; 12] = [
+    "enero",
+    "febrero",
+    "marzo",
+    "abril",
+    "mayo",
+    "junio",
+    "julio",
+    "agosto",
+    "septiembre",
+    "octubre",
+    "noviembre",
+    "diciembre",
+];
+
+/// "En Tokio son las 3 y 5 de la tarde."
+fn time(reader: &Reader, output: &Value, said: &str) -> Option<String> {
+    let field = |name: &str| output.get(name)?.as_str();
+    let what = if reader.asks_for_date(said) {
+        let (day_of_week, month, day, year) = wording::date(field("date")?)?;
+        let (day_of_week, month) = (DAYS.get(day_of_week)?, MONTHS.get(month)?);
+        format!("es {day_of_week}, {day} de {month} de {year}")
+    } else {
+        let (hour, minute) = wording::clock(field("time")?)?;
+        hours(hour, minute)
+    };
+    Some(match field("place") {
+        Some(place) => format!("En {} {what}.", reader.place_here(place)),
+        None => {
+            let mut letters = what.chars();
+            let first: String = letters
+                .next()
+                .into_iter()
+                .flat_map(char::to_uppercase)
+                .collect();
+            format!("{first}{}.", letters.as_str())
+        }
+    })
+}
+
+/// "son las 3 y 5 de la tarde", "es la 1 de la madrugada".
+fn hours(hour: u32, minute: u32) -> String {
+    let part = match hour {
+        0..6 => "de la madrugada",
+        6..12 => "de la mañana",
+        12..20 => "de la tarde",
+        _ => "de la noche",
+    };
+    let begin = match (hour + 11) % 12 + 1 {
+        1 => "es la 1".to_owned(),
+        hour => format!("son las {hour}"),
+    };
+    let minutes = match minute {
+        0 => String::new(),
+        15 => " y cuarto".into(),
+        30 => " y media".into(),
+        minute => format!(" y {minute}"),
+    };
+    format!("{begin}{minutes} {part}")
+}
+
+/// "12 por 7 son 84."
+fn sum(output: &Value) -> Option<String> {
+    let expression = output.get("expression")?.as_str()?;
+    let signs = [
+        ("% of", " por ciento de"),
+        ("sqrt(", "la raíz de "),
+        (")", ""),
+        ("(", ""),
+        ("*", "por"),
+        ("/", "entre"),
+        ("^", "elevado a"),
+        ("+", "más"),
+        (" - ", " menos "),
+    ];
+    let words = signs
+        .iter()
+        .fold(expression.to_owned(), |text, (sign, word)| {
+            text.replace(sign, word)
+        });
+    let words = words
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+        .replace('.', ",");
+    let result = output.get("result")?.as_str()?.replace('.', ",");
+    let result = result.replace('e', " por 10 elevado a ");
+    let about = if output.get("approximate")?.as_bool()? {
+        "unos "
+    } else {
+        ""
+    };
+    let mut letters = words.chars();
+    let first: String = letters
+        .next()
+        .into_iter()
+        .flat_map(char::to_uppercase)
+        .collect();
+    Some(format!("{first}{} son {about}{result}.", letters.as_str()))
+}
+
+/// "5 millas son unos 8,05 kilómetros."
+fn conversion(reader: &Reader, output: &Value) -> Option<String> {
+    let side = |value: &str, unit: &str| {
+        let number = crate::language::en::numbers::plain(output.get(value)?.as_f64()?);
+        let unit = reader.unit_here(output.get(unit)?.as_str()?, &number);
+        Some(format!(
+            "{} {unit}",
+            number.replace(',', "").replace('.', ",")
+        ))
+    };
+    let about = if output.get("approximate")?.as_bool()? {
+        "aproximadamente "
+    } else {
+        ""
+    };
+    let (from, to) = (side("value", "from")?, side("result", "to")?);
+    let verb = if from.starts_with("1 ") { "es" } else { "son" };
+    Some(format!("{from} {verb} {about}{to}."))
+}
+
+fn lasting(length: Duration) -> String {
+    let units = [
+        ("hora", "horas"),
+        ("minuto", "minutos"),
+        ("segundo", "segundos"),
+    ];
+    wording::length(length, units, "y")
+}
+
+fn length_of(timer: &Value, field: &str) -> Option<String> {
+    Some(lasting(Duration::from_secs(timer.get(field)?.as_u64()?)))
+}
+
+/// "el temporizador de 10 minutos para pasta"
+fn timer(timer: &Value, noun: &str) -> Option<String> {
+    let length = length_of(timer, "seconds")?;
+    Some(match timer.get("label").and_then(Value::as_str) {
+        Some(label) => format!("{noun} de {length} para {label}"),
+        None => format!("{noun} de {length}"),
+    })
+}
+
+fn timers(output: &Value) -> Option<String> {
+    let one = |each: &Value| {
+        let left = length_of(each, "remaining_seconds")?;
+        Some(format!("{}, le quedan {left}", timer(each, "uno")?))
+    };
+    let timers = output.get("timers")?.as_array()?;
+    let each: Vec<String> = timers.iter().map(one).collect::<Option<_>>()?;
+    Some(match each.as_slice() {
+        [] => WORDING.no_timer.into(),
+        [one] => format!("Hay {}.", one.replacen("uno", "un temporizador", 1)),
+        several => format!(
+            "Hay {} temporizadores: {}.",
+            several.len(),
+            several.join("; ")
+        ),
+    })
+}
+
+fn cancelled(output: &Value) -> Option<String> {
+    let timers = output.get("cancelled")?.as_array()?;
+    Some(match timers.as_slice() {
+        [one] => format!("Vale, {} está cancelado.", timer(one, "el temporizador")?),
+        several => format!("Vale, {} temporizadores están cancelados.", several.len()),
+    })
+}
+
+/// "En Madrid hay 12 grados, nublado."
+fn weather(reader: &Reader, output: &Value) -> Option<String> {
+    let field = |name: &str| output.get(name)?.as_str();
+    let number = |name: &str| output.get(name)?.as_i64();
+    let sky = match field("sky")? {
+        "clear" => "cielo despejado",
+        "mostly clear" => "cielo casi despejado",
+        "partly cloudy" => "algo nublado",
+        "cloudy" => "nublado",
+        "foggy" => "con niebla",
+        "drizzling" => "con llovizna",
+        "freezing drizzle" => "con llovizna helada",
+        "light rain" => "con lluvia ligera",
+        "rainy" => "con lluvia",
+        "heavy rain" => "con lluvia intensa",
+        "freezing rain" => "con lluvia helada",
+        "light snow" => "con nieve ligera",
+        "snowy" => "con nieve",
+        "heavy snow" => "con nieve intensa",
+        "showers" => "con chubascos",
+        "heavy showers" => "con chubascos fuertes",
+        "snow showers" => "con chubascos de nieve",
+        "thunderstorms" => "con tormentas",
+        "thunderstorms with hail" => "con tormentas y granizo",
+        _ => return None,
+    };
+    let place = reader.place_here(field("place")?);
+    let day = match field("day")? {
+        "now" => {
+            return Some(format!(
+                "En {place} hay {} grados, {sky}.",
+                number("temperature")?
+            ));
+        }
+        "today" => "hoy",
+        _ => "mañana",
+    };
+    let (low, high) = (number("low")?, number("high")?);
+    let rain = number("rain_chance").filter(|chance| *chance >= 30);
+    let rain = rain.map_or_else(String::new, |chance| {
+        format!(", con un {chance} por ciento de probabilidad de lluvia")
+    });
+    Some(format!(
+        "En {place} habrá {day} de {low} a {high} grados, {sky}{rain}."
+    ))
+}

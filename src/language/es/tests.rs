@@ -1,0 +1,249 @@
+use super::requests::WORDING;
+use super::{PACK, words};
+use crate::language::Reply;
+use crate::language::en::assent::Asked;
+use crate::language::request::{Request, Talk, Target};
+use serde_json::{Map, json};
+use std::time::Duration;
+
+fn one(said: &str) -> Request {
+    let mut requests = (WORDING.requests)(said);
+    assert_eq!(requests.len(), 1, "{said}: {requests:?}");
+    requests.remove(0)
+}
+
+fn timer(seconds: u64) -> Request {
+    Request::SetTimer {
+        seconds: Some(seconds),
+        label: None,
+    }
+}
+
+#[test]
+fn requests_are_read() {
+    let time = |place: Option<&str>| Request::Time(place.map(str::to_owned));
+    let sum = |sum: &str| Request::Calculate(sum.into());
+    let convert = |value, from, to| Request::Convert { value, from, to };
+    for (said, request) in [
+        ("¿Qué hora es?", time(None)),
+        ("¿Me puede decir qué hora es, por favor?", time(None)),
+        ("¿Qué hora es en Tokio?", time(Some("Tokyo"))),
+        ("¿Qué hora es ahora en Londres?", time(Some("London"))),
+        ("¿Qué día es hoy?", time(None)),
+        ("¿A cuántos estamos?", time(None)),
+        ("Pon un temporizador de diez minutos.", timer(600)),
+        (
+            "Ponga un temporizador de media hora, por favor",
+            timer(1800),
+        ),
+        (
+            "Temporizador de cinco minutos y treinta segundos",
+            timer(330),
+        ),
+        ("Avísame en una hora y media", timer(5400)),
+        ("Pon una alarma de tres cuartos de hora", timer(2700)),
+        ("¿Cuánto le queda al temporizador?", Request::ListTimers),
+        ("¿Qué temporizadores hay?", Request::ListTimers),
+        (
+            "Cancela el temporizador",
+            Request::CancelTimer(Target::Only),
+        ),
+        (
+            "Cancela todos los temporizadores",
+            Request::CancelTimer(Target::All),
+        ),
+        (
+            "Cancela el temporizador de cinco minutos",
+            Request::CancelTimer(Target::Seconds(300)),
+        ),
+        ("¿Cuánto es doce por siete?", sum("12 * 7")),
+        ("¿Cuánto es 3,5 más 2?", sum("3.5 + 2")),
+        ("¿Cuánto es el 15 por ciento de 80?", sum("15% of 80")),
+        ("Calcula cien entre ocho", sum("100 / 8")),
+        ("¿Cuánto es la raíz cuadrada de 81?", sum("sqrt(81)")),
+        (
+            "¿Cuántos kilómetros son cinco millas?",
+            convert(5.0, "miles", "kilometers"),
+        ),
+        (
+            "Convierte 20 grados celsius a fahrenheit",
+            convert(20.0, "degrees Celsius", "degrees Fahrenheit"),
+        ),
+        ("¡Muchas gracias!", Request::Talk(Talk::Thanks)),
+        ("Adiós", Request::Talk(Talk::Goodbye)),
+        (
+            "Pon la alarma mañana a las 7",
+            Request::Talk(Talk::TimeOfDay),
+        ),
+        (
+            "Pon un temporizador de 30 horas",
+            Request::Talk(Talk::BadLength),
+        ),
+        ("No pongas un temporizador", Request::Refused),
+        (
+            "¿Quién inventó la teoría de la relatividad?",
+            Request::Unknown,
+        ),
+    ] {
+        assert_eq!(one(said), request, "{said}");
+    }
+    let weather = one("¿Qué tiempo hará mañana en Sevilla?");
+    let place = Some("Seville".to_owned());
+    assert_eq!(
+        weather,
+        Request::Weather {
+            place,
+            day: "tomorrow"
+        }
+    );
+    let labelled = one("Pon un temporizador de ocho minutos para la pasta");
+    let label = Some("pasta".to_owned());
+    assert_eq!(
+        labelled,
+        Request::SetTimer {
+            seconds: Some(480),
+            label
+        }
+    );
+    assert_eq!((WORDING.timer_of)("Diez minutos."), Some(timer(600)));
+}
+
+#[test]
+fn results_are_said_in_words() {
+    let say = |tool, output, said| (WORDING.result)(tool, &output, said).unwrap();
+    let at = |time: &str| json!({"time": time, "date": "Sunday, March 1, 2026", "zone": "local"});
+    assert_eq!(
+        say("get_time", at("3:05 PM"), "¿Qué hora es?"),
+        "Son las 3 y 5 de la tarde."
+    );
+    assert_eq!(
+        say("get_time", at("1:30 AM"), "¿Qué hora es?"),
+        "Es la 1 y media de la madrugada."
+    );
+    assert_eq!(
+        say("get_time", at("3:05 PM"), "¿Qué día es hoy?"),
+        "Es domingo, 1 de marzo de 2026."
+    );
+    let tokyo = json!({"place": "Tokyo", "time": "9:00 AM", "date": "Sunday, March 1, 2026"});
+    assert_eq!(
+        say("get_time", tokyo, "¿Qué hora es en Tokio?"),
+        "En Tokio son las 9 de la mañana."
+    );
+    let sum = json!({"expression": "12 * 7.5", "result": "90", "approximate": false});
+    assert_eq!(say("calculate", sum, ""), "12 por 7,5 son 90.");
+    let miles = json!({"value": 5.0, "from": "miles", "result": 8.05, "to": "kilometers", "approximate": true});
+    assert_eq!(
+        say("convert_units", miles, ""),
+        "5 millas son aproximadamente 8,05 kilómetros."
+    );
+    let set = json!({"id": 1, "seconds": 600, "remaining_seconds": 600});
+    assert_eq!(
+        say("set_timer", set, ""),
+        "Vale, el temporizador de 10 minutos está en marcha."
+    );
+    let rings = (WORDING.rings)(Duration::from_secs(300), None);
+    assert_eq!(rings, "El temporizador de 5 minutos ha terminado.");
+    let seconds = json!({"seconds": 300}).as_object().cloned().unwrap();
+    let question = (WORDING.question)("set_timer", &seconds);
+    assert_eq!(
+        question.as_deref(),
+        Some("¿Pongo un temporizador de 5 minutos?")
+    );
+}
+
+#[test]
+fn yes_and_no_are_told_apart() {
+    let asked = Asked {
+        question: "¿Pongo un temporizador de 5 minutos?",
+        tool: "set_timer",
+        arguments: &Map::new(),
+    };
+    for text in [
+        "Sí.",
+        "Sí, por favor!",
+        "Claro que sí",
+        "Vale, hágalo.",
+        "De acuerdo, gracias",
+        "Adelante",
+        "¡Perfecto!",
+    ] {
+        assert_eq!(PACK.reply(text, asked), Reply::Yes, "{text}");
+    }
+    for text in [
+        "No.",
+        "No, gracias",
+        "Mejor no",
+        "Espere, déjelo",
+        "No, cancélelo",
+    ] {
+        assert_eq!(PACK.reply(text, asked), Reply::No, "{text}");
+    }
+    for text in [
+        "¿Sí?",
+        "Sí, pero de diez minutos",
+        "Gracias",
+        "Sí no",
+        "¿Qué hora es?",
+        "",
+    ] {
+        assert_eq!(PACK.reply(text, asked), Reply::Other, "{text}");
+    }
+}
+
+#[test]
+fn the_last_word_shows_whether_a_sentence_goes_on() {
+    for text in [
+        "Pon un temporizador de",
+        "Quiero ir a la",
+        "Pues, eh...",
+        "Mi número es,",
+        "Qué hora es en",
+    ] {
+        assert!(words::SENTENCES.reads_unfinished(text), "{text}");
+    }
+    for text in [
+        "¿Qué hora es?",
+        "Sí.",
+        "Pon un temporizador de diez minutos.",
+    ] {
+        assert!(!words::SENTENCES.reads_unfinished(text), "{text}");
+    }
+}
+
+#[test]
+fn only_announcements_are_fillers() {
+    for text in [
+        "Un momento, por favor.",
+        "Vale, voy a mirar.",
+        "Déjeme ver.",
+    ] {
+        assert!(PACK.is_filler(text), "{text}");
+    }
+    for text in ["Son las tres.", "Un momento, el vuelo está cancelado."] {
+        assert!(!PACK.is_filler(text), "{text}");
+    }
+}
+
+#[test]
+fn written_forms_are_spoken() {
+    for (text, spoken) in [
+        ("¿Cuesta 12,50 €?", "Cuesta 12 euros con 50"),
+        ("1.250 €", "1250 euros"),
+        ("a las 15:30", "a las 15 y media"),
+        ("el 3/10/2026", "el 3 de octubre de 2026"),
+        ("20 %", "20 por ciento"),
+        ("ana@ejemplo.es", "ana arroba ejemplo punto es"),
+        ("5 km/h", "5 kilómetros por hora"),
+        ("-5 °C", "-5 grados Celsius"),
+        ("600 123 456", "6 0 0 1 2 3 4 5 6"),
+        ("el Sr. López", "el señor López"),
+        ("3,5 litros", "3,5 litros"),
+    ] {
+        let words: Vec<String> = PACK
+            .spoken(text, 60)
+            .into_iter()
+            .map(|phrase| phrase.words)
+            .collect();
+        assert_eq!(words.join(", "), spoken, "{text}");
+    }
+}

@@ -1,0 +1,373 @@
+//! Reads the built-in assistant's requests in a language other than English: one engine over a table of patterns.
+//!
+//! A request is read only if a pattern names it. Everything else is [`Request::Unknown`].
+
+use super::en::places;
+use super::request::{Request, Talk, Target};
+use regex::Regex;
+
+/// Timers run for one second to a day.
+const TIMER: std::ops::RangeInclusive<u64> = 1..=24 * 3600;
+
+/// The patterns of one language, over normalised text.
+pub(super) struct Grammar {
+    /// Words before a request that do not change it, each followed by a space.
+    pub(super) leads: &'static str,
+    /// Words behind a request that do not change it, each preceded by a space.
+    pub(super) tails: &'static str,
+    /// A request that is taken back or refused.
+    pub(super) refused: &'static str,
+    /// Whole sentences of small talk.
+    pub(super) talk: &'static [(&'static str, Talk)],
+    /// Asks for the time; for the date.
+    pub(super) time: &'static str,
+    pub(super) date: &'static str,
+    /// The end of such a question, with the group `place`.
+    pub(super) place: &'static str,
+    /// A sentence is about timers.
+    pub(super) timer: &'static str,
+    /// Such a sentence cancels one; asks for those that run; means all; names a time of day; has a `label`.
+    pub(super) cancel: &'static str,
+    pub(super) list: &'static str,
+    pub(super) all: &'static str,
+    pub(super) time_of_day: &'static str,
+    pub(super) label: &'static str,
+    /// A sentence is about the weather; days other than now.
+    pub(super) weather: &'static str,
+    pub(super) days: &'static [(&'static str, &'static str)],
+    /// Lengths of time that are rewritten as digits and units first.
+    pub(super) lengths: &'static [(&'static str, &'static str)],
+    /// Hours, minutes, seconds.
+    pub(super) units_of_time: [&'static str; 3],
+    /// A sum, in the group `sum`.
+    pub(super) sum: &'static str,
+    /// Words of arithmetic and their notation.
+    pub(super) operations: &'static [(&'static str, &'static str)],
+    /// Conversions, with the groups `value`, `from` and `to`.
+    pub(super) conversions: &'static [&'static str],
+    /// The English plural of a unit, its forms here: singular, plural, and others.
+    pub(super) units: &'static [(&'static str, &'static [&'static str])],
+    /// The names of places that are others than in English: here and there.
+    pub(super) places: &'static [(&'static str, &'static str)],
+    /// The word between two requests.
+    pub(super) and: &'static str,
+    /// A text in lower case, without marks, with numbers as digits.
+    pub(super) normalise: fn(&str) -> String,
+}
+
+/// The patterns, compiled.
+pub(super) struct Reader {
+    grammar: &'static Grammar,
+    leads: Regex,
+    tails: Regex,
+    refused: Regex,
+    talk: Vec<(Regex, Talk)>,
+    time: Regex,
+    date: Regex,
+    place: Regex,
+    timer: Regex,
+    cancel: Regex,
+    list: Regex,
+    all: Regex,
+    time_of_day: Regex,
+    label: Regex,
+    weather: Regex,
+    days: Vec<(Regex, &'static str)>,
+    lengths: Vec<(Regex, &'static str)>,
+    length: Regex,
+    sum: Regex,
+    operations: Vec<(Regex, &'static str)>,
+    arithmetic: Regex,
+    conversions: Vec<Regex>,
+}
+
+impl Reader {
+    /// Compiles the patterns of a language.
+    ///
+    /// # Errors
+    /// The pattern that does not parse.
+    pub(super) fn new(grammar: &'static Grammar) -> Result<Self, regex::Error> {
+        let table = |rules: &[(&str, &'static str)]| {
+            let rules = rules.iter().map(|(from, to)| Ok((Regex::new(from)?, *to)));
+            rules.collect::<Result<Vec<_>, regex::Error>>()
+        };
+        let [hours, minutes, seconds] = grammar.units_of_time;
+        let length =
+            format!(r"(\d+(?:\.\d+)?) ?(?:(?P<h>{hours})|(?P<m>{minutes})|(?P<s>{seconds}))\b");
+        let talk = grammar.talk.iter();
+        let talk = talk.map(|(words, talk)| Ok((Regex::new(&format!("^(?:{words})$"))?, *talk)));
+        let conversions = grammar.conversions.iter().map(|rule| Regex::new(rule));
+        Ok(Self {
+            leads: Regex::new(&format!("^(?:(?:{}) )+", grammar.leads))?,
+            tails: Regex::new(&format!("(?: (?:{}))+$", grammar.tails))?,
+            refused: Regex::new(grammar.refused)?,
+            talk: talk.collect::<Result<_, regex::Error>>()?,
+            time: Regex::new(grammar.time)?,
+            date: Regex::new(grammar.date)?,
+            place: Regex::new(grammar.place)?,
+            timer: Regex::new(grammar.timer)?,
+            cancel: Regex::new(grammar.cancel)?,
+            list: Regex::new(grammar.list)?,
+            all: Regex::new(grammar.all)?,
+            time_of_day: Regex::new(grammar.time_of_day)?,
+            label: Regex::new(grammar.label)?,
+            weather: Regex::new(grammar.weather)?,
+            days: table(grammar.days)?,
+            lengths: table(grammar.lengths)?,
+            length: Regex::new(&length)?,
+            sum: Regex::new(grammar.sum)?,
+            operations: table(grammar.operations)?,
+            arithmetic: Regex::new(
+                r"^[\d.() ]+(?:(?:[-+*/^]|% of|sqrt) ?[\d.() ]+)+$|^sqrt\([\d.]+\)$",
+            )?,
+            conversions: conversions.collect::<Result<_, _>>()?,
+            grammar,
+        })
+    }
+
+    /// The requests in what was said, sentence by sentence.
+    pub(super) fn requests(&self, said: &str) -> Vec<Request> {
+        let mut all: Vec<Request> = Vec::new();
+        for sentence in sentences(said) {
+            let sentence = (self.grammar.normalise)(sentence);
+            for request in self.sentence(&sentence) {
+                let taken_back = matches!(request, Request::Refused | Request::Talk(Talk::Stop));
+                if taken_back {
+                    all.retain(|request| !request.needs_tool());
+                }
+                all.push(request);
+            }
+        }
+        if all.iter().any(Request::needs_tool) {
+            all.retain(Request::needs_tool);
+            all.dedup();
+        }
+        all
+    }
+
+    /// The requests of a normalised sentence: one, or several with the word for "and" between them.
+    fn sentence(&self, sentence: &str) -> Vec<Request> {
+        if sentence.is_empty() {
+            return Vec::new();
+        }
+        let parts: Vec<&str> = sentence.split(self.grammar.and).collect();
+        if parts.len() > 1 {
+            let read: Vec<Request> = parts.iter().map(|part| self.one(part)).collect();
+            if read.iter().all(Request::needs_tool) {
+                return read;
+            }
+        }
+        vec![self.one(sentence)]
+    }
+
+    fn one(&self, sentence: &str) -> Request {
+        let sentence = sentence.trim();
+        let talk = |text: &str| self.talk.iter().find(|(words, _)| words.is_match(text));
+        if let Some((_, talk)) = talk(sentence) {
+            return Request::Talk(*talk);
+        }
+        let core = self.core(sentence);
+        if let Some((_, talk)) = talk(&core) {
+            return Request::Talk(*talk);
+        }
+        if self.refused.is_match(&core) {
+            return Request::Refused;
+        }
+        if self.timer.is_match(&core) {
+            return self.timer(&core);
+        }
+        if self.time.is_match(&core) || self.date.is_match(&core) {
+            return Request::Time(self.place(&core));
+        }
+        if self.weather.is_match(&core) {
+            let mut core = core;
+            let mut day = "now";
+            for (words, named) in &self.days {
+                if words.is_match(&core) {
+                    day = named;
+                    let rest = words.replace_all(&core, "").into_owned();
+                    core = rest.split_whitespace().collect::<Vec<_>>().join(" ");
+                    break;
+                }
+            }
+            let place = self.place(&core);
+            return Request::Weather { place, day };
+        }
+        if let Some(conversion) = self.conversion(&core) {
+            return conversion;
+        }
+        self.sum(&core).unwrap_or(Request::Unknown)
+    }
+
+    /// A sentence without the words around it.
+    fn core(&self, sentence: &str) -> String {
+        let core = self.leads.replace(sentence, "");
+        self.tails.replace(&core, "").into_owned()
+    }
+
+    /// Whether what was said asks for the date, and not for the time.
+    pub(super) fn asks_for_date(&self, said: &str) -> bool {
+        let said = (self.grammar.normalise)(said);
+        self.date.is_match(&said) && !self.time.is_match(&said)
+    }
+
+    /// A timer of this length, for the answer to "for how long?".
+    pub(super) fn timer_of(&self, said: &str) -> Option<Request> {
+        let lengths = self.lengths((self.grammar.normalise)(said));
+        match lengths.as_slice() {
+            [seconds] if TIMER.contains(seconds) => Some(Request::SetTimer {
+                seconds: Some(*seconds),
+                label: None,
+            }),
+            _ => None,
+        }
+    }
+
+    fn timer(&self, core: &str) -> Request {
+        let lengths = self.lengths(core.to_owned());
+        let label = self.label.captures(core).and_then(|found| {
+            let label = found.name("label")?.as_str().trim();
+            (!label.is_empty() && !label.contains(|c: char| c.is_ascii_digit()))
+                .then(|| label.to_owned())
+        });
+        if self.cancel.is_match(core) {
+            return Request::CancelTimer(match (lengths.as_slice(), label) {
+                _ if self.all.is_match(core) => Target::All,
+                ([seconds], _) => Target::Seconds(*seconds),
+                (_, Some(label)) => Target::Label(label),
+                _ => Target::Only,
+            });
+        }
+        if self.list.is_match(core) {
+            return Request::ListTimers;
+        }
+        match lengths.as_slice() {
+            [] if self.time_of_day.is_match(core) => Request::Talk(Talk::TimeOfDay),
+            [] => Request::SetTimer {
+                seconds: None,
+                label,
+            },
+            [seconds] if TIMER.contains(seconds) => Request::SetTimer {
+                seconds: Some(*seconds),
+                label,
+            },
+            [_] => Request::Talk(Talk::BadLength),
+            _ => Request::Talk(Talk::WhichLength),
+        }
+    }
+
+    /// The lengths of time in a normalised text, in seconds. A smaller unit behind a greater one belongs to it.
+    fn lengths(&self, text: String) -> Vec<u64> {
+        let text = rewritten(&self.lengths, text);
+        let (mut lengths, mut smallest) = (Vec::<f64>::new(), f64::INFINITY);
+        let mut end = None;
+        for part in self.length.captures_iter(&text) {
+            let size = ["h", "m", "s"].iter().zip([3600.0, 60.0, 1.0]);
+            let size = size.filter(|(name, _)| part.name(name).is_some());
+            let (Some(size), Ok(number)) =
+                (size.map(|(_, size)| size).next(), part[1].parse::<f64>())
+            else {
+                continue;
+            };
+            let between =
+                end.map(|end: usize| part.get(0).map_or("", |found| &text[end..found.start()]));
+            let follows = between.is_some_and(|words| words.split_whitespace().count() <= 1);
+            match lengths.last_mut() {
+                Some(last) if follows && size < smallest => *last += number * size,
+                _ => lengths.push(number * size),
+            }
+            smallest = size;
+            end = part.get(0).map(|found| found.end());
+        }
+        lengths
+            .into_iter()
+            .map(|length| length.round() as u64)
+            .collect()
+    }
+
+    fn place(&self, core: &str) -> Option<String> {
+        let found = self.place.captures(core)?;
+        let name = found.name("place")?.as_str().trim();
+        let english = self.grammar.places.iter().find(|(here, _)| *here == name);
+        let name = english.map_or(name, |(_, there)| there);
+        let known = places::find(name).map(|place| place.name);
+        Some(known.unwrap_or_else(|_| places::title_case(name)))
+    }
+
+    /// A place as it is called here: "Tokio" for "Tokyo".
+    pub(super) fn place_here(&self, name: &str) -> String {
+        let lower = name.to_lowercase();
+        let found = self
+            .grammar
+            .places
+            .iter()
+            .find(|(_, there)| *there == lower);
+        found.map_or_else(|| name.to_owned(), |(here, _)| places::title_case(here))
+    }
+
+    fn unit(&self, name: &str) -> Option<&'static str> {
+        let units = self.grammar.units.iter();
+        let mut units = units.filter(|(_, forms)| forms.contains(&name));
+        units.next().map(|(english, _)| *english)
+    }
+
+    /// A unit as it is called here behind a number.
+    pub(super) fn unit_here(&self, english: &str, number: &str) -> String {
+        let found = self.grammar.units.iter().find(|(unit, _)| *unit == english);
+        let form = found.and_then(|(_, forms)| forms.get(usize::from(number != "1")));
+        form.map_or_else(|| english.to_owned(), |form| (*form).to_owned())
+    }
+
+    fn conversion(&self, core: &str) -> Option<Request> {
+        let found = self
+            .conversions
+            .iter()
+            .find_map(|rule| rule.captures(core))?;
+        let value = found
+            .name("value")
+            .map_or(Some(1.0), |value| value.as_str().parse().ok())?;
+        Some(Request::Convert {
+            value,
+            from: self.unit(&found["from"])?,
+            to: self.unit(&found["to"])?,
+        })
+    }
+
+    fn sum(&self, core: &str) -> Option<Request> {
+        let found = self.sum.captures(core)?;
+        let sum = rewritten(&self.operations, found["sum"].to_owned());
+        let sum = sum.split_whitespace().collect::<Vec<_>>().join(" ");
+        if self.arithmetic.is_match(&sum) {
+            return Some(Request::Calculate(sum));
+        }
+        let has_digits = sum.contains(|c: char| c.is_ascii_digit());
+        has_digits.then_some(Request::Talk(Talk::WhichSum))
+    }
+}
+
+fn rewritten(rules: &[(Regex, &'static str)], text: String) -> String {
+    rules.iter().fold(text, |text, (from, to)| {
+        from.replace_all(&text, *to).into_owned()
+    })
+}
+
+/// The sentences of a text. A dot between digits ends none.
+fn sentences(text: &str) -> Vec<&str> {
+    let ends = |text: &str, at: usize, mark: char| {
+        let next = text[at + mark.len_utf8()..].chars().next();
+        next.is_none_or(char::is_whitespace)
+    };
+    let (mut parts, mut start) = (Vec::new(), 0);
+    for (at, mark) in text
+        .char_indices()
+        .filter(|(_, c)| matches!(c, '.' | '?' | '!' | ';'))
+    {
+        if ends(text, at, mark) {
+            parts.push(text[start..at].trim());
+            start = at + mark.len_utf8();
+        }
+    }
+    parts.push(text[start..].trim());
+    parts.retain(|part| !part.is_empty());
+    parts
+}

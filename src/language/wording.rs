@@ -1,0 +1,145 @@
+//! What the built-in assistant says in a language other than English.
+
+use super::request::Request;
+use serde_json::{Map, Value};
+use std::time::Duration;
+
+/// Its words. In templates `{}` stands for a value.
+pub(crate) struct Wording {
+    pub(crate) greeting: &'static str,
+    pub(crate) how_are_you: &'static str,
+    pub(crate) welcome: &'static str,
+    pub(crate) goodbye: &'static str,
+    pub(crate) who_are_you: &'static str,
+    pub(crate) go_on: &'static str,
+    pub(crate) okay: &'static str,
+    pub(crate) which_sum: &'static str,
+    pub(crate) time_of_day: &'static str,
+    pub(crate) bad_length: &'static str,
+    pub(crate) which_length: &'static str,
+    /// Asked if a timer has no length. Its beginning in the history shows that the user may be answering it.
+    pub(crate) how_long: &'static str,
+    pub(crate) which_timer: &'static str,
+    /// Asked if no place is named for the weather.
+    pub(crate) where_to: &'static str,
+    pub(crate) left_alone: &'static str,
+    /// "I can {}."
+    pub(crate) can: &'static str,
+    pub(crate) can_chat: &'static str,
+    pub(crate) and: &'static str,
+    /// What each tool is good for.
+    pub(crate) abilities: &'static [(&'static str, &'static str)],
+    pub(crate) beyond: &'static str,
+    pub(crate) connect: &'static str,
+    pub(crate) i_said: &'static str,
+    pub(crate) nothing_said: &'static str,
+    pub(crate) done_before: &'static str,
+    pub(crate) done: &'static str,
+    /// "For that I need {}."
+    pub(crate) need: &'static str,
+    pub(crate) broken: &'static str,
+    pub(crate) late: &'static str,
+    pub(crate) no_use: &'static str,
+    pub(crate) unknown_place: &'static str,
+    pub(crate) no_timer: &'static str,
+    /// Words that turn a request into none: "nicht".
+    pub(crate) negations: &'static [&'static str],
+    /// The requests in what was said.
+    pub(crate) requests: fn(&str) -> Vec<Request>,
+    /// A timer of the length that was said.
+    pub(crate) timer_of: fn(&str) -> Option<Request>,
+    /// A result of a built-in tool: its name, the result, and what the user had asked. `None` for other tools.
+    pub(crate) result: fn(&str, &Value, &str) -> Option<String>,
+    /// The question before a call of a built-in tool; `None` for other tools.
+    pub(crate) question: fn(&str, &Map<String, Value>) -> Option<String>,
+    /// The announcement of a timer that rings: its length and its label.
+    pub(crate) rings: fn(Duration, Option<&str>) -> String,
+}
+
+impl Wording {
+    /// Whether this language has its own rules for a tool.
+    pub(crate) fn knows(&self, tool: &str) -> bool {
+        self.abilities.iter().any(|(name, _)| *name == tool)
+    }
+
+    /// "I can tell the time and keep timers.", of the tools that there are.
+    pub(crate) fn abilities(&self, has: impl Fn(&str) -> bool) -> String {
+        let can = self.abilities.iter().filter(|(tool, _)| has(tool));
+        let can: Vec<&str> = can.map(|(_, can)| *can).collect();
+        match listed(&can, self.and) {
+            list if list.is_empty() => self.can_chat.to_owned(),
+            list => self.can.replace("{}", &list),
+        }
+    }
+}
+
+/// "a, b und c".
+pub(super) fn listed(items: &[impl AsRef<str>], and: &str) -> String {
+    let items: Vec<&str> = items.iter().map(AsRef::as_ref).collect();
+    match items.as_slice() {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [first @ .., last] => format!("{} {and} {last}", first.join(", ")),
+    }
+}
+
+/// The hour, 0 to 23, and minute of "3:05 PM".
+pub(super) fn clock(time: &str) -> Option<(u32, u32)> {
+    let (hour, rest) = time.split_once(':')?;
+    let (minute, half) = rest.split_once(' ')?;
+    let hour: u32 = hour.parse().ok()?;
+    Some((
+        hour % 12 + if half == "PM" { 12 } else { 0 },
+        minute.parse().ok()?,
+    ))
+}
+
+/// Day of the week, month (from 0), day and year of "Sunday, March 1, 2026".
+pub(super) fn date(text: &str) -> Option<(usize, usize, u32, i32)> {
+    const DAYS: [&str; 7] = [
+        "Monday",
+        "Tuesday",
+        "Wednesday",
+        "Thursday",
+        "Friday",
+        "Saturday",
+        "Sunday",
+    ];
+    const MONTHS: [&str; 12] = [
+        "January",
+        "February",
+        "March",
+        "April",
+        "May",
+        "June",
+        "July",
+        "August",
+        "September",
+        "October",
+        "November",
+        "December",
+    ];
+    let mut parts = text.split(", ");
+    let day_of_week = parts.next()?;
+    let (month, day) = parts.next()?.split_once(' ')?;
+    Some((
+        DAYS.iter().position(|name| *name == day_of_week)?,
+        MONTHS.iter().position(|name| *name == month)?,
+        day.parse().ok()?,
+        parts.next()?.parse().ok()?,
+    ))
+}
+
+/// Hours, minutes and seconds of a length, those that are not zero, each with its singular and plural.
+pub(super) fn length(length: Duration, units: [(&str, &str); 3], and: &str) -> String {
+    let seconds = length.as_secs();
+    let counts = [seconds / 3600, seconds / 60 % 60, seconds % 60];
+    let parts = counts.iter().zip(units).filter(|(count, _)| **count > 0);
+    let parts = parts.map(|(count, (one, several))| {
+        format!("{count} {}", if *count == 1 { one } else { several })
+    });
+    match listed(&parts.collect::<Vec<_>>(), and) {
+        none if none.is_empty() => format!("0 {}", units[2].1),
+        some => some,
+    }
+}
