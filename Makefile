@@ -56,7 +56,7 @@ endif
 
 measure: alsa models test-tools ## measure on recordings and published sets in ../shared/data or $UNDERTONE_DATA
 	cargo test --locked $(ALL) --test parts --test desktop $(ARGS) -- --ignored --nocapture --test-threads 1 \
-		recorded published
+		recorded published common_layout
 
 soak: alsa models ## load tests at full size: about five minutes
 	ulimit -n $$(ulimit -H -n) && cargo test --locked $(ALL) --test wire --test soak $(ARGS) -- \

@@ -3,16 +3,19 @@
 mod decode;
 pub mod openai;
 mod whisper_cpp;
+mod whisper_layout;
 mod whisper_onnx;
 
 pub use decode::MAX_SAMPLES;
 pub use whisper_cpp::WhisperCpp;
+pub use whisper_layout::WhisperLayout;
 pub use whisper_onnx::WhisperOnnx;
 
-use crate::language::Marks;
+use crate::language::{ENGLISH, Marks, base};
 use crate::time::Samples;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// Why audio could not be transcribed.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +55,34 @@ pub trait Asr: Send {
     fn hear(&mut self, audio: &[f32]) -> Result<Recognised, AsrError> {
         self.transcribe(audio).map(Recognised::from)
     }
+
+    /// The same for a user who speaks `language`, a BCP 47 tag; English if `None`.
+    ///
+    /// # Errors
+    /// [`AsrError::Run`] if the model fails.
+    fn hear_in(&mut self, audio: &[f32], language: Option<&str>) -> Result<Recognised, AsrError> {
+        let _ = language;
+        self.hear(audio)
+    }
 }
+
+/// Warns, once for each language, that a recogniser transcribes it as English.
+#[derive(Debug, Default)]
+struct OnlyEnglish(BTreeSet<String>);
+
+impl OnlyEnglish {
+    fn note(&mut self, recogniser: &str, language: Option<&str>) {
+        let Some(language) = language.map(base).filter(|base| base != ENGLISH) else {
+            return;
+        };
+        if self.0.len() < MOST_WARNINGS && self.0.insert(language.clone()) {
+            tracing::warn!(recogniser, language, "the recogniser knows English only");
+        }
+    }
+}
+
+/// Languages that are warned of: sessions choose them.
+const MOST_WARNINGS: usize = 64;
 
 /// Words, and what the recogniser knows beside them.
 #[derive(Debug, Clone, Default, PartialEq)]

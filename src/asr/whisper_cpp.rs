@@ -1,8 +1,9 @@
 //! Whisper on whisper.cpp: any ggml model, on the CPU.
 
 use super::decode::{Candidate, Limits, MAX_SAMPLES, with_retry};
-use super::{Asr, AsrError};
+use super::{Asr, AsrError, OnlyEnglish, Recognised};
 use crate::audio::at_usual_level;
+use crate::language::{ENGLISH, base, is_tag};
 use std::path::Path;
 use whisper_rs::{
     FullParams, SamplingStrategy, WhisperContext, WhisperContextParameters, WhisperState,
@@ -13,6 +14,8 @@ pub struct WhisperCpp {
     state: WhisperState,
     threads: i32,
     name: String,
+    is_multilingual: bool,
+    only_english: OnlyEnglish,
 }
 
 impl WhisperCpp {
@@ -30,20 +33,31 @@ impl WhisperCpp {
         let file = path
             .to_str()
             .ok_or_else(|| failed("the path is not UTF-8".into()))?;
-        let state = WhisperContext::new_with_params(file, WhisperContextParameters::default())
-            .and_then(|context| context.create_state())
-            .map_err(|error| failed(error.to_string()))?;
+        let context = WhisperContext::new_with_params(file, WhisperContextParameters::default());
+        let context = context.map_err(|error| failed(error.to_string()))?;
+        let state = context.create_state();
+        let state = state.map_err(|error| failed(error.to_string()))?;
         let model = path.file_stem().unwrap_or_default().to_string_lossy();
         Ok(Self {
             state,
             threads: i32::try_from(threads).unwrap_or(i32::MAX),
             name: format!("{model} (whisper.cpp)"),
+            is_multilingual: context.is_multilingual(),
+            only_english: OnlyEnglish::default(),
         })
     }
 
-    fn decode(&mut self, audio: &[f32], frames: usize) -> Result<Candidate, AsrError> {
+    /// Decodes `audio` with `frames` encoder frames of context. `language` is one of Whisper's: its token begins the
+    /// transcript of a model of many languages.
+    fn decode(
+        &mut self,
+        audio: &[f32],
+        frames: usize,
+        language: &str,
+    ) -> Result<Candidate, AsrError> {
         let mut params = FullParams::new(SamplingStrategy::Greedy { best_of: 1 });
         params.set_n_threads(self.threads);
+        params.set_language(Some(language));
         params.set_audio_ctx(frames as i32);
         params.set_max_tokens(Limits::for_samples(audio.len()).tokens as i32);
         params.set_single_segment(true);
@@ -91,12 +105,27 @@ impl Asr for WhisperCpp {
     }
 
     fn transcribe(&mut self, audio: &[f32]) -> Result<String, AsrError> {
+        self.hear_in(audio, None).map(|heard| heard.text)
+    }
+
+    fn hear_in(&mut self, audio: &[f32], language: Option<&str>) -> Result<Recognised, AsrError> {
+        let language = language.filter(|tag| is_tag(tag));
+        let spoken = language
+            .map(base)
+            .filter(|base| whisper_rs::get_lang_id(base).is_some());
+        let spoken = match self.is_multilingual {
+            true => spoken.unwrap_or_else(|| ENGLISH.to_owned()),
+            false => {
+                self.only_english.note(&self.name, language);
+                ENGLISH.to_owned()
+            }
+        };
         let audio = &audio[..audio.len().min(MAX_SAMPLES)];
         // Shorter audio than 1 s is refused.
         let mut padded = at_usual_level(audio).into_owned();
         padded.resize(audio.len().max(17_600), 0.0);
-        let heard = with_retry(audio.len(), |frames| self.decode(&padded, frames));
-        heard.map(|heard| heard.text)
+        let heard = with_retry(audio.len(), |frames| self.decode(&padded, frames, &spoken));
+        heard.map(|heard| heard.text.into())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Loads the engines that the configuration selects.
 
-use crate::asr::{self, Asr, AsrError, AsrService, WhisperCpp, WhisperOnnx};
+use crate::asr::{self, Asr, AsrError, AsrService, WhisperCpp, WhisperLayout, WhisperOnnx};
 use crate::brain::Brain;
 use crate::config::{AsrEngine, Config, LlmEngine, RemoteAsr, RemoteLlm, RemoteTts};
 use crate::conversation::Policy;
@@ -270,8 +270,11 @@ pub(super) fn asr_builder(
     );
     move || match &engine {
         AsrEngine::WhisperOnnx { model } => {
-            let model = WhisperOnnx::load(model.as_ref().unwrap_or(&onnx))?;
-            Ok(Box::new(model) as Box<dyn Asr>)
+            let folder = model.as_ref().unwrap_or(&onnx);
+            Ok(match WhisperLayout::is_in(folder) {
+                true => Box::new(WhisperLayout::load(folder)?) as Box<dyn Asr>,
+                false => Box::new(WhisperOnnx::load(folder)?),
+            })
         }
         AsrEngine::WhisperCpp { model, threads } => {
             let model = WhisperCpp::load(model.as_ref().unwrap_or(&ggml), *threads)?;

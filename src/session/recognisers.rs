@@ -26,18 +26,20 @@ use tracing::Instrument;
 /// for any job, so that those of a service that hangs do not pile up.
 const IN_TIME: Duration = Duration::from_secs(10);
 
-type OnThread = Worker<HearJob, Result<Recognised, AsrError>>;
+type Shared = Worker<HearJob, Result<Recognised, AsrError>>;
 
 /// Audio for the recogniser.
 pub(super) struct HearJob {
     audio: Vec<f32>,
+    /// The language that is spoken, a BCP 47 tag; English if `None`.
+    language: Option<String>,
     /// Since when a user waits for it; `None` if nobody does.
     asked: Option<Instant>,
 }
 
 /// The recognisers of a server.
 pub(super) struct Recognisers {
-    shared: OnThread,
+    shared: Shared,
     services: BTreeMap<String, Service>,
 }
 
@@ -57,7 +59,9 @@ impl Recognisers {
             if let Some(asked) = job.asked {
                 gauge.begun(Stage::Recogniser, asked);
             }
-            let (heard, time) = gauge.measure(Stage::Recogniser, || asr.hear(&job.audio));
+            let (heard, time) = gauge.measure(Stage::Recogniser, || {
+                asr.hear_in(&job.audio, job.language.as_deref())
+            });
             gauge.took(Stage::Recogniser, time);
             heard
         })?;
@@ -85,14 +89,18 @@ impl Recognisers {
         if let (Some(name), None) = (name, service) {
             tracing::warn!(name, "unknown recogniser: using the default");
         }
+        let local = OnThread {
+            worker: self.shared.clone(),
+            language: language.map(str::to_owned),
+        };
         let Some(Service { service, source }) = service else {
-            return Recogniser::Shared(self.shared.clone());
+            return Recogniser::Shared(local);
         };
         source.is_needed();
         Recogniser::Service(Remote {
             session: service.open(language),
             source: source.clone(),
-            local: self.shared.clone(),
+            local,
             report,
         })
     }
@@ -116,7 +124,12 @@ impl Recognisers {
     pub(super) async fn transcribe(&self, audio: Vec<f32>) -> Option<String> {
         let now = Instant::now();
         let asked = Some(now);
-        let heard = self.shared.call_by(now, HearJob { audio, asked }).await;
+        let job = HearJob {
+            audio,
+            language: None,
+            asked,
+        };
+        let heard = self.shared.call_by(now, job).await;
         logged(heard.map_err(reason).and_then(text_of))
     }
 
@@ -130,7 +143,11 @@ impl Recognisers {
         reason = "an edge: how long jobs wait is measured in real time"
     )]
     pub(super) async fn transcribe_aside(&self, audio: Vec<f32>) -> Result<String, String> {
-        let job = HearJob { audio, asked: None };
+        let job = HearJob {
+            audio,
+            language: None,
+            asked: None,
+        };
         let heard = self.shared.call_by(Instant::now() + IN_TIME, job).await;
         heard.map_err(reason).and_then(text_of)
     }
@@ -157,6 +174,24 @@ impl From<AsrError> for Trouble {
         match error {
             AsrError::Denied(_) => Self::Denied(reason(error)),
             error => Self::Failed(reason(error)),
+        }
+    }
+}
+
+/// The recogniser on the shared thread, for one session.
+#[derive(Clone)]
+pub(super) struct OnThread {
+    worker: Shared,
+    /// The language that is spoken, a BCP 47 tag; English if `None`.
+    language: Option<String>,
+}
+
+impl OnThread {
+    fn job(&self, audio: Vec<f32>, asked: Option<Instant>) -> HearJob {
+        HearJob {
+            audio,
+            language: self.language.clone(),
+            asked,
         }
     }
 }
@@ -225,8 +260,8 @@ impl Remote {
                 return done(Err(trouble.to_string()));
             }
             let asked = Some(Instant::now());
-            let job = HearJob { audio, asked };
-            let instead = pin!(local.call_by(Instant::now(), job));
+            let job = local.job(audio, asked);
+            let instead = pin!(local.worker.call_by(Instant::now(), job));
             let instead = instead.map(|heard| heard.map_err(reason)?.map_err(reason));
             let both = |failure: String| format!("{trouble}; then the local one: {failure}");
             if !is_late {
@@ -295,17 +330,17 @@ impl Recogniser {
         tasks: &mut JoinSet<()>,
         done: impl FnOnce(Result<Recognised, String>) + Send + 'static,
     ) -> Result<(), Overloaded> {
-        let worker = match self {
+        let local = match self {
             Self::Service(remote) if remote.is_asked(&part) => {
                 tasks.spawn(remote.transcribe(part, done).in_current_span());
                 return Ok(());
             }
             Self::Service(remote) => &remote.local,
-            Self::Shared(worker) => worker,
+            Self::Shared(local) => local,
         };
         let (audio, cancel) = (part.audio, cancel.clone());
         let asked = (!part.partial).then(Instant::now);
-        let job = HearJob { audio, asked };
+        let job = local.job(audio, asked);
         let done = move |heard: Result<Result<_, _>, _>| {
             done(
                 heard
@@ -314,8 +349,8 @@ impl Recogniser {
             );
         };
         match part.partial {
-            true => worker.offer(job, cancel, done),
-            false => worker.try_send(job, cancel, done),
+            true => local.worker.offer(job, cancel, done),
+            false => local.worker.try_send(job, cancel, done),
         }
     }
 
@@ -326,8 +361,8 @@ impl Recogniser {
         reason = "an edge: how long jobs wait is measured in real time"
     )]
     pub(super) async fn transcribe_in_time(&mut self, audio: Vec<f32>) -> Option<String> {
-        let worker = match self {
-            Self::Shared(worker) => worker,
+        let local = match self {
+            Self::Shared(local) => local,
             Self::Service(remote) => {
                 if let Some(text) = remote.transcribe_in_time(&audio).await {
                     return Some(text);
@@ -336,8 +371,8 @@ impl Recogniser {
             }
         };
         let due = Instant::now() + IN_TIME;
-        let asked = None;
-        let heard = worker.call_by(due, HearJob { audio, asked }).await;
+        let job = local.job(audio, None);
+        let heard = local.worker.call_by(due, job).await;
         logged(heard.map_err(reason).and_then(text_of))
     }
 }

@@ -2,8 +2,10 @@
 
 use crate::common;
 use common::{Clip, Errors, speech};
+use std::path::Path;
+use std::process::Command;
 use std::sync::OnceLock;
-use undertone::asr::{Asr, WhisperCpp, WhisperOnnx};
+use undertone::asr::{Asr, WhisperCpp, WhisperLayout, WhisperOnnx};
 
 fn recogniser() -> WhisperOnnx {
     WhisperOnnx::load(&common::weights().join("whisper-tiny.en")).unwrap()
@@ -39,6 +41,26 @@ fn word_errors(asr: &mut dyn Asr, clips: &[Clip]) -> f64 {
     let percent = errors.percent();
     println!("{}: {percent:.1} % of {} words", asr.name(), errors.words);
     percent
+}
+
+/// Our own weights, exported to the layout that exporters share.
+#[test]
+#[ignore = "exports weights with models/.venv: make measure"]
+fn weights_in_the_common_layout_are_understood_as_well() {
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("models");
+    let (weights, folder) = (common::weights(), tempfile::tempdir().unwrap());
+    let exported = Command::new(models.join(".venv/bin/python"))
+        .arg(models.join("whisper_layout.py"))
+        .arg(weights.join("sources/whisper-tiny.en"))
+        .arg(folder.path())
+        .status();
+    assert!(exported.unwrap().success());
+    let tokenizer = weights.join("whisper-tiny.en/tokenizer.json");
+    std::fs::copy(tokenizer, folder.path().join("tokenizer.json")).unwrap();
+    assert!(WhisperLayout::is_in(folder.path()));
+    let mut asr = WhisperLayout::load(folder.path()).unwrap();
+    let errors = word_errors(&mut asr, speech::clips());
+    assert!(errors <= 6.0, "{errors:.1} %");
 }
 
 /// The clips, 12 dB quieter.

@@ -41,6 +41,11 @@ fn serve(config: &Config, change: impl FnOnce(&mut Builders)) -> (Server, Arc<Mu
 /// The configuration with this text, and tools of these names and texts.
 fn configured(folder: &Path, text: &str, tools: &[(&str, &str)]) -> Config {
     let file = folder.join("undertone.toml");
+    let models = common::weights();
+    let text = format!(
+        "[models]\ndir = \"{}\"\n{text}[tools]\njournal = \"journal.jsonl\"\n",
+        models.display()
+    );
     std::fs::write(&file, text).expect("the configuration");
     let folder = folder.join("tools");
     std::fs::create_dir_all(&folder).expect("the folder");
@@ -230,7 +235,6 @@ async fn a_client_chooses_german_and_a_language_model_is_told() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = configured(folder.path(), "", &[("timer.toml", TIMER)]);
     let llm = Scripted::default()
-        .on(Cue::words("läuft"), "<speech>Gern geschehen.</speech>")
         .on(
             Cue::result("set_timer"),
             "<speech>Der Timer läuft.</speech>",

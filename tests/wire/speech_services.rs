@@ -27,8 +27,7 @@ const WELL_FAR: &str = "I am well from afar today. It is a fine day for a talk."
 /// What a fault may cost the user.
 const MORE: Duration = Duration::from_millis(700);
 
-/// The levels of the voices, and the least that tells them apart.
-const FAR: u16 = (LEVEL * 32_768.0) as u16;
+/// The level of the local voice, and the least that tells the service's from it.
 const OWN: u16 = 8_192;
 const BETWEEN: u16 = 16_384;
 

@@ -1,0 +1,364 @@
+//! Whisper in the ONNX layout that exporters share: an encoder, and a decoder with both branches merged. Any size, of
+//! English or of many languages: sizes and tokens are read from the folder.
+
+use super::decode::{Candidate, MAX_SAMPLES, with_retry};
+use super::{Asr, AsrError, OnlyEnglish, Recognised};
+use crate::audio::at_usual_level;
+use crate::audio::mel::{BANDS, HOP, LogMel};
+use crate::language::{ENGLISH, base};
+use ort::session::{Session, SessionInputValue};
+use ort::value::{DynValue, Tensor, TensorRef};
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+use tokenizers::Tokenizer;
+
+/// The endings of file names, the fastest first.
+const PRECISIONS: [&str; 3] = ["_int8", "_quantized", ""];
+
+/// The models of many languages know at least so many tokens; those of English one less.
+const MULTILINGUAL: usize = 51_865;
+
+/// The four caches of each layer.
+const CACHES: [&str; 4] = [
+    "decoder.key",
+    "decoder.value",
+    "encoder.key",
+    "encoder.value",
+];
+
+/// A recogniser in the common layout. The whole 30 s of context are encoded for any audio.
+pub struct WhisperLayout {
+    encoder: Session,
+    decoder: Session,
+    tokenizer: Tokenizer,
+    sizes: Sizes,
+    tokens: Tokens,
+    name: String,
+    mel: LogMel,
+    only_english: OnlyEnglish,
+}
+
+/// The part of `config.json` that decoding needs.
+#[derive(Debug, Deserialize)]
+struct Sizes {
+    d_model: usize,
+    decoder_layers: usize,
+    decoder_attention_heads: usize,
+    #[serde(default = "bands")]
+    num_mel_bins: usize,
+    vocab_size: usize,
+    #[serde(default)]
+    suppress_tokens: Option<Vec<i64>>,
+    #[serde(default)]
+    begin_suppress_tokens: Option<Vec<i64>>,
+}
+
+fn bands() -> usize {
+    BANDS
+}
+
+/// The special tokens.
+#[derive(Debug, Clone, Copy)]
+struct Tokens {
+    start: u32,
+    end: u32,
+    transcribe: u32,
+    no_timestamps: u32,
+    no_speech: Option<u32>,
+}
+
+impl WhisperLayout {
+    /// Whether a folder has a decoder in this layout.
+    pub fn is_in(folder: &Path) -> bool {
+        graph(folder, "decoder_model_merged").is_some()
+    }
+
+    /// Loads `encoder_model.onnx`, `decoder_model_merged.onnx` (or those ending in `_int8`, `_quantized`; also in a
+    /// folder `onnx`), `tokenizer.json` and `config.json` from `folder`.
+    ///
+    /// # Errors
+    /// [`AsrError::Load`] naming the file and the reason.
+    pub fn load(folder: &Path) -> Result<Self, AsrError> {
+        let missing = |name: &str| {
+            let path = folder.join(format!("{name}.onnx"));
+            load_error(&path, "there is no such file".into())
+        };
+        let open = |name: &str| {
+            let path = graph(folder, name).ok_or_else(|| missing(name))?;
+            crate::onnx::session(&path).map_err(|error| load_error(&path, error.to_string()))
+        };
+        let path = folder.join("config.json");
+        let text = std::fs::read_to_string(&path);
+        let text = text.map_err(|error| load_error(&path, error.to_string()))?;
+        let sizes: Sizes =
+            serde_json::from_str(&text).map_err(|error| load_error(&path, error.to_string()))?;
+        if sizes.num_mel_bins != BANDS {
+            let reason = format!(
+                "its spectrogram has {} bands, not {BANDS}",
+                sizes.num_mel_bins
+            );
+            return Err(load_error(&path, reason));
+        }
+        let path = folder.join("tokenizer.json");
+        let tokenizer = Tokenizer::from_file(&path);
+        let tokenizer = tokenizer.map_err(|error| load_error(&path, error.to_string()))?;
+        let model = folder.file_name().unwrap_or_default().to_string_lossy();
+        Ok(Self {
+            encoder: open("encoder_model")?,
+            decoder: open("decoder_model_merged")?,
+            tokens: Tokens::of(&tokenizer).map_err(|reason| load_error(&path, reason))?,
+            name: format!("{model} (ONNX Runtime)"),
+            tokenizer,
+            sizes,
+            mel: LogMel::new(),
+            only_english: OnlyEnglish::default(),
+        })
+    }
+
+    fn decode(&mut self, audio: &[f32], prompt: &[u32]) -> Result<Candidate, AsrError> {
+        let mut padded = audio.to_vec();
+        padded.resize(MAX_SAMPLES, 0.0);
+        let features = self.mel.features(&padded);
+        let shape = [1, BANDS, padded.len() / HOP];
+        let mel = TensorRef::from_array_view((shape, &features[..])).map_err(failed)?;
+        let mut encoded = self
+            .encoder
+            .run(ort::inputs! { "input_features" => mel })
+            .map_err(failed)?;
+        let hidden = encoded.remove("last_hidden_state");
+        let hidden =
+            hidden.ok_or_else(|| AsrError::Run("the encoder has no last_hidden_state".into()))?;
+        drop(encoded);
+        let mut caches = self.empty_caches()?;
+        let mut tokens: Vec<u32> = Vec::new();
+        let (mut log_probability, mut no_speech) = (0.0, 0.0);
+        let mut input: Vec<i64> = prompt.iter().map(|token| i64::from(*token)).collect();
+        let most = super::decode::Limits::for_samples(audio.len()).tokens;
+        for step in 0.. {
+            let (logits, present) = self.step(&input, &hidden, &caches, step > 0)?;
+            if step == 0 {
+                no_speech = self.no_speech(&logits);
+                caches = present;
+            } else {
+                // The keys and values of the encoder stay those of the first step.
+                for (at, cache) in present.into_iter().enumerate() {
+                    if at % CACHES.len() < 2 {
+                        caches[at] = cache;
+                    }
+                }
+            }
+            let vocabulary = self.sizes.vocab_size;
+            let last = logits.len().saturating_sub(vocabulary);
+            let (token, likely) = self.choose(&logits[last..], tokens.is_empty());
+            log_probability += likely;
+            if token == self.tokens.end || tokens.len() >= most {
+                break;
+            }
+            tokens.push(token);
+            input = vec![i64::from(token)];
+        }
+        let text = self.tokenizer.decode(&tokens, true);
+        Ok(Candidate {
+            text: text.map_err(|error| AsrError::Run(error.to_string()))?,
+            confidence: log_probability / (tokens.len() + 1) as f32,
+            tokens,
+            no_speech,
+            marks: None,
+        })
+    }
+
+    fn empty_caches(&self) -> Result<Vec<DynValue>, AsrError> {
+        let heads = self.sizes.decoder_attention_heads;
+        let shape = [1, heads, 0, self.sizes.d_model / heads.max(1)];
+        let empty = || Tensor::from_array((shape, Vec::<f32>::new())).map(|cache| cache.into_dyn());
+        let count = self.sizes.decoder_layers * CACHES.len();
+        (0..count).map(|_| empty().map_err(failed)).collect()
+    }
+
+    /// One run of the decoder: the logits behind each token of `input`, and the caches with them.
+    fn step(
+        &mut self,
+        input: &[i64],
+        hidden: &DynValue,
+        caches: &[DynValue],
+        has_past: bool,
+    ) -> Result<(Vec<f32>, Vec<DynValue>), AsrError> {
+        let ids = Tensor::from_array(([1, input.len()], input.to_vec())).map_err(failed)?;
+        let branch = Tensor::from_array(([1], vec![has_past])).map_err(failed)?;
+        let mut inputs: Vec<(Cow<'_, str>, SessionInputValue<'_>)> = vec![
+            ("input_ids".into(), ids.into()),
+            ("encoder_hidden_states".into(), hidden.into()),
+            ("use_cache_branch".into(), branch.into()),
+        ];
+        for (at, cache) in caches.iter().enumerate() {
+            let (layer, part) = (at / CACHES.len(), CACHES[at % CACHES.len()]);
+            let name = format!("past_key_values.{layer}.{part}");
+            inputs.push((name.into(), cache.into()));
+        }
+        let mut outputs = self.decoder.run(inputs).map_err(failed)?;
+        let missing = |name: &str| AsrError::Run(format!("the decoder has no {name}"));
+        let logits = outputs.get("logits").ok_or_else(|| missing("logits"))?;
+        let logits = logits
+            .try_extract_tensor::<f32>()
+            .map_err(failed)?
+            .1
+            .to_vec();
+        let mut present = Vec::with_capacity(caches.len());
+        for at in 0..caches.len() {
+            let (layer, part) = (at / CACHES.len(), CACHES[at % CACHES.len()]);
+            let name = format!("present.{layer}.{part}");
+            present.push(outputs.remove(&name).ok_or_else(|| missing(&name))?);
+        }
+        Ok((logits, present))
+    }
+
+    /// The probability of no speech, behind the first token.
+    fn no_speech(&self, logits: &[f32]) -> f32 {
+        let first = logits.get(..self.sizes.vocab_size).unwrap_or_default();
+        let best = first.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let total: f32 = first.iter().map(|logit| (logit - best).exp()).sum();
+        let token = self
+            .tokens
+            .no_speech
+            .and_then(|token| first.get(token as usize));
+        token.map_or(0.0, |logit| (logit - best).exp() / total)
+    }
+
+    /// The likeliest token of text or the end, and the logarithm of its probability.
+    fn choose(&self, logits: &[f32], is_first: bool) -> (u32, f32) {
+        let never = self.sizes.suppress_tokens.iter().flatten();
+        let first = self.sizes.begin_suppress_tokens.iter().flatten();
+        let banned: Vec<i64> = never.chain(first.filter(|_| is_first)).copied().collect();
+        let text = self.tokens.end.min(self.tokens.start) as usize;
+        let is_allowed = |at: usize| {
+            (at < text || at == self.tokens.end as usize) && !banned.contains(&(at as i64))
+        };
+        let allowed = || logits.iter().enumerate().filter(|(at, _)| is_allowed(*at));
+        let best = allowed().max_by(|a, b| a.1.total_cmp(b.1));
+        let (token, best) = best.map_or((self.tokens.end, 0.0), |(at, logit)| (at as u32, *logit));
+        let total: f32 = allowed().map(|(_, logit)| (logit - best).exp()).sum();
+        (token, -total.ln())
+    }
+}
+
+/// The tokens before the words: of a model of many languages, with the language's. English if the model does not know
+/// it.
+fn prompt(
+    tokenizer: &Tokenizer,
+    tokens: Tokens,
+    vocabulary: usize,
+    language: Option<&str>,
+) -> Vec<u32> {
+    if vocabulary < MULTILINGUAL {
+        return vec![tokens.start, tokens.no_timestamps];
+    }
+    let token = |tag: &str| tokenizer.token_to_id(&format!("<|{tag}|>"));
+    let spoken = language.and_then(|tag| token(&base(tag)));
+    let spoken = spoken.or_else(|| token(ENGLISH));
+    let task = [Some(tokens.transcribe), Some(tokens.no_timestamps)];
+    let prompt = [Some(tokens.start), spoken].into_iter().chain(task);
+    prompt.flatten().collect()
+}
+
+impl Tokens {
+    fn of(tokenizer: &Tokenizer) -> Result<Self, String> {
+        let id = |name: &str| tokenizer.token_to_id(&format!("<|{name}|>"));
+        let needed = |name: &str| id(name).ok_or_else(|| format!("there is no token <|{name}|>"));
+        Ok(Self {
+            start: needed("startoftranscript")?,
+            end: needed("endoftext")?,
+            transcribe: needed("transcribe")?,
+            no_timestamps: needed("notimestamps")?,
+            no_speech: id("nospeech").or_else(|| id("nocaptions")),
+        })
+    }
+}
+
+impl Asr for WhisperLayout {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn transcribe(&mut self, audio: &[f32]) -> Result<String, AsrError> {
+        self.hear(audio).map(|heard| heard.text)
+    }
+
+    fn hear(&mut self, audio: &[f32]) -> Result<Recognised, AsrError> {
+        self.hear_in(audio, None)
+    }
+
+    fn hear_in(&mut self, audio: &[f32], language: Option<&str>) -> Result<Recognised, AsrError> {
+        if self.sizes.vocab_size < MULTILINGUAL {
+            self.only_english.note(&self.name, language);
+        }
+        let prompt = prompt(
+            &self.tokenizer,
+            self.tokens,
+            self.sizes.vocab_size,
+            language,
+        );
+        let audio = at_usual_level(&audio[..audio.len().min(MAX_SAMPLES)]);
+        // All the context there is, so that a second try would be the same.
+        with_retry(MAX_SAMPLES, |_| self.decode(&audio, &prompt))
+    }
+}
+
+/// The file of a graph, in its fastest precision.
+fn graph(folder: &Path, name: &str) -> Option<PathBuf> {
+    let folders = [folder.to_owned(), folder.join("onnx")];
+    let files = folders.iter().flat_map(|folder| {
+        PRECISIONS.map(|precision| folder.join(format!("{name}{precision}.onnx")))
+    });
+    files.into_iter().find(|file| file.is_file())
+}
+
+fn load_error(path: &Path, reason: String) -> AsrError {
+    AsrError::Load {
+        path: path.display().to_string(),
+        reason,
+    }
+}
+
+fn failed(error: ort::Error) -> AsrError {
+    AsrError::Run(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audio::testing;
+
+    #[test]
+    fn a_model_of_many_languages_is_told_which_one_is_spoken() {
+        let file = testing::weights_and_runtime().join("whisper-tiny.en/tokenizer.json");
+        let tokenizer = Tokenizer::from_file(file).unwrap();
+        let tokens = Tokens::of(&tokenizer).unwrap();
+        let told = |vocabulary, language| prompt(&tokenizer, tokens, vocabulary, language);
+        let [start, task, plain] = [tokens.start, tokens.transcribe, tokens.no_timestamps];
+        let token = |name| tokenizer.token_to_id(name).unwrap();
+        let many = MULTILINGUAL;
+        assert_eq!(
+            told(many, Some("de-AT")),
+            [start, token("<|de|>"), task, plain]
+        );
+        assert_eq!(told(many, None), [start, token("<|en|>"), task, plain]);
+        assert_eq!(
+            told(many, Some("tlh")),
+            [start, token("<|en|>"), task, plain]
+        );
+        assert_eq!(told(many - 1, Some("de")), [start, plain]);
+    }
+
+    #[test]
+    fn a_folder_without_the_layout_is_known_as_such() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(!WhisperLayout::is_in(folder.path()));
+        let error = WhisperLayout::load(folder.path()).err().unwrap();
+        assert!(error.to_string().contains("config.json"), "{error}");
+        std::fs::create_dir(folder.path().join("onnx")).unwrap();
+        let file = "onnx/decoder_model_merged_quantized.onnx";
+        std::fs::write(folder.path().join(file), "").unwrap();
+        assert!(WhisperLayout::is_in(folder.path()));
+    }
+}
