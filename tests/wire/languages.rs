@@ -43,7 +43,7 @@ fn configured(folder: &Path, text: &str, tools: &[(&str, &str)]) -> Config {
     let file = folder.join("undertone.toml");
     let models = common::weights();
     let text = format!(
-        "[models]\ndir = \"{}\"\n{text}[tools]\njournal = \"journal.jsonl\"\n",
+        "[models]\ndir = \"{}\"\n{text}[tools]\nfolder = \"tools\"\njournal = \"journal.jsonl\"\n",
         models.display()
     );
     std::fs::write(&file, text).expect("the configuration");

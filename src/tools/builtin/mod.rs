@@ -17,10 +17,12 @@ pub use units::ConvertUnits;
 
 use super::http::Web;
 use super::{
-    Declaration, Effect, Eligibility, EndsCall, Registry, RegistryError, Tool, ToolError, ToolSpec,
+    CallContext, Declaration, Effect, Eligibility, EndsCall, Registry, RegistryError, Tool,
+    ToolError, ToolSpec,
 };
+use futures_util::future::BoxFuture;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -251,9 +253,42 @@ impl Builtin {
                     .into_iter()
                     .find(|tool| &tool.declaration().spec.name == name);
                 // `configured` is only asked for names that `declaration` knows.
-                known.unwrap_or_else(|| Arc::new(GetTime::default()))
+                let tool = known.unwrap_or_else(|| Arc::new(GetTime::default()));
+                Arc::new(Worded::new(tool, declaration))
             }
         }
+    }
+}
+
+/// A tool that is always there, with the confirmation and the words that a file gives it.
+struct Worded {
+    tool: Arc<dyn Tool>,
+    declaration: Declaration,
+}
+
+impl Worded {
+    fn new(tool: Arc<dyn Tool>, file: Declaration) -> Self {
+        let declaration = Declaration {
+            confirmation: file.confirmation,
+            fillers: file.fillers,
+            answer: file.answer,
+            ..tool.declaration().clone()
+        };
+        Self { tool, declaration }
+    }
+}
+
+impl Tool for Worded {
+    fn declaration(&self) -> &Declaration {
+        &self.declaration
+    }
+
+    fn call(
+        &self,
+        arguments: Map<String, Value>,
+        context: &CallContext,
+    ) -> BoxFuture<'static, Result<Value, ToolError>> {
+        self.tool.call(arguments, context)
     }
 }
 
