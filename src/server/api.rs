@@ -82,20 +82,19 @@ pub(super) fn as_set(dialect: Realtime, settings: &ServerSettings) -> Realtime {
 /// Reads a body of at most `most` bytes.
 pub(super) async fn read(shared: &Shared, body: Body, most: usize) -> Result<Bytes, Response> {
     let reading = timeout(shared.settings().header_timeout, to_bytes(body, most));
-    reading.await.map_or_else(
-        |_| {
+    match reading.await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(_)) => {
+            let message = format!("The body is longer than {most} bytes.");
+            let status = StatusCode::PAYLOAD_TOO_LARGE;
+            Err(error(status, "request_too_large", None, message))
+        }
+        Err(_) => {
             let message = "The body arrives too slowly.";
             let status = StatusCode::REQUEST_TIMEOUT;
             Err(error(status, "request_timeout", None, message))
-        },
-        |read| {
-            read.map_err(|_| {
-                let message = format!("The body is longer than {most} bytes.");
-                let status = StatusCode::PAYLOAD_TOO_LARGE;
-                error(status, "request_too_large", None, message)
-            })
-        },
-    )
+        }
+    }
 }
 
 /// Issues a client secret. A client secret is not enough to request another.

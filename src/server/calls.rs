@@ -71,14 +71,13 @@ async fn open(
         model: query.model.or(model.map(str::to_owned)),
         ..query
     };
-    let dialect = realtime_client(&shared, &uri, &headers, query);
-    let configured = dialect.and_then(|dialect| {
-        let dialect = dialect.on_track().configured(offer.session);
-        dialect.map_err(|wrong| fault(&wrong))
-    });
-    match configured {
+    let dialect = match realtime_client(&shared, &uri, &headers, query) {
+        Ok(dialect) => dialect.on_track(),
+        Err(refused) => return refused,
+    };
+    match dialect.configured(offer.session) {
         Ok(dialect) => answer(&shared, dialect, &offer.sdp),
-        Err(refused) => refused,
+        Err(wrong) => fault(&wrong),
     }
 }
 

@@ -137,7 +137,6 @@ impl Client {
 
     pub(in super::super) fn close(&mut self) -> Vec<Got> {
         self.rtc.close().unwrap();
-        let got = self.drain();
-        got
+        self.drain()
     }
 }
