@@ -240,7 +240,6 @@ impl Doors {
         let home = config.wyoming.map(server::bind);
         let bound = listener.local_addr()?;
         Ok(Self {
-            webrtc: Some(webrtc_port(config, bound)?),
             address: bound,
             listener,
             audiosocket: calls
@@ -249,6 +248,8 @@ impl Doors {
             wyoming: home
                 .map(|bound| named("wyoming.listen", bound))
                 .transpose()?,
+            // It logs, and a failure must be one line.
+            webrtc: Some(webrtc_port(config, bound)?),
         })
     }
 
