@@ -127,7 +127,7 @@ mod tests {
             .enumerate()
             .filter_map(loud);
         let first = loud.next()?;
-        let last = loud.last().unwrap_or(first);
+        let last = loud.next_back().unwrap_or(first);
         Some((Samples(first).as_ms(), Samples(last).as_ms()))
     }
 

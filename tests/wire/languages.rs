@@ -92,17 +92,18 @@ impl Caller {
     async fn ask(&mut self, text: &str, until: &str) -> String {
         self.say(text).await;
         let mut all = String::new();
-        let mut heard_until = Instant::now();
+        let mut heard_until: Option<Instant> = None;
         loop {
             let events = self.call.until("response.done").await;
             for event in &events {
-                let audio = Duration::from_millis(event.audio_ms());
-                heard_until = heard_until.max(event.at) + audio;
+                let from = heard_until.map_or(event.at, |until| until.max(event.at));
+                heard_until = Some(from + Duration::from_millis(event.audio_ms()));
             }
             all.push_str(&live::said(&events));
             all.push(' ');
             if all.contains(until) {
-                tokio::time::sleep_until(heard_until + BEFORE_THE_NEXT).await;
+                let until = heard_until.expect("events");
+                tokio::time::sleep_until(until + BEFORE_THE_NEXT).await;
                 return all;
             }
         }

@@ -1,6 +1,6 @@
 //! Sessions with a draft model: its calls start tools early, and it is asked no longer than it is worth it.
 
-use super::sim::{SAMPLED, Sample, Sim, Step, call_with, end, sampled, say};
+use super::sim::{SAMPLED, Sample, Sim, Sources, Step, call_with, end, sampled, say};
 use super::*;
 use crate::recording::Recording;
 use crate::tools::Eligibility;
@@ -330,7 +330,7 @@ fn saved(sim: &mut Sim) -> u64 {
     saved.sum()
 }
 
-fn foreseen() -> Box<dyn Fn(&crate::prediction::Evidence) -> Vec<crate::prediction::Prediction>> {
+fn foreseen() -> Sources {
     Box::new(|_| {
         vec![crate::prediction::Prediction {
             tool: "weather".into(),
