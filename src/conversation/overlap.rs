@@ -1,8 +1,7 @@
 //! Speech over the agent's voice: whether it interrupts, or only shows that the user listens ("mm-hm", "yeah").
 //! Until that is known, the agent speaks on and clients are told nothing.
 
-use crate::language::Pack;
-use crate::language::listening::{only_listens, takes_turn};
+use crate::language::en::listening::{only_listens, takes_turn};
 use crate::time::{Micros, Samples};
 use serde::{Deserialize, Serialize};
 
@@ -11,8 +10,8 @@ const FIRST_MS: u64 = 190;
 const PARTIAL_MS: u64 = 130;
 
 /// How long after its detection any words count, ms. Earlier, a recogniser makes words of half a hum: of "mm-hm",
-/// tiny.en makes "and the meeting". So only words count with which people take the turn. Other speech that ends sooner
-/// is judged when the turn is over.
+/// tiny.en makes "and the meeting". So only words count with which people take the turn. What ends sooner is judged
+/// when it has ended.
 const JUDGED_MS: u64 = 450;
 
 /// How long after its detection speech interrupts if nothing is known of its words, ms: the recogniser is busy.
@@ -43,10 +42,9 @@ impl BargeInPolicy {
     }
 
     /// Whether these words interrupt.
-    pub(super) fn interrupts(&self, words: &str, language: &Pack) -> bool {
+    pub(super) fn interrupts(&self, words: &str) -> bool {
         let count = words.split_whitespace().count();
-        count >= self.min_words.max(1) as usize
-            && !(self.listening_words && only_listens(language, words))
+        count >= self.min_words.max(1) as usize && !(self.listening_words && only_listens(words))
     }
 }
 
@@ -103,26 +101,24 @@ impl Overlap {
         };
     }
 
-    /// Takes the words up to the position `to`. Few words of early audio count: those of a recogniser that hears half a
-    /// word are not what was said.
-    pub(super) fn heard(&mut self, words: &str, to: Samples, language: &Pack) {
-        let is_late = to >= self.after(JUDGED_MS);
-        if is_late || takes_turn(language, words) || only_listens(language, words) {
+    /// Takes the words up to the position `to`.
+    pub(super) fn heard(&mut self, words: &str, to: Samples) {
+        if to >= self.after(JUDGED_MS) || takes_turn(words) {
             self.words = Some(words.to_owned());
         }
     }
 
+    /// Takes all words up to a pause.
+    pub(super) fn pauses(&mut self, words: &str) {
+        self.words = Some(words.to_owned());
+    }
+
     /// Whether it interrupts the agent, by its words and its length up to its last speech.
-    pub(super) fn must_interrupt(
-        &self,
-        policy: BargeInPolicy,
-        last_speech: Samples,
-        language: &Pack,
-    ) -> bool {
+    pub(super) fn must_interrupt(&self, policy: BargeInPolicy, last_speech: Samples) -> bool {
         match self.words.as_deref() {
             None => last_speech >= self.after(UNKNOWN_MS),
             Some("") => last_speech >= self.after(WORDLESS_MS),
-            Some(words) => policy.interrupts(words, language),
+            Some(words) => policy.interrupts(words),
         }
     }
 
@@ -134,7 +130,6 @@ impl Overlap {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::language::pack;
 
     const SHIPPED: BargeInPolicy = BargeInPolicy {
         listening_words: true,
@@ -148,41 +143,38 @@ mod tests {
     #[test]
     fn words_of_half_a_hum_are_not_believed() {
         let mut overlap = Overlap::new(at(0));
-        overlap.heard("And the meeting.", at(JUDGED_MS - 1), pack(None));
-        assert!(!overlap.must_interrupt(SHIPPED, at(JUDGED_MS), pack(None)));
+        overlap.heard("And the meeting.", at(JUDGED_MS - 1));
+        assert!(!overlap.must_interrupt(SHIPPED, at(JUDGED_MS)));
         let mut sure = overlap.clone();
-        sure.heard("What about", at(FIRST_MS), pack(None));
-        assert!(sure.must_interrupt(SHIPPED, at(FIRST_MS), pack(None)));
-        overlap.heard("And the meeting.", at(JUDGED_MS), pack(None));
-        assert!(overlap.must_interrupt(SHIPPED, at(JUDGED_MS), pack(None)));
-        overlap.heard("", at(JUDGED_MS + PARTIAL_MS), pack(None));
-        assert!(!overlap.must_interrupt(SHIPPED, at(JUDGED_MS + PARTIAL_MS), pack(None)));
+        sure.heard("What about", at(FIRST_MS));
+        assert!(sure.must_interrupt(SHIPPED, at(FIRST_MS)));
+        overlap.heard("And the meeting.", at(JUDGED_MS));
+        assert!(overlap.must_interrupt(SHIPPED, at(JUDGED_MS)));
+        overlap.heard("", at(JUDGED_MS + PARTIAL_MS));
+        assert!(!overlap.must_interrupt(SHIPPED, at(JUDGED_MS + PARTIAL_MS)));
     }
 
     #[test]
-    fn a_short_word_is_judged_when_it_is_known() {
+    fn a_short_word_is_judged_when_it_has_ended() {
         let mut overlap = Overlap::new(at(0));
-        overlap.heard("Yeah.", at(200), pack(None));
-        assert!(!overlap.must_interrupt(SHIPPED, at(UNKNOWN_MS), pack(None)));
-        overlap.heard("Yeah. I", at(300), pack(None));
-        assert!(
-            !overlap.must_interrupt(SHIPPED, at(300), pack(None)),
-            "half a word"
-        );
-        overlap.heard("Yeah. Stop.", at(300), pack(None));
-        assert!(overlap.must_interrupt(SHIPPED, at(300), pack(None)));
+        overlap.pauses("Yeah.");
+        assert!(!overlap.must_interrupt(SHIPPED, at(100)));
+        overlap.pauses("Yeah. Stop.");
+        assert!(overlap.must_interrupt(SHIPPED, at(100)));
+        overlap.pauses("");
+        assert!(!overlap.must_interrupt(SHIPPED, at(1_000)), "noise");
     }
 
     #[test]
     fn long_speech_interrupts_although_no_words_are_known() {
         let mut overlap = Overlap::new(at(0));
-        assert!(!overlap.must_interrupt(SHIPPED, at(UNKNOWN_MS - 1), pack(None)));
-        assert!(overlap.must_interrupt(SHIPPED, at(UNKNOWN_MS), pack(None)));
-        overlap.heard("", at(JUDGED_MS), pack(None));
-        assert!(!overlap.must_interrupt(SHIPPED, at(UNKNOWN_MS), pack(None)));
-        assert!(overlap.must_interrupt(SHIPPED, at(WORDLESS_MS), pack(None)));
-        overlap.heard("yeah yeah", at(JUDGED_MS), pack(None));
-        assert!(!overlap.must_interrupt(SHIPPED, at(WORDLESS_MS), pack(None)));
+        assert!(!overlap.must_interrupt(SHIPPED, at(UNKNOWN_MS - 1)));
+        assert!(overlap.must_interrupt(SHIPPED, at(UNKNOWN_MS)));
+        overlap.heard("", at(JUDGED_MS));
+        assert!(!overlap.must_interrupt(SHIPPED, at(UNKNOWN_MS)));
+        assert!(overlap.must_interrupt(SHIPPED, at(WORDLESS_MS)));
+        overlap.heard("yeah yeah", at(JUDGED_MS));
+        assert!(!overlap.must_interrupt(SHIPPED, at(WORDLESS_MS)));
     }
 
     #[test]
@@ -191,10 +183,10 @@ mod tests {
             listening_words: false,
             min_words: 3,
         };
-        assert!(!three.interrupts("Stop it.", pack(None)));
-        assert!(three.interrupts("Stop it now.", pack(None)));
-        assert!(SHIPPED.interrupts("Stop.", pack(None)));
-        assert!(!SHIPPED.interrupts("", pack(None)));
+        assert!(!three.interrupts("Stop it."));
+        assert!(three.interrupts("Stop it now."));
+        assert!(SHIPPED.interrupts("Stop."));
+        assert!(!SHIPPED.interrupts(""));
         let settled = Micros::from_ms(SETTLED_MS);
         assert!(three.waits_for_words(settled) && SHIPPED.waits_for_words(settled));
         assert!(!SHIPPED.waits_for_words(Micros(settled.0 - 1)));

@@ -10,7 +10,6 @@ use super::timer::Timer;
 use super::turn_detection::{EndOfTurnRule, TurnDetection};
 use super::utterance::{EndOfTurn, Transcribed, Utterance};
 use crate::asr::Recognised;
-use crate::language::Pack;
 use crate::time::Samples;
 use std::collections::VecDeque;
 
@@ -277,23 +276,26 @@ impl Turn {
         self.is_open() && self.overlap.as_ref().is_some_and(Overlap::is_open)
     }
 
-    /// Takes the words of a partial, or of a pause.
-    pub(super) fn overlaps_with(&mut self, words: &str, paused: bool, language: &Pack) {
+    /// Takes the words of a partial.
+    pub(super) fn overlaps_with(&mut self, words: &str) {
         if let (Some(overlap), Some(utterance)) = (&mut self.overlap, &mut self.utterance) {
-            let to = match paused {
-                true => self.audio_end,
-                false => utterance.partials().last_end(),
-            };
-            overlap.heard(words, to, language);
+            overlap.heard(words, utterance.partials().last_end());
+        }
+    }
+
+    /// Takes all words up to a pause.
+    pub(super) fn overlap_pauses(&mut self, words: &str) {
+        if let Some(overlap) = &mut self.overlap {
+            overlap.pauses(words);
         }
     }
 
     /// Whether the utterance is now known to interrupt the agent.
-    pub(super) fn must_interrupt(&self, policy: BargeInPolicy, language: &Pack) -> bool {
+    pub(super) fn must_interrupt(&self, policy: BargeInPolicy) -> bool {
         let (Some(overlap), Some(utterance)) = (&self.overlap, &self.utterance) else {
             return false;
         };
-        overlap.is_open() && overlap.must_interrupt(policy, utterance.last_speech(), language)
+        overlap.is_open() && overlap.must_interrupt(policy, utterance.last_speech())
     }
 
     /// The utterance interrupts the agent, which has just `asked` something or not: clients are told of it.

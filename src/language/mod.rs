@@ -12,7 +12,6 @@ mod endings;
 mod es;
 mod fillers;
 mod grammar;
-pub(crate) mod listening;
 mod pack;
 pub(crate) mod request;
 pub(crate) mod sentences;

@@ -25,7 +25,7 @@ impl Conversation {
     /// Interrupts the agent if the speech over its voice is now known to.
     pub(super) fn judge_overlap(&mut self) {
         let policy = self.common.policy.vad.barge_in;
-        if self.turn.must_interrupt(policy, self.common.language()) {
+        if self.turn.must_interrupt(policy) {
             self.interrupt();
         }
     }
@@ -51,8 +51,9 @@ impl Conversation {
             return false;
         }
         let has_more = self.answer.is_some() || self.playout.audible_until() > self.common.now;
-        let listens =
-            has_more && !self.playout.is_asking(self.common.now) && !self.takes_the_turn(text);
+        let listens = has_more
+            && !self.playout.is_asking(self.common.now)
+            && !self.common.policy.vad.barge_in.interrupts(text);
         if text.is_empty() || listens {
             return self.ignore_overlap();
         }
@@ -65,12 +66,7 @@ impl Conversation {
     pub(super) fn was_nothing(&self, text: &str) -> bool {
         self.interruption.is_judging()
             && self.turn.interrupted_a_statement()
-            && !self.takes_the_turn(text)
-    }
-
-    fn takes_the_turn(&self, text: &str) -> bool {
-        let policy = self.common.policy.vad.barge_in;
-        policy.interrupts(text, self.common.language())
+            && !self.common.policy.vad.barge_in.interrupts(text)
     }
 
     /// Drops the utterance if it has not interrupted the agent. `false` if it has.

@@ -70,7 +70,7 @@ impl Conversation {
             Transcribed::Pause(text) => {
                 let text = text.unwrap_or_default();
                 if self.turn.is_unheeded() {
-                    self.turn.overlaps_with(&text, true, self.common.language());
+                    self.turn.overlap_pauses(&text);
                     self.judge_overlap();
                 }
                 if self.turn.is_unheeded() {
@@ -92,7 +92,7 @@ impl Conversation {
         let utterance = self.turn.utterance_mut();
         let text = utterance.and_then(|utterance| utterance.on_partial(tail));
         if self.turn.is_unheeded() {
-            self.turn.overlaps_with(tail, false, self.common.language());
+            self.turn.overlaps_with(tail);
             return self.judge_overlap();
         }
         if let Some(text) = text {

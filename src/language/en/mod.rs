@@ -7,6 +7,7 @@ pub mod endings;
 pub mod expression;
 pub(crate) mod factuality;
 pub(crate) mod fillers;
+pub(crate) mod listening;
 pub(crate) mod money;
 pub(crate) mod mood;
 pub mod numbers;
