@@ -173,7 +173,7 @@ impl Default for RawTurn {
             unsure_ms: 500,
             incomplete_ms: 1_500,
             interrupt: true,
-            listening_words: true,
+            listening_words: false,
             min_words: 1,
         }
     }

@@ -113,9 +113,9 @@ pub(super) struct Driver {
     /// The conversation was told that the models are busy.
     busy: bool,
     /// Records the call as sound, if calls are.
-    sound: Option<CallRecorder>,
+    sound: Option<Box<CallRecorder>>,
     /// For the operator's webhook, if there is one.
-    report: Option<CallReport>,
+    report: Option<Box<CallReport>>,
     /// Why the conversation has ended; `None` if the client has gone.
     hung_up: Option<HangUpReason>,
     _open: OpenSession,
@@ -178,13 +178,14 @@ impl Driver {
         let experience = engines.experience.of(&policy);
         let calls = engines.observers.calls_of(&agent.name, options);
         let sound = calls.and_then(|calls| calls.begin(&key.to_string(), options.output_rate));
+        let sound = sound.map(Box::new);
         let report = engines.observers.webhook.as_ref().map(|_| {
-            CallReport::new(About {
+            Box::new(CallReport::new(About {
                 id: key.to_string(),
                 agent: policy.briefing.agent.clone(),
                 session: options.values.all(),
                 began: jiff::Timestamp::now(),
-            })
+            }))
         });
         let driver = Self {
             id,

@@ -119,8 +119,8 @@ async fn speech_over_an_answer_stops_it_and_the_model_knows_what_was_heard() {
 }
 
 /// Words of somebody who listens, as third-party voices say them. The recogniser understands these voices; `manners.rs`
-/// counts how often it does.
-const LISTENING: &str = "en-gb: Mm-hm.
+/// counts how often it does, and how often it takes a hum for words.
+const LISTENING: &str = "en-gb: Okay.
 en-us: Okay.
 awb: Okay.
 slt: Okay.
@@ -130,18 +130,6 @@ en-us: Right.
 awb: Right.
 slt: Right.
 kal: Right.";
-
-/// Words of somebody who wants the turn.
-const INTERRUPTIONS: &str = "en-gb: Stop.
-en-us: Wait.
-awb: No.
-slt: Hold on.
-rms: What about tomorrow?
-kal: Actually, I meant Berlin.
-en-gb: That is wrong.
-en-us: Can you repeat that?
-awb: Okay, but what about Monday?
-slt: Yeah, but that is too late.";
 
 /// The lines as speech at 24 kHz.
 fn voices(lines: &str) -> Vec<(String, Vec<i16>)> {
@@ -155,7 +143,7 @@ fn voices(lines: &str) -> Vec<(String, Vec<i16>)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_listening_words_do_not_stop_an_answer_and_ten_interruptions_do() {
+async fn ten_listening_words_do_not_stop_an_answer() {
     /// Audio of the answer that is heard before each word, ms.
     const BETWEEN_MS: u64 = 1_400;
     let _alone = common::alone().await;
@@ -167,7 +155,7 @@ async fn ten_listening_words_do_not_stop_an_answer_and_ten_interruptions_do() {
 
     let mut call = Call::to(&server).await;
     call.say(&question).await;
-    let (mut answer, _) = listen(&mut call, None, BETWEEN_MS).await;
+    listen(&mut call, None, BETWEEN_MS).await;
     for (words, speech) in voices(LISTENING) {
         call.say(&speech).await;
         let mut ms = 0;
@@ -178,18 +166,6 @@ async fn ten_listening_words_do_not_stop_an_answer_and_ten_interruptions_do() {
             assert!(!stopped && !of_the_user, "{words} {}", heard.event);
             ms += heard.audio_ms();
         }
-    }
-    for (words, speech) in voices(INTERRUPTIONS) {
-        let from = call.say(&speech).await;
-        let events = call.until("response.done").await;
-        let heard = cut_short(&events, &answer);
-        let clear = events.iter().find(|e| e.is("undertone.clear"));
-        let stop = clear.expect("a clear").at - from;
-        println!(
-            "{words} stopped it after {} ms, at {heard:?}",
-            stop.as_millis()
-        );
-        (answer, _) = listen(&mut call, Some(&answer), BETWEEN_MS).await;
     }
 }
 

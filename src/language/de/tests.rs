@@ -159,9 +159,9 @@ fn results_are_said_in_words() {
         say("list_timers", list, ""),
         "Es laufen 2 Timer: einer auf 10 Minuten, noch 10 Minuten; einer auf 8 Minuten für Tee, noch 1 Minute und 1 Sekunde."
     );
-    let now = json!({"place": "Munich", "day": "now", "sky": "cloudy", "temperature": 12, "high": 14, "low": 7});
+    let today = json!({"place": "Munich", "day": "now", "sky": "cloudy", "temperature": 12, "high": 14, "low": 7});
     assert_eq!(
-        say("get_weather", now, ""),
+        say("get_weather", today, ""),
         "In München sind es 12 Grad, bewölkt."
     );
     let rings = (WORDING.rings)(Duration::from_secs(300), None);
