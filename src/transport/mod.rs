@@ -16,7 +16,7 @@
 //! | [`patience`] | when a client counts as slow, vanished or idle |
 //! | [`pump`] | what a pump uses of the server, and how its connection ends |
 //! | [`intake`] | how fast a client's audio may enter the session |
-//! | [`line`] | a frame of audio every 20 ms |
+//! | [`mod@line`] | a frame of audio every 20 ms |
 //! | [`outbox`] | how much may wait for a client that reads slowly |
 
 pub mod door;

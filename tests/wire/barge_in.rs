@@ -118,57 +118,6 @@ async fn speech_over_an_answer_stops_it_and_the_model_knows_what_was_heard() {
     remembers(&llm.asked(Cue::words("enough")).await, &said);
 }
 
-/// Words of somebody who listens, as third-party voices say them. The recogniser understands these voices; `manners.rs`
-/// counts how often it does, and how often it takes a hum for words.
-const LISTENING: &str = "en-gb: Okay.
-en-us: Okay.
-awb: Okay.
-slt: Okay.
-kal: Okay.
-en-gb: Right.
-en-us: Right.
-awb: Right.
-slt: Right.
-kal: Right.";
-
-/// The lines as speech at 24 kHz.
-fn voices(lines: &str) -> Vec<(String, Vec<i16>)> {
-    let clips = common::speech::spoken(lines).into_iter();
-    clips
-        .map(|clip| {
-            let samples = common::resampled(&clip.samples, 16_000, 24_000);
-            (clip.text, undertone::audio::to_i16(&samples))
-        })
-        .collect()
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_listening_words_do_not_stop_an_answer() {
-    /// Audio of the answer that is heard before each word, ms.
-    const BETWEEN_MS: u64 = 1_400;
-    let _alone = common::alone().await;
-    let story = format!("<speech>{}</speech>", common::STORY);
-    let llm = Scripted::default().on(Cue::Always, story);
-    let weights = common::weights();
-    let server = live::serve(engines(&weights, &llm));
-    let question = Booth::new(&weights).say("Can you tell me a story, please?", 24_000);
-
-    let mut call = Call::to(&server).await;
-    call.say(&question).await;
-    listen(&mut call, None, BETWEEN_MS).await;
-    for (words, speech) in voices(LISTENING) {
-        call.say(&speech).await;
-        let mut ms = 0;
-        while ms < BETWEEN_MS {
-            let heard = call.next().await;
-            let of_the_user = heard.is("input_audio_buffer.speech_started");
-            let stopped = heard.is("undertone.clear") || heard.is("response.done");
-            assert!(!stopped && !of_the_user, "{words} {}", heard.event);
-            ms += heard.audio_ms();
-        }
-    }
-}
-
 /// Asserts that the prompt has the heard part of each story, followed by the interruption.
 fn remembers(prompt: &Prompt, said: &[String]) {
     let mut rest = &prompt.messages[..];

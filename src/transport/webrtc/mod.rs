@@ -1,7 +1,7 @@
 //! OpenAI's Realtime protocol over WebRTC: the user's and the agent's audio are Opus on a track, and the events go
 //! over the data channel `oai-events`. The events are those of [`realtime`](super::realtime), without audio.
 //!
-//! A client posts an SDP offer and gets an answer. All calls share one UDP port ([`port`]); we are ICE-lite:
+//! A client posts an SDP offer and gets an answer. All calls share one UDP port (`port.rs`); we are ICE-lite:
 //! we never dial, but learn a client's address from its first packets.
 //!
 //! | module | subject |
