@@ -186,9 +186,6 @@ impl Turn {
         if resumed {
             common.timers.clear(Timer::EndOfTurn);
             common.timers.clear(Timer::TranscriptOverdue);
-            if let Some(overlap) = &mut self.overlap {
-                overlap.goes_on(end);
-            }
         }
         resumed
     }
