@@ -206,7 +206,7 @@ pub(crate) fn may_begin(before: &str, rest: &str) -> bool {
 impl Parser {
     /// Begins to hold text that may be a call, if it can be one.
     pub(super) fn begins_word(&mut self, c: char) -> bool {
-        if !self.starts_clause() {
+        if self.tools.is_empty() || !self.starts_clause() {
             return false;
         }
         let may_open = !matches!(self.compare_word(c.encode_utf8(&mut [0; 4])), Word::Text);
@@ -226,26 +226,21 @@ impl Parser {
                 false => Word::MayOpen,
             };
         }
-        match (self.compare_thoughts(text), &self.tools) {
-            (Word::Text, tools) if tools.is_empty() => Word::Text,
-            (Word::Text, tools) => compare(text, tools),
-            (found, _) => found,
+        match self.compare_thoughts(text) {
+            Word::Text => compare(text, &self.tools),
+            found => found,
         }
     }
 
-    /// Compares text with the words before thoughts. ReAct needs tools, and gpt-oss thinks before it says anything.
+    /// Compares text with the words before thoughts. Gpt-oss thinks before it says anything.
     fn compare_thoughts(&self, text: &str) -> Word {
-        if !self.tools.is_empty() {
-            for label in [THOUGHT, ANSWER] {
-                if label.starts_with(text) {
-                    return match text.len() == label.len() {
-                        false => Word::MayOpen,
-                        true if label == THOUGHT => {
-                            Word::Thinks(Thinking::new(ThinkingForm::ReAct))
-                        }
-                        true => Word::Label,
-                    };
-                }
+        for label in [THOUGHT, ANSWER] {
+            if label.starts_with(text) {
+                return match text.len() == label.len() {
+                    false => Word::MayOpen,
+                    true if label == THOUGHT => Word::Thinks(Thinking::new(ThinkingForm::ReAct)),
+                    true => Word::Label,
+                };
             }
         }
         if self.spoken {
