@@ -131,7 +131,7 @@ impl Overlap {
 mod tests {
     use super::*;
 
-    const SHIPPED: BargeInPolicy = BargeInPolicy {
+    const LISTENING: BargeInPolicy = BargeInPolicy {
         listening_words: true,
         min_words: 1,
     };
@@ -144,37 +144,37 @@ mod tests {
     fn words_of_half_a_hum_are_not_believed() {
         let mut overlap = Overlap::new(at(0));
         overlap.heard("And the meeting.", at(JUDGED_MS - 1));
-        assert!(!overlap.must_interrupt(SHIPPED, at(JUDGED_MS)));
+        assert!(!overlap.must_interrupt(LISTENING, at(JUDGED_MS)));
         let mut sure = overlap.clone();
         sure.heard("What about", at(FIRST_MS));
-        assert!(sure.must_interrupt(SHIPPED, at(FIRST_MS)));
+        assert!(sure.must_interrupt(LISTENING, at(FIRST_MS)));
         overlap.heard("And the meeting.", at(JUDGED_MS));
-        assert!(overlap.must_interrupt(SHIPPED, at(JUDGED_MS)));
+        assert!(overlap.must_interrupt(LISTENING, at(JUDGED_MS)));
         overlap.heard("", at(JUDGED_MS + PARTIAL_MS));
-        assert!(!overlap.must_interrupt(SHIPPED, at(JUDGED_MS + PARTIAL_MS)));
+        assert!(!overlap.must_interrupt(LISTENING, at(JUDGED_MS + PARTIAL_MS)));
     }
 
     #[test]
     fn a_short_word_is_judged_when_it_has_ended() {
         let mut overlap = Overlap::new(at(0));
         overlap.pauses("Yeah.");
-        assert!(!overlap.must_interrupt(SHIPPED, at(100)));
+        assert!(!overlap.must_interrupt(LISTENING, at(100)));
         overlap.pauses("Yeah. Stop.");
-        assert!(overlap.must_interrupt(SHIPPED, at(100)));
+        assert!(overlap.must_interrupt(LISTENING, at(100)));
         overlap.pauses("");
-        assert!(!overlap.must_interrupt(SHIPPED, at(1_000)), "noise");
+        assert!(!overlap.must_interrupt(LISTENING, at(1_000)), "noise");
     }
 
     #[test]
     fn long_speech_interrupts_although_no_words_are_known() {
         let mut overlap = Overlap::new(at(0));
-        assert!(!overlap.must_interrupt(SHIPPED, at(UNKNOWN_MS - 1)));
-        assert!(overlap.must_interrupt(SHIPPED, at(UNKNOWN_MS)));
+        assert!(!overlap.must_interrupt(LISTENING, at(UNKNOWN_MS - 1)));
+        assert!(overlap.must_interrupt(LISTENING, at(UNKNOWN_MS)));
         overlap.heard("", at(JUDGED_MS));
-        assert!(!overlap.must_interrupt(SHIPPED, at(UNKNOWN_MS)));
-        assert!(overlap.must_interrupt(SHIPPED, at(WORDLESS_MS)));
+        assert!(!overlap.must_interrupt(LISTENING, at(UNKNOWN_MS)));
+        assert!(overlap.must_interrupt(LISTENING, at(WORDLESS_MS)));
         overlap.heard("yeah yeah", at(JUDGED_MS));
-        assert!(!overlap.must_interrupt(SHIPPED, at(WORDLESS_MS)));
+        assert!(!overlap.must_interrupt(LISTENING, at(WORDLESS_MS)));
     }
 
     #[test]
@@ -185,11 +185,11 @@ mod tests {
         };
         assert!(!three.interrupts("Stop it."));
         assert!(three.interrupts("Stop it now."));
-        assert!(SHIPPED.interrupts("Stop."));
-        assert!(!SHIPPED.interrupts(""));
+        assert!(LISTENING.interrupts("Stop."));
+        assert!(!LISTENING.interrupts(""));
         let settled = Micros::from_ms(SETTLED_MS);
-        assert!(three.waits_for_words(settled) && SHIPPED.waits_for_words(settled));
-        assert!(!SHIPPED.waits_for_words(Micros(settled.0 - 1)));
+        assert!(three.waits_for_words(settled) && LISTENING.waits_for_words(settled));
+        assert!(!LISTENING.waits_for_words(Micros(settled.0 - 1)));
         assert!(!BargeInPolicy::default().waits_for_words(settled));
     }
 }

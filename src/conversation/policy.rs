@@ -266,7 +266,7 @@ impl Default for VadPolicy {
             start_windows: 3,
             interrupt_windows: 5,
             barge_in: BargeInPolicy {
-                listening_words: true,
+                listening_words: false,
                 min_words: 1,
             },
             pre_roll_ms: 300,

@@ -7,13 +7,20 @@ use super::*;
 const STORY: &str = "One two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen \
                      sixteen seventeen eighteen nineteen twenty. Thirty forty fifty sixty seventy eighty ninety.";
 
-/// A session whose agent has begun to tell a long story.
+/// A session in which listening words pass, which is off by default.
+fn lenient(policy: Policy) -> Sim {
+    let mut sim = Sim::new(policy);
+    sim.policy().vad.barge_in.listening_words = true;
+    sim
+}
+
+/// Such a session whose agent has begun to tell a long story.
 fn story() -> Sim {
     story_of(STORY)
 }
 
 fn story_of(text: &str) -> Sim {
-    let mut sim = sim();
+    let mut sim = lenient(Policy::default());
     sim.scripts.push_back(vec![say(text), end()]);
     ask(&mut sim, "count", 1_500);
     sim.events.clear();
@@ -168,7 +175,7 @@ fn a_word_behind_the_agents_last_one_is_a_turn() {
 
 #[test]
 fn a_yes_over_the_question_that_needs_one_interrupts_it_at_once() {
-    let mut sim = Sim::new(Policy {
+    let mut sim = lenient(Policy {
         tools: Arc::new(vec![Arc::new(asking(
             "book",
             "Shall I book a table for two?",
@@ -205,9 +212,9 @@ fn a_server_that_asks_for_more_words_is_not_interrupted_by_fewer() {
 }
 
 #[test]
-fn without_the_setting_any_word_interrupts_at_once() {
+fn as_shipped_any_word_interrupts_at_once() {
     let mut sim = story();
-    sim.policy().vad.barge_in = BargeInPolicy::default();
+    sim.policy().vad.barge_in = Policy::default().vad.barge_in;
     let begin = sim.now();
     sim.speak("Yeah.", 300);
     assert!(stopped_after(&sim, begin) <= 160);
@@ -215,7 +222,7 @@ fn without_the_setting_any_word_interrupts_at_once() {
 
 #[test]
 fn a_user_who_goes_on_after_a_pause_stops_the_agent_at_once() {
-    let mut sim = sim();
+    let mut sim = lenient(Policy::default());
     sim.scripts.push_back(vec![say(STORY), end()]);
     ask(&mut sim, "count", 700);
     let begin = sim.now();
@@ -230,4 +237,18 @@ fn audio_that_the_client_commits_over_the_voice_is_a_turn() {
     sim.input(Input::CommitAudio);
     sim.silence(2_000);
     assert!(sim.saw(|e| matches!(e, Event::UserItem { text, .. } if text == "Okay.")));
+}
+
+#[test]
+fn an_okay_over_the_announcement_of_a_transfer_is_not_answered() {
+    let mut sim = lenient(with(vec![ending("transfer", EndsCall::HandOver)]));
+    let mut script = vec![say(STORY)];
+    script.extend(call("transfer"));
+    script.push(end());
+    sim.scripts.push_back(script);
+    ask(&mut sim, "a person please", 1_500);
+    sim.speak("Okay.", 500);
+    sim.silence(12_000);
+    assert_eq!(sim.hung_up, Some(HangUpReason::HandedOver));
+    assert_eq!(sim.prompts.len(), 1);
 }

@@ -289,7 +289,7 @@ fn speech_over_the_voice_stops_it_and_the_history_says_what_was_heard() {
         say("One two three four five six seven eight nine ten."),
         end(),
     ]);
-    ask(&mut sim, "count", 1_000);
+    ask(&mut sim, "count", 1_500);
     sim.speak("stop", 500);
     let at = sim
         .outputs
@@ -330,7 +330,7 @@ fn after_a_false_interruption_the_agent_goes_on_where_it_was_cut() {
     let mut sim = sim();
     sim.scripts
         .push_back(vec![say("One two three four five six seven eight."), end()]);
-    ask(&mut sim, "count", 1_000);
+    ask(&mut sim, "count", 1_500);
     sim.speak("", 300);
     sim.silence(5_000);
     assert_eq!(

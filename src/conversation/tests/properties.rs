@@ -177,8 +177,10 @@ proptest! {
         asr_fails in prop::bool::weighted(0.1),
         client_speaks in any::<bool>(),
         is_polite in any::<bool>(),
+        lets_listeners_talk in any::<bool>(),
     ) {
         let mut sim = Sim::new(Policy::default());
+        sim.policy().vad.barge_in.listening_words = lets_listeners_talk;
         sim.scripts.extend(scripts);
         sim.completeness = completeness;
         sim.tool_ms = tool_ms;
@@ -469,12 +471,13 @@ proptest! {
         slower in prop::option::of((guesses(), 0u64..2_000)),
         drafts in drafts(),
         client_speaks in any::<bool>(),
-        is_polite in prop::bool::weighted(0.2),
+        (is_polite, lets_listeners_talk) in (prop::bool::weighted(0.2), any::<bool>()),
         plans in any::<bool>(),
         lies in prop::option::of(prop::collection::vec(any::<bool>(), 1..5)),
     ) {
         let mut policy = drafted(policy(plans));
         policy.briefing.tool_cache = lies.is_some();
+        policy.vad.barge_in.listening_words = lets_listeners_talk;
         let mut sim = Sim::new(policy);
         sim.drafts = drafts.into();
         sim.marked = true;
@@ -518,9 +521,10 @@ proptest! {
         is_polite in any::<bool>(),
         asks_the_silent in any::<bool>(),
         breaks in prop::bool::weighted(0.2),
-        plans in any::<bool>(),
+        (plans, lets_listeners_talk) in (any::<bool>(), any::<bool>()),
     ) {
         let mut policy = policy(plans);
+        policy.vad.barge_in.listening_words = lets_listeners_talk;
         policy.timeouts.silence_prompt = asks_the_silent.then_some(Micros::from_ms(3_000));
         let mut sim = Sim::new(policy);
         sim.tool_ms = tool_ms;

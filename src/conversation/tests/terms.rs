@@ -497,7 +497,7 @@ fn speech_outside_the_conversation_is_not_resumed_after_a_noise() {
             ..ResponseTerms::default()
         },
     );
-    sim.silence(700);
+    sim.silence(1_000);
     sim.speak("", 400);
     sim.silence(4_000);
     assert_eq!(sim.ended(), [ResponseStatus::Interrupted]);

@@ -66,6 +66,20 @@ pub(super) const KINDS: &[Kind] = &[
         ..TALK
     },
     Kind {
+        name: "listeners",
+        policy: lenient,
+        opening: &[Move::Speak, Move::Wait],
+        moves: &[
+            Move::Noise,
+            Move::Speak,
+            Move::Answer,
+            Move::Pause,
+            Move::Wait,
+            Move::Load,
+        ],
+        ..TALK
+    },
+    Kind {
         name: "confirmations",
         policy: with_tools,
         calls: &["asks", "hasty", "read"],
@@ -422,6 +436,13 @@ fn plain(dice: &mut Dice) -> Policy {
         policy.greeting = "Hello there.".into();
     }
     policy.speculation.preemptive = dice.chance(70);
+    policy
+}
+
+/// Listening words do not interrupt.
+fn lenient(dice: &mut Dice) -> Policy {
+    let mut policy = plain(dice);
+    policy.vad.barge_in.listening_words = true;
     policy
 }
 
