@@ -18,8 +18,8 @@ mod pending;
 #[cfg(test)]
 mod tests;
 
-pub(super) use pending::Pending;
-use pending::{Wanted, tell_put_off};
+use pending::Wanted;
+pub(super) use pending::{Pending, tell_put_off};
 
 /// How long to wait again if the user is speaking at the expiry, ms.
 const STILL_SPEAKING_MS: u64 = 1_000;

@@ -28,6 +28,8 @@ pub(super) struct Plans {
     asked: Option<UnderWay>,
     /// The generation that made the last plan.
     made_by: Option<RequestId>,
+    /// The generation that made the last plan with a step that asks for a yes.
+    asking: Option<RequestId>,
 }
 
 /// A plan that is being carried out.
@@ -272,6 +274,9 @@ impl Plans {
     /// Begins a plan that this generation has made.
     pub(super) fn begin(&mut self, plan: UnderWay, made_by: Option<RequestId>) {
         self.made_by = made_by;
+        if plan.steps.iter().any(|step| asks(&step.tool)) {
+            self.asking = made_by;
+        }
         self.under_way.push(plan);
     }
 
@@ -283,6 +288,11 @@ impl Plans {
     /// Whether this generation has made a plan.
     pub(super) fn were_made_by(&self, generation: Option<RequestId>) -> bool {
         generation.is_some() && self.made_by == generation
+    }
+
+    /// Whether this generation has made a plan with a step that asks for a yes, now or later.
+    pub(super) fn ask_for(&self, generation: Option<RequestId>) -> bool {
+        generation.is_some() && self.asking == generation
     }
 
     /// The next thing to do, if anything is due.

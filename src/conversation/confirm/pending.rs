@@ -50,7 +50,12 @@ impl Pending {
 }
 
 /// Tells the model that a call was not run, and why.
-pub(super) fn tell_put_off(common: &mut Common, history: &mut History, name: &str, why: &str) {
+pub(in crate::conversation) fn tell_put_off(
+    common: &mut Common,
+    history: &mut History,
+    name: &str,
+    why: &str,
+) {
     let text = not_run(name, why);
     history.push(common.item_id(), Message::System { text });
 }

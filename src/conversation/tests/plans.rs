@@ -382,6 +382,27 @@ fn one_plan_asks_twice_if_two_steps_need_a_yes() {
 }
 
 #[test]
+fn a_call_beside_a_plan_that_asks_is_put_off_however_fast_the_plans_reads_are() {
+    for tool_ms in [0, 500, 3_000] {
+        let mut sim = session(travel(), &paying());
+        sim.tool_ms = tool_ms;
+        let script = sim.scripts.front_mut().unwrap();
+        let end = script.pop().unwrap();
+        script.push(Step::Wait(1_000));
+        script.extend(call_with("pay", json!({"amount": 5})));
+        script.push(end);
+        ask(&mut sim, "find me a seat to oslo", 12_000);
+        assert_eq!(sim.spoken().last().unwrap(), "Pay 80 dollars?");
+        let put_off = "A call of pay was not run: only one call at a time can wait for the user's yes: call it again \
+                       after that one";
+        let told = format!("{:?}", sim.core.history.messages());
+        assert_eq!(told.matches(put_off).count(), 1, "{told}");
+        ask(&mut sim, "Yes.", 12_000);
+        assert_eq!(names(&sim), ["flights", "pay", "notify"]);
+    }
+}
+
+#[test]
 fn a_barge_in_ends_the_rest_of_the_plan() {
     let mut sim = session(
         travel(),

@@ -1,12 +1,15 @@
 //! Commits of complete calls, and the delivery of their results.
 
 use super::Conversation;
+use super::plan::ONE_YES;
+use crate::conversation::answer::Answer;
 use crate::conversation::calls::Waiting;
 use crate::conversation::client_settings::ClientTools;
-use crate::conversation::confirm::Pending;
+use crate::conversation::confirm::{Pending, tell_put_off};
 use crate::conversation::ending::{EndingCall, Promise};
 use crate::conversation::ids::{CallId, RunId};
 use crate::conversation::latency::TurnLatency;
+use crate::conversation::plan;
 use crate::conversation::playout::Words;
 use crate::conversation::speculation::TrackId;
 use crate::conversation::template::render;
@@ -77,13 +80,20 @@ impl Conversation {
         }
     }
 
-    /// Holds a call until the user says yes; `false` if its tool needs none.
+    /// Holds a call until the user says yes; `false` if its tool needs none. Beside a plan that asks it is put off,
+    /// wherever that plan has come to: otherwise the speed of the plan's reads would decide which of the two is asked.
     fn asks_first(
         &mut self,
         call: CallId,
         tool: &Declaration,
         arguments: &Map<String, Value>,
     ) -> bool {
+        let made_by = self.answer.as_ref().and_then(Answer::request);
+        if plan::asks(tool) && self.running.plans.ask_for(made_by) {
+            let (common, history) = (&mut self.common, &mut self.history);
+            tell_put_off(common, history, &tool.spec.name, ONE_YES);
+            return true;
+        }
         let language = self.common.language();
         self.confirmation.want(language, call, tool, arguments)
     }

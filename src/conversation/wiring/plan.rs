@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 /// Why a second call that needs a yes is not run.
-const ONE_YES: &str =
+pub(super) const ONE_YES: &str =
     "only one call at a time can wait for the user's yes: call it again after that one";
 
 /// Why a second plan of the same generation is not carried out.
