@@ -3,6 +3,7 @@
 use super::when::{self, Asked};
 use crate::language::en::{durations, expression, money, numbers::plain};
 use crate::language::request::Talk;
+use crate::language::wording::capitalised;
 use crate::tools::{BROKEN, LATE};
 use serde_json::{Map, Number, Value};
 use std::time::Duration;
@@ -133,13 +134,8 @@ fn sum(output: &Value) -> Option<String> {
     } else {
         ""
     };
-    let mut letters = expression.chars();
-    let first: String = letters
-        .next()
-        .into_iter()
-        .flat_map(char::to_uppercase)
-        .collect();
-    Some(format!("{first}{} is {about}{result}.", letters.as_str()))
+    let expression = capitalised(&expression);
+    Some(format!("{expression} is {about}{result}."))
 }
 
 fn conversion(output: &Value) -> Option<String> {

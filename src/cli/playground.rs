@@ -1,6 +1,7 @@
 //! Describes this server to the page at `/`.
 
 use crate::conversation::verdict;
+use crate::language::wording::capitalised;
 use crate::server::{Offered, Playground, Question, Say};
 use crate::session::Engines;
 use crate::tools::{Audience, Declaration, Effect, Eligibility, Registry};
@@ -99,11 +100,9 @@ fn example(registry: &Registry, tool: &Declaration) -> Option<String> {
         .find(|(tool, _)| *tool == name)
         .map(|(_, text)| *text);
     let text = declared.or(built_in)?;
-    let mut letters = text.chars();
-    let first = letters.next()?.to_uppercase();
     Some(format!(
-        "{first}{}?",
-        letters.as_str().trim_end_matches(['?', '.'])
+        "{}?",
+        capitalised(text.trim_end_matches(['?', '.']))
     ))
 }
 

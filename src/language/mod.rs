@@ -15,11 +15,12 @@ mod grammar;
 mod pack;
 pub(crate) mod request;
 pub(crate) mod sentences;
+mod spoken;
 mod unknown;
 pub(crate) mod wording;
 
 pub(crate) use en::assent::{Asked, Reply};
 pub use en::endings::Marks;
 pub(crate) use en::endings::log_odds;
-pub(crate) use en::spoken::Phrase;
 pub use pack::{ENGLISH, Pack, base, is_tag, pack, packs};
+pub(crate) use spoken::Phrase;

@@ -2,8 +2,8 @@
 
 use super::en::assent::{Asked, Reply};
 use super::en::endings::Marks;
-use super::en::spoken::Phrase;
 use super::sentences::Sentences;
+use super::spoken::Phrase;
 use super::wording::Wording;
 use super::{de, en, es, unknown};
 use serde_json::{Map, Value};

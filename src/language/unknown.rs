@@ -3,8 +3,8 @@
 use super::Pack;
 use super::en;
 use super::en::assent::Reply;
-use super::en::spoken::Phrase;
 use super::sentences::Sentences;
+use super::spoken::cut;
 
 /// Any language without a pack. Its fixed phrases are the English ones, unless the operator names others.
 pub(super) static PACK: Pack = Pack {
@@ -20,7 +20,7 @@ pub(super) static PACK: Pack = Pack {
     is_filler: |_| false,
     normalise: plain,
     question: en::question,
-    spoken: as_written,
+    spoken: cut,
 };
 
 static SENTENCES: Sentences = Sentences {
@@ -38,8 +38,4 @@ pub(super) fn plain(text: &str) -> String {
         .to_lowercase()
         .replace(|c: char| !(c.is_alphanumeric() || c == '\''), " ");
     kept.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-fn as_written(text: &str, most_words: usize) -> Vec<Phrase> {
-    en::spoken::cut(text, most_words)
 }

@@ -1,5 +1,7 @@
 //! What the built-in assistant says in a language other than English.
 
+use super::en::dates::{MONTHS, WEEKDAYS};
+use super::en::numbers::plain;
 use super::request::Request;
 use serde_json::{Map, Value};
 use std::time::Duration;
@@ -96,34 +98,11 @@ pub(super) fn clock(time: &str) -> Option<(u32, u32)> {
 
 /// Day of the week, month (from 0), day and year of "Sunday, March 1, 2026".
 pub(super) fn date(text: &str) -> Option<(usize, usize, u32, i32)> {
-    const DAYS: [&str; 7] = [
-        "Monday",
-        "Tuesday",
-        "Wednesday",
-        "Thursday",
-        "Friday",
-        "Saturday",
-        "Sunday",
-    ];
-    const MONTHS: [&str; 12] = [
-        "January",
-        "February",
-        "March",
-        "April",
-        "May",
-        "June",
-        "July",
-        "August",
-        "September",
-        "October",
-        "November",
-        "December",
-    ];
     let mut parts = text.split(", ");
     let day_of_week = parts.next()?;
     let (month, day) = parts.next()?.split_once(' ')?;
     Some((
-        DAYS.iter().position(|name| *name == day_of_week)?,
+        WEEKDAYS.iter().position(|(name, _)| *name == day_of_week)?,
         MONTHS.iter().position(|name| *name == month)?,
         day.parse().ok()?,
         parts.next()?.parse().ok()?,
@@ -141,5 +120,55 @@ pub(super) fn length(length: Duration, units: [(&str, &str); 3], and: &str) -> S
     match listed(&parts.collect::<Vec<_>>(), and) {
         none if none.is_empty() => format!("0 {}", units[2].1),
         some => some,
+    }
+}
+
+/// The seconds in the field `name` of a timer, as a length.
+pub(super) fn seconds(timer: &Value, name: &str) -> Option<Duration> {
+    Some(Duration::from_secs(timer.get(name)?.as_u64()?))
+}
+
+/// The text with its first letter in upper case.
+pub(crate) fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    let first: String = letters
+        .next()
+        .into_iter()
+        .flat_map(char::to_uppercase)
+        .collect();
+    first + letters.as_str()
+}
+
+/// A number with a comma before its decimals: "8,05".
+pub(super) fn number(value: f64) -> String {
+    plain(value).replace('.', ",")
+}
+
+/// A result of `calculate`, in words.
+pub(super) struct Sum {
+    /// "12 mal 7".
+    pub(super) expression: String,
+    /// "84".
+    pub(super) result: String,
+    /// The result is rounded.
+    pub(super) is_rounded: bool,
+}
+
+impl Sum {
+    /// Reads a result. `signs`: those of a sum and their words; `times_ten_to`: the words for the "e" of "1e21".
+    pub(super) fn of(output: &Value, signs: &[(&str, &str)], times_ten_to: &str) -> Option<Self> {
+        let field = |name: &str| output.get(name)?.as_str();
+        let words = signs
+            .iter()
+            .fold(field("expression")?.to_owned(), |text, (sign, word)| {
+                text.replace(sign, word)
+            });
+        let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+        let result = field("result")?.replace('.', ",");
+        Some(Self {
+            expression: words.replace('.', ","),
+            result: result.replace('e', &format!(" {times_ten_to} ")),
+            is_rounded: output.get("approximate")?.as_bool()?,
+        })
     }
 }

@@ -1,9 +1,10 @@
 //! The built-in assistant in German: what it understands and what it says.
 
 use super::numbers::normalise;
+use super::words::{DAYS, MONTHS};
 use crate::language::grammar::{Grammar, Reader};
 use crate::language::request::Talk;
-use crate::language::wording::{self, Wording};
+use crate::language::wording::{self, Sum, Wording, capitalised};
 use serde_json::{Map, Value};
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -245,30 +246,6 @@ fn question(tool: &str, arguments: &Map<String, Value>) -> Option<String> {
     })
 }
 
-const DAYS: [&str; 7] = [
-    "Montag",
-    "Dienstag",
-    "Mittwoch",
-    "Donnerstag",
-    "Freitag",
-    "Samstag",
-    "Sonntag",
-];
-const MONTHS: [&str; 12] = [
-    "Januar",
-    "Februar",
-    "März",
-    "April",
-    "Mai",
-    "Juni",
-    "Juli",
-    "August",
-    "September",
-    "Oktober",
-    "November",
-    "Dezember",
-];
-
 /// "Es ist 15 Uhr 5 in Tokio."
 fn time(reader: &Reader, output: &Value, said: &str) -> Option<String> {
     let field = |name: &str| output.get(name)?.as_str();
@@ -290,7 +267,6 @@ fn time(reader: &Reader, output: &Value, said: &str) -> Option<String> {
 
 /// "12 mal 7 ist 84."
 fn sum(output: &Value) -> Option<String> {
-    let expression = output.get("expression")?.as_str()?;
     let signs = [
         ("% of", " Prozent von"),
         ("sqrt(", "die Wurzel aus "),
@@ -302,50 +278,20 @@ fn sum(output: &Value) -> Option<String> {
         ("+", "plus"),
         (" - ", " minus "),
     ];
-    let words = signs
-        .iter()
-        .fold(expression.to_owned(), |text, (sign, word)| {
-            text.replace(sign, word)
-        });
-    let words = words
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ")
-        .replace('.', ",");
-    let result = output.get("result")?.as_str()?.replace('.', ",");
-    let result = result.replace('e', " mal 10 hoch ");
-    let about = if output.get("approximate")?.as_bool()? {
-        "etwa "
-    } else {
-        ""
-    };
-    Some(format!("{} ist {about}{result}.", capitalised(&words)))
-}
-
-fn capitalised(text: &str) -> String {
-    let mut letters = text.chars();
-    let first: String = letters
-        .next()
-        .into_iter()
-        .flat_map(char::to_uppercase)
-        .collect();
-    first + letters.as_str()
+    let sum = Sum::of(output, &signs, "mal 10 hoch")?;
+    let about = if sum.is_rounded { "etwa " } else { "" };
+    let words = capitalised(&sum.expression);
+    Some(format!("{words} ist {about}{}.", sum.result))
 }
 
 /// "5 Meilen sind etwa 8,05 Kilometer."
 fn conversion(reader: &Reader, output: &Value) -> Option<String> {
     let side = |value: &str, unit: &str| {
-        let number = crate::language::en::numbers::plain(output.get(value)?.as_f64()?);
+        let number = wording::number(output.get(value)?.as_f64()?);
         let unit = reader.unit_here(output.get(unit)?.as_str()?, &number);
-        let unit: Vec<String> = unit.split(' ').map(noun).collect();
-        Some((
-            format!(
-                "{} {}",
-                number.replace(',', "").replace('.', ","),
-                unit.join(" ")
-            ),
-            number == "1",
-        ))
+        // Units are nouns: "Meilen", but "Grad Celsius".
+        let unit: Vec<String> = unit.split(' ').map(capitalised).collect();
+        Some((format!("{number} {}", unit.join(" ")), number == "1"))
     };
     let about = if output.get("approximate")?.as_bool()? {
         "etwa "
@@ -357,11 +303,6 @@ fn conversion(reader: &Reader, output: &Value) -> Option<String> {
     Some(format!("{from} {verb} {about}{to}."))
 }
 
-/// Units are nouns: "Meilen", but "Grad Celsius".
-fn noun(word: &str) -> String {
-    capitalised(word)
-}
-
 fn lasting(length: Duration) -> String {
     let units = [
         ("Stunde", "Stunden"),
@@ -371,13 +312,9 @@ fn lasting(length: Duration) -> String {
     wording::length(length, units, "und")
 }
 
-fn length_of(timer: &Value, field: &str) -> Option<String> {
-    Some(lasting(Duration::from_secs(timer.get(field)?.as_u64()?)))
-}
-
 /// "der Timer auf 10 Minuten für Pasta"
 fn timer(timer: &Value, noun: &str) -> Option<String> {
-    let length = length_of(timer, "seconds")?;
+    let length = lasting(wording::seconds(timer, "seconds")?);
     Some(match timer.get("label").and_then(Value::as_str) {
         Some(label) => format!("{noun} auf {length} für {}", capitalised(label)),
         None => format!("{noun} auf {length}"),
@@ -386,7 +323,7 @@ fn timer(timer: &Value, noun: &str) -> Option<String> {
 
 fn timers(output: &Value) -> Option<String> {
     let one = |each: &Value| {
-        let left = length_of(each, "remaining_seconds")?;
+        let left = lasting(wording::seconds(each, "remaining_seconds")?);
         Some(format!("{}, noch {left}", timer(each, "einer")?))
     };
     let timers = output.get("timers")?.as_array()?;

@@ -1,34 +1,21 @@
 //! Written German to spoken words, where espeak-ng would get it wrong. It reads plain numbers, decimals with a comma
 //! and ordinals by itself.
 
-use crate::language::en::spoken::{Phrase, cut};
-use regex::{Captures, Regex};
+use super::words::MONTHS;
+use crate::language::spoken::{
+    Phrase, Rules, Say, cut, digits, measured, with_names, without_zeros, written_out,
+};
+use regex::Captures;
 use std::sync::LazyLock;
 
 /// Cuts `text` at its marks into spoken phrases of at most `most_words` words.
 pub(super) fn phrases(text: &str, most_words: usize) -> Vec<Phrase> {
-    cut(&speakable(text), most_words)
+    cut(&RULES.applied(text), most_words)
 }
 
-type Say = fn(&Captures<'_>) -> String;
-
-const MONTHS: [&str; 12] = [
-    "Januar",
-    "Februar",
-    "März",
-    "April",
-    "Mai",
-    "Juni",
-    "Juli",
-    "August",
-    "September",
-    "Oktober",
-    "November",
-    "Dezember",
-];
-
 /// Patterns and what is said, applied in this order.
-static RULES: LazyLock<Vec<(Regex, Say)>> = LazyLock::new(|| {
+static RULES: LazyLock<Rules> = LazyLock::new(|| {
+    let months = MONTHS.join("|");
     let rules: [(&str, Say); 16] = [
         (r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+", |found| address(&found[0])),
         (
@@ -36,7 +23,7 @@ static RULES: LazyLock<Vec<(Regex, Say)>> = LazyLock::new(|| {
             date,
         ),
         (
-            r"(?:\b([Aa]m|[Vv]om|[Zz]um|[Dd]em|[Dd]en|[Bb]is|[Aa]b) )?\b(\d{1,2})\. (Januar|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember)\b",
+            r"(?:\b([Aa]m|[Vv]om|[Zz]um|[Dd]em|[Dd]en|[Bb]is|[Aa]b) )?\b(\d{1,2})\. (MONTH)\b",
             |found| format!("{} {}", day(found), &found[3]),
         ),
         (r"\b(\d{1,2}):(\d{2})(?: ?Uhr)?\b", |found| {
@@ -55,7 +42,7 @@ static RULES: LazyLock<Vec<(Regex, Say)>> = LazyLock::new(|| {
         (r"(\d)\.(\d{3})\b", |found| {
             format!("{}{}", &found[1], &found[2])
         }),
-        (r"\+?\b\d(?:[\d /-]{5,})\d\b", |found| digits(&found[0])),
+        (r"\+?\b\d(?:[\d /-]{5,})\d\b", |found| telephone(&found[0])),
         (r"(\d) ?%", |found| format!("{} Prozent", &found[1])),
         (r"(\d) ?°C\b", |found| {
             format!("{} Grad Celsius", &found[1])
@@ -66,42 +53,29 @@ static RULES: LazyLock<Vec<(Regex, Say)>> = LazyLock::new(|| {
         (r"(\d) ?°", |found| format!("{} Grad", &found[1])),
         (
             r"(\d) ?(km/h|km|cm|mm|kg|ml|kWh|kW|m|g|l|h|min|Std\.|Min\.)(?:\b|$| )",
-            unit,
+            |found| measured(found, UNITS),
         ),
         (
             r"\b(z\. ?B\.|d\. ?h\.|usw\.|bzw\.|ca\.|Nr\.|Dr\.|Hr\.|Fr\.|inkl\.|evtl\.|ggf\.)",
-            abbreviation,
+            |found| written_out(&found[1], ABBREVIATIONS),
         ),
         (r"(\d)-(\d)", |found| {
             format!("{} bis {}", &found[1], &found[2])
         }),
     ];
-    rules
-        .into_iter()
-        .filter_map(|(pattern, say)| Some((Regex::new(pattern).ok()?, say)))
-        .collect()
+    Rules::new(rules.map(|(pattern, say)| (pattern.replace("MONTH", &months), say)))
 });
-
-fn speakable(text: &str) -> String {
-    let text = text.replace(['’', '‘'], "'").replace('−', "-");
-    RULES.iter().fold(text, |text, (pattern, say)| {
-        pattern.replace_all(&text, say).into_owned()
-    })
-}
 
 /// "anna ät beispiel Punkt de"
 fn address(text: &str) -> String {
-    text.chars().fold(String::new(), |mut said, c| {
-        match c {
-            '@' => said.push_str(" ät "),
-            '.' => said.push_str(" Punkt "),
-            '-' => said.push_str(" Bindestrich "),
-            '_' => said.push_str(" Unterstrich "),
-            '+' => said.push_str(" Plus "),
-            c => said.push(c),
-        }
-        said
-    })
+    let signs = [
+        ("@", "ät"),
+        (".", "Punkt"),
+        ("-", "Bindestrich"),
+        ("_", "Unterstrich"),
+        ("+", "Plus"),
+    ];
+    with_names(text, &signs)
 }
 
 /// The day of "der 3. März": the form behind "der"; espeak-ng would read the dot as an end.
@@ -170,13 +144,10 @@ fn date(found: &Captures<'_>) -> String {
 }
 
 fn clock(hour: &str, minute: &str) -> String {
-    let plain = |number: &str| match number.trim_start_matches('0') {
-        "" => "0".to_owned(),
-        number => number.to_owned(),
-    };
-    match plain(minute).as_str() {
-        "0" => format!("{} Uhr", plain(hour)),
-        minute => format!("{} Uhr {minute}", plain(hour)),
+    let hour = without_zeros(hour);
+    match without_zeros(minute) {
+        "0" => format!("{hour} Uhr"),
+        minute => format!("{hour} Uhr {minute}"),
     }
 }
 
@@ -205,48 +176,41 @@ fn amount(whole: &str, cents: Option<&str>, sign: &str) -> String {
     }
 }
 
-/// Digit by digit, as telephone numbers are said.
-fn digits(text: &str) -> String {
+/// A telephone number.
+fn telephone(text: &str) -> String {
     let plus = if text.starts_with('+') { "plus " } else { "" };
-    let all = text.chars().filter(char::is_ascii_digit).map(String::from);
-    format!("{plus}{}", all.collect::<Vec<_>>().join(" "))
+    format!("{plus}{}", digits(text))
 }
 
-fn unit(found: &Captures<'_>) -> String {
-    let name = match &found[2] {
-        "km/h" => "Kilometer pro Stunde",
-        "km" => "Kilometer",
-        "cm" => "Zentimeter",
-        "mm" => "Millimeter",
-        "kg" => "Kilogramm",
-        "ml" => "Milliliter",
-        "kWh" => "Kilowattstunden",
-        "kW" => "Kilowatt",
-        "m" => "Meter",
-        "g" => "Gramm",
-        "l" => "Liter",
-        "h" | "Std." => "Stunden",
-        _ => "Minuten",
-    };
-    let space = if found[0].ends_with(' ') { " " } else { "" };
-    format!("{} {name}{space}", &found[1])
-}
+const UNITS: &[(&str, &str)] = &[
+    ("km/h", "Kilometer pro Stunde"),
+    ("km", "Kilometer"),
+    ("cm", "Zentimeter"),
+    ("mm", "Millimeter"),
+    ("kg", "Kilogramm"),
+    ("ml", "Milliliter"),
+    ("kWh", "Kilowattstunden"),
+    ("kW", "Kilowatt"),
+    ("m", "Meter"),
+    ("g", "Gramm"),
+    ("l", "Liter"),
+    ("h", "Stunden"),
+    ("Std.", "Stunden"),
+    ("min", "Minuten"),
+    ("Min.", "Minuten"),
+];
 
-fn abbreviation(found: &Captures<'_>) -> String {
-    let compact = found[1].replace(' ', "");
-    let words = match compact.as_str() {
-        "z.B." => "zum Beispiel",
-        "d.h." => "das heißt",
-        "usw." => "und so weiter",
-        "bzw." => "beziehungsweise",
-        "ca." => "circa",
-        "Nr." => "Nummer",
-        "Dr." => "Doktor",
-        "Hr." => "Herr",
-        "Fr." => "Frau",
-        "inkl." => "inklusive",
-        "evtl." => "eventuell",
-        _ => "gegebenenfalls",
-    };
-    words.to_owned()
-}
+const ABBREVIATIONS: &[(&str, &str)] = &[
+    ("z.B.", "zum Beispiel"),
+    ("d.h.", "das heißt"),
+    ("usw.", "und so weiter"),
+    ("bzw.", "beziehungsweise"),
+    ("ca.", "circa"),
+    ("Nr.", "Nummer"),
+    ("Dr.", "Doktor"),
+    ("Hr.", "Herr"),
+    ("Fr.", "Frau"),
+    ("inkl.", "inklusive"),
+    ("evtl.", "eventuell"),
+    ("ggf.", "gegebenenfalls"),
+];

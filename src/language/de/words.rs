@@ -213,3 +213,30 @@ pub(super) static FILLERS: Fillers = Fillers {
         "ist", "sind", "war", "waren", "hat", "haben", "weil", "gibt", "beträgt", "lautet",
     ],
 };
+
+/// The days of the week, from Monday.
+pub(super) const DAYS: [&str; 7] = [
+    "Montag",
+    "Dienstag",
+    "Mittwoch",
+    "Donnerstag",
+    "Freitag",
+    "Samstag",
+    "Sonntag",
+];
+
+/// The months.
+pub(super) const MONTHS: [&str; 12] = [
+    "Januar",
+    "Februar",
+    "März",
+    "April",
+    "Mai",
+    "Juni",
+    "Juli",
+    "August",
+    "September",
+    "Oktober",
+    "November",
+    "Dezember",
+];

@@ -5,19 +5,20 @@ use jiff::{Span, ToSpan};
 use regex::{Captures, Regex, RegexSet};
 use std::sync::LazyLock;
 
-const MONTHS: [&str; 12] = [
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
+/// The months.
+pub(in crate::language) const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
 ];
 
 const ORDINALS: [&str; 31] = [
@@ -54,14 +55,15 @@ const ORDINALS: [&str; 31] = [
     "30 first",
 ];
 
-const WEEKDAYS: [(&str, Weekday); 7] = [
-    ("monday", Weekday::Monday),
-    ("tuesday", Weekday::Tuesday),
-    ("wednesday", Weekday::Wednesday),
-    ("thursday", Weekday::Thursday),
-    ("friday", Weekday::Friday),
-    ("saturday", Weekday::Saturday),
-    ("sunday", Weekday::Sunday),
+/// The days of the week.
+pub(in crate::language) const WEEKDAYS: [(&str, Weekday); 7] = [
+    ("Monday", Weekday::Monday),
+    ("Tuesday", Weekday::Tuesday),
+    ("Wednesday", Weekday::Wednesday),
+    ("Thursday", Weekday::Thursday),
+    ("Friday", Weekday::Friday),
+    ("Saturday", Weekday::Saturday),
+    ("Sunday", Weekday::Sunday),
 ];
 
 const WEEKDAY: &str = "(?P<weekday>(?:mon|tues|wednes|thurs|fri|satur|sun)day)";
@@ -72,7 +74,8 @@ type Reader = fn(&Captures<'_>, Date) -> Option<Date>;
 static READERS: LazyLock<Vec<(Regex, Reader)>> = LazyLock::new(|| {
     let month = MONTHS
         .map(|month| format!("{month}|{}", &month[..3]))
-        .join("|");
+        .join("|")
+        .to_lowercase();
     let ordinals: Vec<&str> = ORDINALS.iter().rev().copied().collect();
     let day = format!(
         r"(?:(?P<ordinal>{})|(?P<day>\d{{1,2}})(?:st|nd|rd|th)?)",
@@ -155,7 +158,7 @@ fn relative(found: &Captures<'_>, today: Date) -> Option<Date> {
 fn weekday(found: &Captures<'_>, today: Date) -> Option<Date> {
     let (_, day) = *WEEKDAYS
         .iter()
-        .find(|(name, _)| *name == &found["weekday"])?;
+        .find(|(name, _)| name.eq_ignore_ascii_case(&found["weekday"]))?;
     let nth = if found
         .name("which")
         .is_some_and(|which| which.as_str() == "last")
@@ -178,7 +181,9 @@ fn day_of(found: &Captures<'_>) -> Option<i8> {
 
 fn named(found: &Captures<'_>, today: Date) -> Option<Date> {
     let said = &found["month"];
-    let month = MONTHS.iter().position(|month| month.starts_with(said))?;
+    let month = MONTHS
+        .iter()
+        .position(|month| month.to_lowercase().starts_with(said))?;
     let month = i8::try_from(month + 1).ok()?;
     let day = day_of(found)?;
     if let Some(year) = found.name("year") {

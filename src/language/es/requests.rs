@@ -1,9 +1,10 @@
 //! The built-in assistant in Spanish: what it understands and what it says.
 
 use super::numbers::normalise;
+use super::words::{DAYS, MONTHS};
 use crate::language::grammar::{Grammar, Reader};
 use crate::language::request::Talk;
-use crate::language::wording::{self, Wording};
+use crate::language::wording::{self, Sum, Wording, capitalised};
 use serde_json::{Map, Value};
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -258,30 +259,6 @@ fn question(tool: &str, arguments: &Map<String, Value>) -> Option<String> {
     })
 }
 
-const DAYS: [&str; 7] = [
-    "lunes",
-    "martes",
-    "miércoles",
-    "jueves",
-    "viernes",
-    "sábado",
-    "domingo",
-];
-const MONTHS: [&str; 12] = [
-    "enero",
-    "febrero",
-    "marzo",
-    "abril",
-    "mayo",
-    "junio",
-    "julio",
-    "agosto",
-    "septiembre",
-    "octubre",
-    "noviembre",
-    "diciembre",
-];
-
 /// "En Tokio son las 3 y 5 de la tarde."
 fn time(reader: &Reader, output: &Value, said: &str) -> Option<String> {
     let field = |name: &str| output.get(name)?.as_str();
@@ -295,15 +272,7 @@ fn time(reader: &Reader, output: &Value, said: &str) -> Option<String> {
     };
     Some(match field("place") {
         Some(place) => format!("En {} {what}.", reader.place_here(place)),
-        None => {
-            let mut letters = what.chars();
-            let first: String = letters
-                .next()
-                .into_iter()
-                .flat_map(char::to_uppercase)
-                .collect();
-            format!("{first}{}.", letters.as_str())
-        }
+        None => format!("{}.", capitalised(&what)),
     })
 }
 
@@ -330,7 +299,6 @@ fn hours(hour: u32, minute: u32) -> String {
 
 /// "12 por 7 son 84."
 fn sum(output: &Value) -> Option<String> {
-    let expression = output.get("expression")?.as_str()?;
     let signs = [
         ("% of", " por ciento de"),
         ("sqrt(", "la raíz de "),
@@ -342,41 +310,18 @@ fn sum(output: &Value) -> Option<String> {
         ("+", "más"),
         (" - ", " menos "),
     ];
-    let words = signs
-        .iter()
-        .fold(expression.to_owned(), |text, (sign, word)| {
-            text.replace(sign, word)
-        });
-    let words = words
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ")
-        .replace('.', ",");
-    let result = output.get("result")?.as_str()?.replace('.', ",");
-    let result = result.replace('e', " por 10 elevado a ");
-    let about = if output.get("approximate")?.as_bool()? {
-        "unos "
-    } else {
-        ""
-    };
-    let mut letters = words.chars();
-    let first: String = letters
-        .next()
-        .into_iter()
-        .flat_map(char::to_uppercase)
-        .collect();
-    Some(format!("{first}{} son {about}{result}.", letters.as_str()))
+    let sum = Sum::of(output, &signs, "por 10 elevado a")?;
+    let about = if sum.is_rounded { "unos " } else { "" };
+    let words = capitalised(&sum.expression);
+    Some(format!("{words} son {about}{}.", sum.result))
 }
 
 /// "5 millas son unos 8,05 kilómetros."
 fn conversion(reader: &Reader, output: &Value) -> Option<String> {
     let side = |value: &str, unit: &str| {
-        let number = crate::language::en::numbers::plain(output.get(value)?.as_f64()?);
+        let number = wording::number(output.get(value)?.as_f64()?);
         let unit = reader.unit_here(output.get(unit)?.as_str()?, &number);
-        Some(format!(
-            "{} {unit}",
-            number.replace(',', "").replace('.', ",")
-        ))
+        Some(format!("{number} {unit}"))
     };
     let about = if output.get("approximate")?.as_bool()? {
         "aproximadamente "
@@ -397,13 +342,9 @@ fn lasting(length: Duration) -> String {
     wording::length(length, units, "y")
 }
 
-fn length_of(timer: &Value, field: &str) -> Option<String> {
-    Some(lasting(Duration::from_secs(timer.get(field)?.as_u64()?)))
-}
-
 /// "el temporizador de 10 minutos para pasta"
 fn timer(timer: &Value, noun: &str) -> Option<String> {
-    let length = length_of(timer, "seconds")?;
+    let length = lasting(wording::seconds(timer, "seconds")?);
     Some(match timer.get("label").and_then(Value::as_str) {
         Some(label) => format!("{noun} de {length} para {label}"),
         None => format!("{noun} de {length}"),
@@ -412,7 +353,7 @@ fn timer(timer: &Value, noun: &str) -> Option<String> {
 
 fn timers(output: &Value) -> Option<String> {
     let one = |each: &Value| {
-        let left = length_of(each, "remaining_seconds")?;
+        let left = lasting(wording::seconds(each, "remaining_seconds")?);
         Some(format!("{}, le quedan {left}", timer(each, "uno")?))
     };
     let timers = output.get("timers")?.as_array()?;

@@ -170,3 +170,30 @@ pub(super) static FILLERS: Fillers = Fillers {
         "es", "son", "era", "eran", "está", "están", "hay", "porque", "tiene", "tienen", "cuesta",
     ],
 };
+
+/// The days of the week, from Monday.
+pub(super) const DAYS: [&str; 7] = [
+    "lunes",
+    "martes",
+    "miércoles",
+    "jueves",
+    "viernes",
+    "sábado",
+    "domingo",
+];
+
+/// The months.
+pub(super) const MONTHS: [&str; 12] = [
+    "enero",
+    "febrero",
+    "marzo",
+    "abril",
+    "mayo",
+    "junio",
+    "julio",
+    "agosto",
+    "septiembre",
+    "octubre",
+    "noviembre",
+    "diciembre",
+];
