@@ -46,6 +46,7 @@ pub(super) struct RawServer {
     pub(super) auth_token_file: String,
     pub(super) client_secret_key_file: String,
     pub(super) insecure: bool,
+    pub(super) offer_services: bool,
     pub(super) drain_seconds: i64,
 }
 
@@ -59,6 +60,7 @@ impl Default for RawServer {
             auth_token_file: String::new(),
             client_secret_key_file: String::new(),
             insecure: false,
+            offer_services: false,
             drain_seconds: 30,
         }
     }

@@ -186,6 +186,7 @@ impl Check<'_> {
                 "UNDERTONE_CLIENT_SECRET_KEY",
             )?,
             insecure: raw.insecure,
+            offer_services: raw.offer_services,
             drain_deadline: drain.duration(),
             ..ServerSettings::default()
         };

@@ -69,9 +69,11 @@ impl Handoff {
         self.next.take().map(|agent| *agent)
     }
 
-    /// The agent before ends with the clause `last`.
+    /// The voice before ends with the clause `last`. One that has said nothing since the last change leaves no trace.
     pub(super) fn end_voice(&mut self, last: ClauseId, speaker: Speaker) {
-        self.before.push((last, speaker));
+        if self.before.last().is_none_or(|(before, _)| *before < last) {
+            self.before.push((last, speaker));
+        }
     }
 
     /// The voice of a clause, if it is one of an agent before.

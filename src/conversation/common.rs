@@ -141,6 +141,9 @@ impl Common {
 
     /// From now on new clauses have this voice.
     pub(super) fn change_voice(&mut self, speaker: Speaker) {
+        if speaker == self.policy.speaker {
+            return;
+        }
         let before = std::mem::replace(&mut self.policy.speaker, speaker);
         self.handoff.end_voice(ClauseId(self.ids.seen), before);
     }

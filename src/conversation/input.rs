@@ -13,6 +13,7 @@ use crate::llm::{LlmEvent, Message, TokenUsage, ToolChoice};
 use crate::prediction::Prediction;
 use crate::time::{Micros, Samples};
 use crate::tools::{ToolError, ToolSpec};
+use crate::tts::Speaker;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -335,6 +336,9 @@ pub struct Settings {
     /// The language that user and agent speak, a BCP 47 tag.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub language: Option<String>,
+    /// The agent's voice from now on. A `voice` of `None` is the agent's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speaker: Option<Speaker>,
     /// How the end of the user's turn is detected.
     pub turn_detection: Option<TurnDetection>,
     /// Whether anything may run early. If the operator has turned speculation off, it stays off.

@@ -5,8 +5,9 @@ use super::errors::{error, fault};
 use super::secrets::{self, Grant, MAX_SESSION};
 use super::settings::ServerSettings;
 use super::shared::Shared;
+use super::speech::session_voices;
 use crate::tools::{Named, Origin, SessionValues};
-use crate::transport::realtime::{self, Fault, Realtime};
+use crate::transport::realtime::{self, Fault, OfferedVoices, Realtime};
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::State;
@@ -72,9 +73,14 @@ pub(super) async fn preflight() -> impl IntoResponse {
     (StatusCode::NO_CONTENT, allowed)
 }
 
-/// Applies the operator's settings to a Realtime client.
-pub(super) fn as_set(dialect: Realtime, settings: &ServerSettings) -> Realtime {
+/// Applies the operator's settings to a Realtime client that may choose these `voices`.
+pub(super) fn as_set(
+    dialect: Realtime,
+    settings: &ServerSettings,
+    voices: OfferedVoices,
+) -> Realtime {
     dialect
+        .offering(voices)
         .turns(settings.interrupt, settings.vad_threshold)
         .within(settings.text)
 }
@@ -116,7 +122,8 @@ async fn client_secret(
         true => Origin::Verified,
         false => Origin::Claimed,
     };
-    match granted(&body, secrets::now(), &settings, origin) {
+    let voices = session_voices(&shared, origin == Origin::Verified);
+    match granted(&body, secrets::now(), &settings, origin, voices) {
         Ok((grant, session)) => {
             let value = shared.secrets.issue(&grant);
             let expires_at = grant.expires_at;
@@ -134,6 +141,7 @@ fn granted(
     now: u64,
     settings: &ServerSettings,
     origin: Origin,
+    voices: OfferedVoices,
 ) -> Result<(Grant, Value), Fault> {
     let body: Map<String, Value> = match body.trim_ascii() {
         b"" => Map::new(),
@@ -145,7 +153,7 @@ fn granted(
         })?,
     };
     let session = body.get("session").cloned().unwrap_or_default();
-    let dialect = as_set(Realtime::new(None, None, false), settings);
+    let dialect = as_set(Realtime::new(None, None, false), settings, voices);
     let shown = dialect.configured(session.clone())?.shown();
     if session.to_string().len() > MAX_SESSION {
         let message = format!(
@@ -308,7 +316,7 @@ mod tests {
             },
             ..ServerSettings::default()
         };
-        granted(body.to_string().as_bytes(), 0, &settings, Origin::Verified)
+        granted(body.to_string().as_bytes(), 0, &settings, Origin::Verified, OfferedVoices::default())
             .err()?
             .param
     }
@@ -317,7 +325,7 @@ mod tests {
     fn a_secret_is_valid_for_ten_minutes_by_default() {
         let expires = |body: &str| {
             let settings = ServerSettings::default();
-            granted(body.as_bytes(), 1_000, &settings, Origin::Verified)
+            granted(body.as_bytes(), 1_000, &settings, Origin::Verified, OfferedVoices::default())
                 .map(|(grant, _)| grant.expires_at)
         };
         assert_eq!(expires(""), Ok(1_600));
@@ -370,7 +378,7 @@ mod tests {
             assert_eq!(refused(body.clone()).as_deref(), Some(param), "{body}");
         }
         let settings = ServerSettings::default();
-        let broken = granted(b"[1]", 0, &settings, Origin::Verified).expect_err("no object");
+        let broken = granted(b"[1]", 0, &settings, Origin::Verified, OfferedVoices::default()).expect_err("no object");
         assert_eq!(broken.code, "invalid_json");
     }
 }

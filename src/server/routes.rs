@@ -3,6 +3,7 @@
 use super::access::{self, admit, admit_with_token, refusal};
 use super::api::as_set;
 use super::shared::Shared;
+use super::speech::session_voices;
 use super::upgrade::{Limits, Upgrade, open_admitted};
 use super::{HEALTHY, api, calls, errors, page, speech, twilio};
 use crate::metrics;
@@ -13,6 +14,7 @@ use crate::transport::phone::chan_websocket::ChanWebsocket;
 use crate::transport::phone::media_streams::{MediaStreams, Provider, Start};
 use crate::transport::phone::numbers;
 use crate::transport::realtime::{self, Realtime};
+use crate::tts::Speaker;
 use axum::Router;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
@@ -140,10 +142,13 @@ pub(super) fn realtime_client(
         .with_agent(agent)
         .knowing(admitted.values)
         .knowing(told(uri, "realtime", Origin::Claimed));
-    let dialect = as_set(dialect, &shared.settings()).configured(admitted.session);
+    // The issuer of a secret had the token, or as good as that.
+    let all = session_voices(shared, true);
+    let dialect = as_set(dialect, &shared.settings(), all).configured(admitted.session);
     // The operator may have changed limits since the secret was issued.
     let dialect = dialect.map_err(|wrong| errors::fault(&wrong))?;
     let dialect = dialect
+        .offering(session_voices(shared, admitted.is_trusted))
         .beta(realtime::asks_for_beta(headers))
         .demonstrating(is_set(query.demonstration));
     Ok(match query.intent.as_deref() {
@@ -152,14 +157,16 @@ pub(super) fn realtime_client(
     })
 }
 
+/// The query of a PCM client.
 #[derive(Deserialize)]
-struct AgentQuery {
+struct PcmQuery {
     agent: Option<String>,
+    voice: Option<String>,
 }
 
 async fn open_pcm(
     State(shared): State<Arc<Shared>>,
-    Query(query): Query<AgentQuery>,
+    Query(query): Query<PcmQuery>,
     uri: Uri,
     headers: HeaderMap,
     upgrade: Upgrade,
@@ -179,9 +186,22 @@ async fn open_pcm(
         Ok(agent) => agent,
         Err(wrong) => return errors::fault(&wrong),
     };
+    let voices = session_voices(&shared, admitted.is_trusted);
+    let voice = query.voice.map(|name| voices.choice(&name, "voice"));
+    let voice = match voice.transpose() {
+        Ok(voice) => voice.flatten(),
+        Err(wrong) => return errors::fault(&wrong),
+    };
+    let speaker = Speaker {
+        voice,
+        ..Speaker::default()
+    };
     let mut values = admitted.values;
     values.extend(told(&uri, "pcm", Origin::Claimed));
-    let dialect = Pcm::new(client(&headers)).with_agent(agent).knowing(values);
+    let dialect = Pcm::new(client(&headers))
+        .with_agent(agent)
+        .with_voice(speaker)
+        .knowing(values);
     open_admitted(shared, upgrade, dialect, limit, |_| async {})
 }
 

@@ -52,6 +52,8 @@ pub struct ServerSettings {
     pub drain_deadline: Duration,
     /// The agents that clients may choose.
     pub agents: Choosable,
+    /// Whether clients that do not show the token may choose voices on servers.
+    pub offer_services: bool,
     /// The Twilio account whose calls are answered.
     pub twilio: Option<Twilio>,
 }
@@ -77,6 +79,7 @@ impl Default for ServerSettings {
             text: TextLimits::default(),
             drain_deadline: Duration::from_secs(20),
             agents: Choosable::default(),
+            offer_services: false,
             twilio: None,
         }
     }

@@ -12,6 +12,7 @@ use super::shared::Shared;
 use super::upgrade::busy;
 use crate::audio::{RATE, decode, stretches, to_i16, to_pcm16le};
 use crate::session::{Engines, Spoken};
+use crate::transport::realtime::OfferedVoices;
 use axum::body::{Body, Bytes};
 use axum::extract::multipart::MultipartRejection;
 use axum::extract::rejection::BytesRejection;
@@ -278,7 +279,7 @@ async fn speech(
             return error(rejection.status(), "invalid_body", None, message);
         }
     };
-    let wording = match Wording::read(&body, &turn.engines) {
+    let wording = match Wording::read(&body, &offered(&turn.engines, true)) {
         Ok(wording) => wording,
         Err(wrong) => return fault(&wrong),
     };
@@ -363,13 +364,26 @@ fn too_slow() -> Response {
     )
 }
 
+/// The voices that clients may choose, with services or without.
+fn offered(engines: &Engines, services: bool) -> OfferedVoices {
+    engines.voice_names(services).map(str::to_owned).collect()
+}
+
+/// The voices that a client may choose for a session. Services cost the operator money: whoever shows the server's token
+/// may, and others if the operator says so.
+pub(super) fn session_voices(shared: &Shared, is_trusted: bool) -> OfferedVoices {
+    let services = is_trusted || shared.settings().offer_services;
+    let engines = shared.speech.as_ref().map(|speech| &speech.engines);
+    engines.map_or_else(OfferedVoices::default, |engines| offered(engines, services))
+}
+
 /// The voices, in the form that Open WebUI asks for.
 async fn voices(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
     match admitted(&shared, &headers) {
         Ok(speech) => {
-            let named = speech.engines.voice_names();
-            let all = [wording::DEFAULT_VOICE].into_iter().chain(named);
-            let voices: Vec<Value> = all.map(|name| json!({"id": name, "name": name})).collect();
+            let offered = offered(&speech.engines, true);
+            let voices = offered.names().map(|name| json!({"id": name, "name": name}));
+            let voices: Vec<Value> = voices.collect();
             Json(json!({ "voices": voices })).into_response()
         }
         Err(refused) => refused,

@@ -428,18 +428,21 @@ impl Driver {
                 self.hear(&to_f32(&samples));
             }
             Inbound::Spoken { audio, id, item } => self.add_spoken(audio, id, *item),
-            Inbound::Request(input) => {
+            Inbound::Request(mut input) => {
                 // What the client sent before it said so belongs to it, judged or not.
                 if matches!(input, Input::CommitAudio | Input::ClearAudio) {
                     let end = self.audio_in.ring.end();
                     self.input(Input::Received { end });
                 }
-                if let Input::Configure(settings) = &input {
+                if let Input::Configure(settings) = &mut input {
                     if let Some(tools) = &settings.tools {
                         self.routing.lend(tools, &settings.early);
                     }
                     if let Some(language) = &settings.language {
                         self.change_language(language);
+                    }
+                    if let Some(speaker) = settings.speaker.take() {
+                        settings.speaker = Some(self.change_voice(speaker));
                     }
                 }
                 if let Input::ToolFinished { run, .. } = &input
@@ -464,6 +467,20 @@ impl Driver {
             .engines
             .recogniser_of(&self.agent, &self.options, report);
         self.open_voice();
+    }
+
+    /// From now on the client hears this voice, whichever agent goes on. Returns it with the agent's own where the
+    /// client has chosen none.
+    fn change_voice(&mut self, chosen: Speaker) -> Speaker {
+        let before = speaker_of(&self.agent, &self.options);
+        self.options.speaker.voice = chosen.voice;
+        let speaker = speaker_of(&self.agent, &self.options);
+        if speaker != before {
+            // A client may change it often: services would keep a connection for each.
+            self.voices.clear();
+            self.open_voice();
+        }
+        speaker
     }
 
     /// The tools that the conversation works with.

@@ -363,9 +363,9 @@ impl Engines {
         self.recognisers.transcribe_aside(audio).await
     }
 
-    /// The names by which sessions choose voices, beside the server's default.
-    pub fn voice_names(&self) -> impl Iterator<Item = &str> {
-        self.voices.names()
+    /// The names by which sessions choose voices, beside the server's default: the local ones, and `services` too.
+    pub fn voice_names(&self, services: bool) -> impl Iterator<Item = &str> {
+        self.voices.names(services)
     }
 
     /// Synthesises `text` outside of any session, clause by clause: mono at `rate` Hz, in -1..1.

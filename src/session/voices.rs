@@ -168,10 +168,19 @@ impl Voices {
                 engine: Engine::Service(remote),
             };
         }
+        let language = speaker.language.as_deref().map(base);
         let named = |voice: &Local| voice.choice.is_some() && voice.choice == speaker.voice;
-        let named = self.local.iter().position(named);
+        let speaks = |voice: &Local| language.as_deref().is_none_or(|tag| voice.speaks(tag));
+        let named = self
+            .local
+            .iter()
+            .position(|voice| named(voice) && speaks(voice));
         if let (Some(name), None) = (&speaker.voice, named) {
-            tracing::warn!(name, "unknown voice: using the default");
+            tracing::warn!(
+                name,
+                language,
+                "there is no such voice in this language: using another"
+            );
         }
         let index = named.unwrap_or_else(|| self.speaking(speaker.language.as_deref()));
         let (speaker, rate) = match self.local.get(index) {
@@ -191,8 +200,7 @@ impl Voices {
         let Some(language) = language.map(base) else {
             return 0;
         };
-        let speaks = |voice: &Local| voice.language.as_ref().is_none_or(|own| *own == language);
-        let found = self.local.iter().position(speaks);
+        let found = self.local.iter().position(|voice| voice.speaks(&language));
         if found.is_none() {
             tracing::warn!(language, "no voice speaks it: using the default");
         }
@@ -299,13 +307,14 @@ impl Voices {
         }
     }
 
-    /// The names by which sessions choose voices, beside the default.
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+    /// The names by which sessions choose voices, beside the default: the local ones, and `services` too.
+    pub(super) fn names(&self, services: bool) -> impl Iterator<Item = &str> {
         let local = self
             .local
             .iter()
             .filter_map(|voice| voice.choice.as_deref());
-        local.chain(self.services.keys().map(String::as_str))
+        let remote = self.services.keys().filter(move |_| services);
+        local.chain(remote.map(String::as_str))
     }
 }
 
@@ -353,6 +362,11 @@ fn stand_ins(voices: &[Box<dyn Tts>], spoken: &BTreeSet<String>) -> Vec<Box<dyn 
 }
 
 impl Local {
+    /// Whether it speaks this primary language.
+    fn speaks(&self, language: &str) -> bool {
+        self.language.as_deref().is_none_or(|own| own == language)
+    }
+
     /// The key of its prepared phrases. A voice that is chosen by name has one language.
     fn speaker(&self) -> Speaker {
         Speaker {

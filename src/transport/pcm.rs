@@ -4,7 +4,7 @@
 //! message limit, 16 kHz. To speak at 24 kHz in both directions, the first message is the text
 //! `{"type":"hello","sample_rate":24000}`; the answer is
 //! `{"type":"ready","sample_rate":24000}`. The session opens with the first message; a socket that
-//! has opened none within ten seconds is closed with 1008.
+//! has opened none within ten seconds is closed with 1008. `?voice=` chooses one of the server's voices.
 //!
 //! Server to client: binary messages of mono PCM16LE at the same rate, 20 ms each, and text:
 //!
@@ -26,6 +26,7 @@ use super::{Action, ClientMessage, Close, Dialect, Frame, close_code};
 use crate::conversation::{Event, Micros};
 use crate::session::{Outbound, Profile, SessionOptions};
 use crate::tools::SessionValues;
+use crate::tts::Speaker;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -51,6 +52,7 @@ pub struct Pcm {
     client: Option<String>,
     values: SessionValues,
     agent: Option<String>,
+    speaker: Speaker,
     /// Hz; known once the session is open.
     rate: Option<u32>,
     overrun: bool,
@@ -63,6 +65,7 @@ impl Pcm {
             client,
             values: SessionValues::default(),
             agent: None,
+            speaker: Speaker::default(),
             rate: None,
             overrun: false,
         }
@@ -72,6 +75,12 @@ impl Pcm {
     #[must_use]
     pub fn with_agent(self, agent: Option<String>) -> Self {
         Self { agent, ..self }
+    }
+
+    /// Sets the voice that the client has chosen.
+    #[must_use]
+    pub fn with_voice(self, speaker: Speaker) -> Self {
+        Self { speaker, ..self }
     }
 
     /// Sets what is known of the caller.
@@ -86,6 +95,7 @@ impl Pcm {
             client: self.client.clone(),
             values: self.values.clone(),
             agent: self.agent.clone(),
+            speaker: self.speaker.clone(),
             ..SessionOptions::new(Profile::Conversation, rate)
         })
     }

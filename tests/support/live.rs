@@ -96,12 +96,19 @@ pub(crate) fn serve(builders: Builders) -> Server {
 }
 
 pub(crate) fn serve_with(settings: ServerSettings, builders: Builders) -> Server {
-    Server::serve(App::new(settings, sessions(builders)))
+    let engines = Engines::start(builders).expect("engines");
+    Server::serve(App {
+        speech: Some(engines.clone()),
+        ..App::new(settings, sessions_of(engines))
+    })
 }
 
 /// Opens real sessions with these engines.
 pub(crate) fn sessions(builders: Builders) -> SessionFactory {
-    let engines = Engines::start(builders).expect("engines");
+    sessions_of(Engines::start(builders).expect("engines"))
+}
+
+fn sessions_of(engines: Arc<Engines>) -> SessionFactory {
     Arc::new(move |options| Ok(session::open(&engines, &options)))
 }
 

@@ -40,6 +40,7 @@ mod speech;
 mod speech_services;
 mod tool_cache;
 mod twilio;
+mod voices;
 mod webhook;
 mod webrtc;
 mod wyoming;

@@ -23,6 +23,9 @@ impl Conversation {
         if let Some(language) = settings.language {
             self.common.change_language(&language);
         }
+        if let Some(speaker) = settings.speaker {
+            self.common.change_voice(speaker);
+        }
         if let Some(tools) = settings.tools {
             self.client.early.replace(&tools, &settings.early);
             self.client.tools = tools;

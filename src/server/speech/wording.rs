@@ -1,21 +1,11 @@
 //! A request to speak a text.
 
-use crate::session::Engines;
-use crate::transport::realtime::Fault;
+use crate::transport::realtime::{Fault, OfferedVoices};
 use crate::tts::Speaker;
 use serde_json::{Map, Value};
 
 /// The longest text, characters: OpenAI's bound.
 const MAX_TEXT: usize = 4_096;
-
-/// The name of the server's own voice.
-pub(super) const DEFAULT_VOICE: &str = "default";
-
-/// OpenAI's voices, which clients name that know no others: they mean the server's own.
-const OPENAI_VOICES: [&str; 13] = [
-    "alloy", "ash", "ballad", "cedar", "coral", "echo", "fable", "marin", "nova", "onyx", "sage",
-    "shimmer", "verse",
-];
 
 /// A text, and how it is to sound.
 pub(super) struct Wording {
@@ -40,7 +30,7 @@ impl Wording {
     ///
     /// # Errors
     /// [`Fault`] names the field.
-    pub(super) fn read(body: &[u8], engines: &Engines) -> Result<Self, Fault> {
+    pub(super) fn read(body: &[u8], voices: &OfferedVoices) -> Result<Self, Fault> {
         let body: Map<String, Value> = serde_json::from_slice(body).map_err(|error| {
             let message = format!("The body is not a JSON object: {error}.");
             Fault::whole("invalid_json", message)
@@ -76,14 +66,14 @@ impl Wording {
         }
         Ok(Self {
             text,
-            speaker: speaker(field("voice"), engines)?,
+            speaker: speaker(field("voice"), voices)?,
             container,
             as_events,
         })
     }
 }
 
-fn speaker(voice: Option<&Value>, engines: &Engines) -> Result<Speaker, Fault> {
+fn speaker(voice: Option<&Value>, voices: &OfferedVoices) -> Result<Speaker, Fault> {
     let name = match voice {
         None => return Ok(Speaker::default()),
         Some(Value::String(name)) => Some(name.as_str()),
@@ -92,24 +82,10 @@ fn speaker(voice: Option<&Value>, engines: &Engines) -> Result<Speaker, Fault> {
     let Some(name) = name else {
         return invalid("voice", "A voice must be a name, or an object with an id.");
     };
-    if engines.voice_names().any(|known| known == name) {
-        return Ok(Speaker {
-            voice: Some(name.to_owned()),
-            language: None,
-        });
-    }
-    if name == DEFAULT_VOICE || OPENAI_VOICES.contains(&name) {
-        return Ok(Speaker::default());
-    }
-    let known: Vec<&str> = [DEFAULT_VOICE]
-        .into_iter()
-        .chain(engines.voice_names())
-        .collect();
-    let message = format!(
-        "There is no voice '{name}': known are {}.",
-        known.join(", ")
-    );
-    invalid("voice", &message)
+    Ok(Speaker {
+        voice: voices.choice(name, "voice")?,
+        ..Speaker::default()
+    })
 }
 
 fn invalid<T>(param: &str, message: &str) -> Result<T, Fault> {

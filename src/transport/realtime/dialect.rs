@@ -16,6 +16,7 @@ use super::items::{Items, Spot};
 use super::response::Response;
 use super::server_events::Writer;
 use super::session_config::{Session, SessionUpdate};
+use super::voices::OfferedVoices;
 use crate::conversation::{
     CallId, Event, Input, ItemId, Micros, Samples, Settings, TextLimits, Time, TurnId,
 };
@@ -213,6 +214,13 @@ impl Realtime {
         self
     }
 
+    /// Sets the voices that the client may choose.
+    #[must_use]
+    pub fn offering(mut self, voices: OfferedVoices) -> Self {
+        self.session.voices = voices;
+        self
+    }
+
     /// Applies a session configuration that the client has before it connects, such as that of its secret;
     /// null means none. A later one goes over an earlier one.
     ///
@@ -222,6 +230,7 @@ impl Realtime {
         let Some(update) = secret_update(session)? else {
             return Ok(self);
         };
+        self.session.check_voice(&update)?;
         self.check_set_up(&update)?;
         self.configuration.push(self.session.apply(update));
         self.decoder = Decoder::new(self.session.input);

@@ -129,7 +129,8 @@ pub(super) const EVENTS: &[(&str, &[Field])] = &[
 const MCP: &str = "tools of MCP servers are not run for clients; declare a function";
 const PROMPT: &str = "templates are stored at OpenAI; send `instructions`";
 const REASONING: &str = "how a model thinks is the operator's choice";
-const VOICE: &str = "there is one voice";
+const VOICE: &str = "one of `GET /v1/audio/voices`; OpenAI's names, such as `marin`, mean the agent's own; cannot change \
+                     once the agent was heard";
 const NO_ENGINE: &str = "the recogniser takes no such hints";
 
 /// The fields of realtime and transcription sessions.
@@ -274,7 +275,8 @@ pub(super) const SESSION: &[Field] = &[
         "`audio/pcm`, `audio/pcmu`, `audio/pcma`",
     ),
     honoured("audio.output.format.rate", "24000, for `audio/pcm`"),
-    echoed("audio.output.voice", VOICE),
+    honoured("audio.output.voice", VOICE),
+    honoured("audio.output.voice.id", "the same in an object"),
     echoed("audio.output.speed", "the voice has one speed"),
     honoured("undertone", "this server's own"),
     honoured("undertone.events", "send this server's own events"),
@@ -295,7 +297,7 @@ pub(super) const BETA_SESSION: &[Field] = &[
         "`audio.input.noise_reduction`",
     ),
     honoured("output_audio_format", "`audio.output.format`"),
-    echoed("voice", VOICE),
+    honoured("voice", "`audio.output.voice`"),
     echoed("speed", "the voice has one speed"),
     echoed("temperature", "the operator's `llm.temperature`"),
     honoured("max_response_output_tokens", "`max_output_tokens`"),
@@ -349,7 +351,7 @@ pub(super) const RESPONSE: &[Field] = &[
     honoured("audio.output.format", ""),
     honoured("audio.output.format.type", "as in the session"),
     honoured("audio.output.format.rate", "24000, for `audio/pcm`"),
-    echoed("audio.output.voice", VOICE),
+    echoed("audio.output.voice", "the session's voice speaks"),
 ];
 
 /// The fields of an item that a client creates.

@@ -49,6 +49,7 @@ mod items;
 mod response;
 mod server_events;
 mod session_config;
+mod voices;
 
 pub use beta::{BETA_PROTOCOL, asks_for_beta};
 pub use client_events::{
@@ -60,3 +61,4 @@ pub use dialect::{DEFAULT_MODEL, Realtime};
 pub use fault::Fault;
 pub use fields::Ineffective;
 pub use session_config::SessionUpdate;
+pub use voices::{DEFAULT_VOICE, OfferedVoices};

@@ -5,6 +5,7 @@ use super::codec::{Format, RATE};
 use super::early_tools;
 use super::fault::{Fault, read};
 use super::fields::{Class, SESSION};
+use super::voices::{DEFAULT_VOICE, OfferedVoices};
 use crate::audio::g711::Law;
 use crate::conversation::{
     Eagerness, EarlyTool, EndOfTurnRule, MaxTokens, Settings, TurnDetection,
@@ -12,6 +13,7 @@ use crate::conversation::{
 use crate::language::is_tag;
 use crate::llm::ToolChoice;
 use crate::tools::ToolSpec;
+use crate::tts::Speaker;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
@@ -32,6 +34,9 @@ const IDLE_TIMEOUT_MS: std::ops::RangeInclusive<u64> = 5_000..=30_000;
 /// list no other.
 const RECOGNISER: &str = "whisper-1";
 
+/// The field that names the voice.
+const VOICE: &str = "session.audio.output.voice";
+
 /// The most tools that a client may declare.
 const MAX_TOOLS: usize = 128;
 
@@ -46,7 +51,7 @@ pub struct SessionUpdate {
     pub turn_detection: Option<Detection>,
     /// The transcription settings, verbatim; `null` turns the transcription events off.
     pub transcription: Option<Value>,
-    /// The name of a voice. Echoed; the server has one voice.
+    /// The name of a voice.
     pub voice: Option<String>,
     /// The client's own tools, and their JSON verbatim.
     pub tools: Option<(Vec<ToolSpec>, Value)>,
@@ -232,7 +237,7 @@ fn echoed(session: &Value) -> Vec<(&'static str, Value)> {
     let ga = SESSION.iter().filter(|field| {
         let whole = ["audio.input.transcription.", "audio.input.turn_detection."];
         let apart = !whole.iter().any(|head| field.path.starts_with(head));
-        field.class == Class::Echoed && apart && field.path != "audio.output.voice"
+        field.class == Class::Echoed && apart
     });
     beta.into_iter()
         .chain(ga.map(|field| (field.path, field.path)))
@@ -417,7 +422,7 @@ fn voice(value: Value) -> Result<String, Fault> {
     name.map(str::to_owned).ok_or_else(|| {
         Fault::new(
             "invalid_type",
-            "session.audio.output.voice",
+            VOICE,
             "A voice must be a name, or an object with an id.",
         )
     })
@@ -532,6 +537,12 @@ pub(super) struct Session {
     pub(super) input: Format,
     pub(super) output: Format,
     pub(super) max_tokens: MaxTokens,
+    /// The voices that the client may choose.
+    pub(super) voices: OfferedVoices,
+    /// The one that it has chosen; `None`: the agent's own.
+    voice: Option<String>,
+    /// The agent was heard.
+    pub(super) has_spoken: bool,
     /// The operator's default for `interrupt_response`.
     interrupt: bool,
     /// The operator's default for `threshold`, the speech probability above which the VAD reports
@@ -567,7 +578,7 @@ impl Session {
                         semantic_vad(),
                     ),
                 },
-                "output": {"format": format, "voice": "default", "speed": 1.0},
+                "output": {"format": format, "voice": DEFAULT_VOICE, "speed": 1.0},
             },
         });
         let echo = match echo {
@@ -583,6 +594,9 @@ impl Session {
             input: Format::Pcm,
             output: Format::Pcm,
             max_tokens: MaxTokens::Unlimited,
+            voices: OfferedVoices::default(),
+            voice: None,
+            has_spoken: false,
             interrupt: true,
             threshold: 0.5,
             echo,
@@ -633,6 +647,27 @@ impl Session {
         }})
     }
 
+    /// Refuses a voice that does not exist, and another one than that in which the agent was heard.
+    pub(super) fn check_voice(&self, update: &SessionUpdate) -> Result<(), Fault> {
+        let Some(name) = &update.voice else {
+            return Ok(());
+        };
+        if self.has_spoken && self.voice_named(name)? != self.voice {
+            let message = "The voice cannot be changed once the agent was heard.";
+            return Err(Fault::new("cannot_update_voice", VOICE, message));
+        }
+        self.voice_named(name).map(drop)
+    }
+
+    /// The voice that a name means. The one that the session has may always be named: it may come from a client
+    /// secret, whose issuer may have chosen from more.
+    fn voice_named(&self, name: &str) -> Result<Option<String>, Fault> {
+        match &self.voice {
+            Some(own) if own == name => Ok(self.voice.clone()),
+            _ => self.voices.choice(name, VOICE),
+        }
+    }
+
     /// Applies an update. Returns the settings to pass to the conversation.
     pub(super) fn apply(&mut self, update: SessionUpdate) -> Settings {
         let mut settings = Settings::default();
@@ -673,8 +708,17 @@ impl Session {
             settings.language = language.filter(|tag| is_tag(tag)).map(str::to_owned);
             self.set_audio("input", "transcription", transcription);
         }
-        if let Some(voice) = update.voice {
-            self.set_audio("output", "voice", voice.into());
+        if let Some(name) = update.voice {
+            if let Ok(voice) = self.voice_named(&name)
+                && voice != self.voice
+            {
+                settings.speaker = Some(Speaker {
+                    voice: voice.clone(),
+                    ..Speaker::default()
+                });
+                self.voice = voice;
+            }
+            self.set_audio("output", "voice", name.into());
         }
         if let Some(vendor_events) = update.vendor_events {
             self.vendor_events = vendor_events;

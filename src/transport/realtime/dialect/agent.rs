@@ -178,6 +178,7 @@ impl Realtime {
             return;
         };
         response.audio = response.audio + length;
+        self.session.has_spoken = true;
         if self.track.is_some() {
             let id = response.id.clone();
             return self.play(item, id, samples);
