@@ -343,6 +343,7 @@ fn cast(config: &Config) -> Result<Cast> {
             instructions: agent.instructions.clone(),
             greeting: agent.greeting.clone(),
             voice: agent.voice.clone(),
+            speed: agent.speed,
             language: agent.language.clone(),
             recogniser: agent.recogniser.clone(),
             tools: agent.tools.clone(),

@@ -28,10 +28,11 @@ impl Say {
         spoken.extend(clauses.finish());
         ensure!(!spoken.is_empty(), "there is nothing to say");
         let mut tts = engines::tts(config)?;
+        let speed = config.policy.speaker.speed();
         let mut loudspeaker = self.play.open(tts.sample_rate())?;
         let mut speech = Vec::new();
         for clause in &spoken {
-            let clause = crate::tts::whole(&mut *tts, clause)?;
+            let clause = crate::tts::whole_at(&mut *tts, clause, speed)?;
             loudspeaker.play(&clause)?;
             speech.extend(clause);
         }

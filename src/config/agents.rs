@@ -1,7 +1,6 @@
 //! The agents, one file each in the folder `agents` beside the configuration file, and the routes to them.
 
-use super::check::TAGS;
-use super::check::{Check, Checked};
+use super::check::{Check, Checked, SPEEDS, TAGS};
 use super::error::{ConfigError, Origin as Place, suggest};
 use super::raw::RawRoute;
 use super::{AgentConfig, RemoteLlm, Scope, ToolsConfig};
@@ -10,6 +9,7 @@ use crate::server::Twilio;
 use crate::session::{DEFAULT_AGENT, Route, TRANSPORTS, check_greeting, check_instructions};
 use crate::tools::{Audience, Named, Origin, builtin};
 use crate::transport::realtime::DEFAULT_MODEL;
+use crate::tts::Speed;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -19,13 +19,14 @@ use toml::de::DeTable;
 const FOLDER: &str = "agents";
 
 /// The keys of a file.
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "description",
     "instructions",
     "instructions_file",
     "greeting",
     "model",
     "voice",
+    "speed",
     "language",
     "recogniser",
     "tools",
@@ -45,6 +46,7 @@ struct RawAgent {
     greeting: Option<String>,
     model: Option<String>,
     voice: Option<String>,
+    speed: Option<f64>,
     language: Option<String>,
     recogniser: Option<String>,
     tools: Option<Vec<String>>,
@@ -205,6 +207,10 @@ impl Check<'_> {
                 "add it to tts.voices or tts.services in the configuration, or remove the key";
             one_of("voice", voice, voices, fix)?;
         }
+        let speed = raw.speed.map(|typed| {
+            let wrong = || file.wrong("speed", format!("{typed} is out of bounds"), SPEEDS);
+            Speed::of(typed).ok_or_else(wrong)
+        });
         if let Some(language) = &raw.language
             && !is_tag(language)
         {
@@ -238,6 +244,7 @@ impl Check<'_> {
             greeting,
             model: raw.model,
             voice: raw.voice,
+            speed: speed.transpose()?,
             language: raw.language,
             recogniser: raw.recogniser,
             tools: raw.tools.map(BTreeSet::from_iter),

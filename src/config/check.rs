@@ -12,6 +12,9 @@ use url::Url;
 /// The allowed form of a language.
 pub(super) const TAGS: &str = "name a language in BCP 47, such as \"de\" or \"es-MX\"";
 
+/// How to mend a speed.
+pub(super) const SPEEDS: &str = "set it to 0.25 to 4, where 1 is the voice's usual speed";
+
 pub(super) type Checked<T> = Result<T, ConfigError>;
 
 /// The settings' origins, and the environment that may contain secrets.

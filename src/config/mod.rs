@@ -31,6 +31,7 @@ use crate::session::{PhoneSettings, Route};
 use crate::tools::declared::Declared;
 use crate::tools::mcp::McpCatalogue;
 use crate::tools::{Audience, Registry};
+use crate::tts::Speed;
 use jiff::tz::TimeZone;
 use layers::Layers;
 use serde_json::Value;
@@ -147,6 +148,8 @@ pub struct AgentConfig {
     pub model: Option<String>,
     /// Its voice, by its name among the further ones.
     pub voice: Option<String>,
+    /// How fast it speaks.
+    pub speed: Option<Speed>,
     /// The language that it speaks, a BCP 47 tag.
     pub language: Option<String>,
     /// The recogniser of sessions that begin with it, by its name among those on servers.

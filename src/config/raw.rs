@@ -117,13 +117,26 @@ impl Default for RawAsr {
     }
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawTts {
     pub(super) voice: String,
+    pub(super) speed: f64,
     pub(super) voices: BTreeMap<String, String>,
     pub(super) service: String,
     pub(super) services: BTreeMap<String, RawTtsService>,
+}
+
+impl Default for RawTts {
+    fn default() -> Self {
+        Self {
+            voice: String::new(),
+            speed: 1.0,
+            voices: BTreeMap::new(),
+            service: String::new(),
+            services: BTreeMap::new(),
+        }
+    }
 }
 
 /// A voice on a server, `[tts.services.NAME]`.

@@ -23,7 +23,7 @@ use crate::server::{Choosable, Twilio};
 use crate::session::{DEFAULT_AGENT, check_greeting, check_instructions};
 use crate::tools::declared;
 use crate::tools::mcp::McpCatalogue;
-use crate::tts::Speaker;
+use crate::tts::{Speaker, Speed};
 use secrecy::SecretString;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -239,6 +239,7 @@ impl Check<'_> {
             phrases: self.phrases(pack(Some(&session.language)), &session.phrases_file)?,
             speaker: Speaker {
                 voice: self.one_service("tts.service", &raw.tts.service, &raw.tts.services)?,
+                speed: self.speed(raw.tts.speed)?,
                 ..self.speaker(&session.language)?
             },
             ..Policy::default()
@@ -434,9 +435,15 @@ impl Check<'_> {
         // Recordings and prompts of those who never chose a language name none.
         let chosen = (language != ENGLISH).then(|| language.to_owned());
         Ok(Speaker {
-            voice: None,
             language: chosen,
+            ..Speaker::default()
         })
+    }
+
+    /// The speed of the server's voices; `None` if it is the usual one.
+    fn speed(&self, typed: f64) -> Checked<Option<Speed>> {
+        let speed = Speed::of(self.real("tts.speed", typed, 0.25..=4.0)?);
+        Ok(speed.filter(|speed| *speed != Speed::NORMAL))
     }
 
     fn phrases(&self, language: &Pack, typed: &str) -> Checked<Phrases> {

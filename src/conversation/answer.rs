@@ -303,7 +303,8 @@ impl Answer {
             self.gains.queued(clause);
         }
         let index = history.add_clause(item, &text);
-        playout.push(clause, (item, index), text, words);
+        let expected = common.spoken_length(&text);
+        playout.push(clause, (item, index), (text, expected), words);
         clause
     }
 

@@ -10,7 +10,6 @@ use super::common::Common;
 use super::experience::Lesson;
 use super::held::{Held, Taken};
 use super::ids::{RequestId, RunId};
-use super::sentence::spoken_length;
 use super::speculation::Before;
 use super::wait::left;
 use crate::llm::{LlmEvent, Prompt};
@@ -250,7 +249,7 @@ impl Assumed {
         let arguments = std::mem::take(&mut guess.arguments);
         guess.teaches(common, |tool| Lesson::Assumed { tool, hit: true });
         let at = Some(common.now);
-        let length = unsaid.iter().map(|text| spoken_length(text));
+        let length = unsaid.iter().map(|text| common.spoken_length(text));
         let length = length.fold(Micros(0), |all, length| all + length);
         let since = next.withheld.filter(|_| length > Micros(0));
         let unsaid_until = since.map(|since| since + length);

@@ -7,10 +7,11 @@ use super::ids::{CallId, ClauseId, ItemId, RequestId, RunId, TurnId};
 use super::model_pace::ModelPace;
 use super::output::{Event, Output};
 use super::policy::{Declarations, Policy};
+use super::sentence::spoken_length;
 use super::speculation::HeldRecord;
 use super::timer::{Timer, Timers};
 use crate::language::Pack;
-use crate::time::Time;
+use crate::time::{Micros, Time};
 use crate::tts::Speaker;
 use std::collections::VecDeque;
 
@@ -137,6 +138,11 @@ impl Common {
     /// The rules of the language that the agent and the user speak.
     pub(super) fn language(&self) -> &'static Pack {
         self.policy.speaker.pack()
+    }
+
+    /// How long the agent takes to say `text`, about.
+    pub(super) fn spoken_length(&self, text: &str) -> Micros {
+        self.policy.speaker.speed().lasts(spoken_length(text))
     }
 
     /// From now on new clauses have this voice.

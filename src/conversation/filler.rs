@@ -170,7 +170,7 @@ pub(super) fn of_call(
     let template = choose(tool, wait.expected, &common.policy.filler)?;
     let own = render(tool, &template, arguments);
     let short = Some(&common.policy.phrases().one_moment);
-    let fits = |text: &String| Wait::has_room(wait.expected, text);
+    let fits = |text: &String| Wait::has_room(wait.expected, common.spoken_length(text));
     own.filter(fits).or(short.cloned().filter(fits))
 }
 
@@ -200,5 +200,5 @@ pub(super) fn again(
     let general = general.into_iter().flatten().cloned();
     own.into_iter()
         .chain(general)
-        .find(|text| Wait::has_room(wait.least, text))
+        .find(|text| Wait::has_room(wait.least, common.spoken_length(text)))
 }

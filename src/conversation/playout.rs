@@ -5,7 +5,7 @@
 //! lag of the last few is used.
 
 use super::ids::{ClauseId, ItemId};
-use super::sentence::{ends_sentence, spoken_length, words};
+use super::sentence::{ends_sentence, words};
 use crate::language::Pack;
 use crate::time::{Micros, Time};
 use std::collections::VecDeque;
@@ -51,6 +51,8 @@ pub(super) struct Clause {
     pub(super) id: ClauseId,
     pub(super) item: ItemId,
     pub(super) text: String,
+    /// The estimated length of its audio.
+    expected: Micros,
     /// The model's words have a limit.
     pub(super) words: Words,
     /// Its index among the clauses of its item.
@@ -93,7 +95,7 @@ impl Clause {
     pub(super) fn length(&self) -> Micros {
         match self.complete {
             true => self.made,
-            false => self.made.max(spoken_length(&self.text)),
+            false => self.made.max(self.expected),
         }
     }
 }
@@ -103,13 +105,14 @@ impl Playout {
         &mut self,
         id: ClauseId,
         (item, index): (ItemId, usize),
-        text: String,
+        (text, expected): (String, Micros),
         words: Words,
     ) {
         self.clauses.push_back(Clause {
             id,
             item,
             text,
+            expected,
             words,
             index,
             asked: false,
@@ -378,6 +381,12 @@ impl Playout {
 mod tests {
     use super::*;
 
+    fn one_clause() -> Playout {
+        let (mut playout, text) = (Playout::default(), ("words".to_owned(), Micros(0)));
+        playout.push(ClauseId(1), (ItemId(1), 0), text, Words::Answer);
+        playout
+    }
+
     /// A line with a lag of 180 ms. Reports come another 20 ms to 13 s late, and a third are lost.
     #[test]
     fn heard_audio_is_known_to_a_word_although_marks_are_late_or_lost() {
@@ -391,8 +400,7 @@ mod tests {
             random % below
         };
         for _ in 0..200 {
-            let mut playout = Playout::default();
-            playout.push(ClauseId(1), (ItemId(1), 0), "words".into(), Words::Answer);
+            let mut playout = one_clause();
             playout.made(ClauseId(1), Micros::from_ms(20_000), true);
             let stop = 1_000 + next(15_000);
             let mut reports = Vec::new();
@@ -428,16 +436,13 @@ mod tests {
 
     #[test]
     fn silence_after_a_flush_begins_at_once() {
-        let mut playout = Playout::default();
-        playout.push(ClauseId(1), (ItemId(1), 0), "words".into(), Words::Answer);
+        let mut playout = one_clause();
         playout.made(ClauseId(1), Micros::from_ms(1_000), true);
         playout.sent(Time::from_ms(0), ClauseId(1), Micros::from_ms(1_000));
         playout.played(Time::from_ms(700), ClauseId(1), Micros::from_ms(500));
         assert_eq!(playout.audible_until(), Time::from_ms(1_200));
-        assert_eq!(
-            playout.heard(ItemId(1), Time::from_ms(700)),
-            Micros::from_ms(500)
-        );
+        let heard = playout.heard(ItemId(1), Time::from_ms(700));
+        assert_eq!(heard, Micros::from_ms(500));
         assert_eq!(playout.unheard_items(Time::from_ms(1_100)), [ItemId(1)]);
         playout.flush(Time::from_ms(800));
         assert_eq!(playout.audible_until(), Time::from_ms(800));

@@ -1,6 +1,5 @@
 //! How long the user still has to wait for the answer.
 
-use super::sentence::spoken_length;
 use crate::time::Micros;
 
 /// A wait shorter than this is not filled.
@@ -50,9 +49,10 @@ impl Wait {
         self.expected < NEAR
     }
 
-    /// Whether `text` can be said without a noticeable delay of an answer that comes after `wait`.
-    pub(super) fn has_room(wait: Micros, text: &str) -> bool {
-        spoken_length(text) <= wait + DELAY
+    /// Whether something that takes `length` can be said without a noticeable delay of an answer that comes after
+    /// `wait`.
+    pub(super) fn has_room(wait: Micros, length: Micros) -> bool {
+        length <= wait + DELAY
     }
 }
 
@@ -65,16 +65,16 @@ pub(super) fn left(expected: Micros, elapsed: Micros) -> Micros {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::conversation::spoken_length;
 
     #[test]
     fn a_filler_delays_the_answer_by_little() {
         let wait = Wait::default().then(Micros::from_ms(350));
-        assert!(Wait::has_room(wait.least, "One moment."));
-        assert!(!Wait::has_room(
-            wait.least,
-            "Still working on it, one moment."
-        ));
-        assert!(!Wait::has_room(Micros(0), "One moment."));
+        let short = spoken_length("One moment.");
+        let long = spoken_length("Still working on it, one moment.");
+        assert!(Wait::has_room(wait.least, short));
+        assert!(!Wait::has_room(wait.least, long));
+        assert!(!Wait::has_room(Micros(0), short));
     }
 
     #[test]

@@ -316,17 +316,29 @@ mod tests {
             },
             ..ServerSettings::default()
         };
-        granted(body.to_string().as_bytes(), 0, &settings, Origin::Verified, OfferedVoices::default())
-            .err()?
-            .param
+        granted(
+            body.to_string().as_bytes(),
+            0,
+            &settings,
+            Origin::Verified,
+            OfferedVoices::default(),
+        )
+        .err()?
+        .param
     }
 
     #[test]
     fn a_secret_is_valid_for_ten_minutes_by_default() {
         let expires = |body: &str| {
             let settings = ServerSettings::default();
-            granted(body.as_bytes(), 1_000, &settings, Origin::Verified, OfferedVoices::default())
-                .map(|(grant, _)| grant.expires_at)
+            granted(
+                body.as_bytes(),
+                1_000,
+                &settings,
+                Origin::Verified,
+                OfferedVoices::default(),
+            )
+            .map(|(grant, _)| grant.expires_at)
         };
         assert_eq!(expires(""), Ok(1_600));
         assert_eq!(expires("{}"), Ok(1_600));
@@ -378,7 +390,14 @@ mod tests {
             assert_eq!(refused(body.clone()).as_deref(), Some(param), "{body}");
         }
         let settings = ServerSettings::default();
-        let broken = granted(b"[1]", 0, &settings, Origin::Verified, OfferedVoices::default()).expect_err("no object");
+        let broken = granted(
+            b"[1]",
+            0,
+            &settings,
+            Origin::Verified,
+            OfferedVoices::default(),
+        )
+        .expect_err("no object");
         assert_eq!(broken.code, "invalid_json");
     }
 }

@@ -13,8 +13,8 @@ use crate::transport::pcm::{self, Pcm};
 use crate::transport::phone::chan_websocket::ChanWebsocket;
 use crate::transport::phone::media_streams::{MediaStreams, Provider, Start};
 use crate::transport::phone::numbers;
-use crate::transport::realtime::{self, Realtime};
-use crate::tts::Speaker;
+use crate::transport::realtime::{self, Fault, OfferedVoices, Realtime};
+use crate::tts::{Speaker, Speed};
 use axum::Router;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
@@ -162,6 +162,24 @@ pub(super) fn realtime_client(
 struct PcmQuery {
     agent: Option<String>,
     voice: Option<String>,
+    speed: Option<f64>,
+}
+
+impl PcmQuery {
+    /// The voice and the speed that the client wants.
+    fn speaker(&self, voices: &OfferedVoices) -> Result<Speaker, Fault> {
+        let voice = self.voice.as_deref();
+        let voice = voice.map(|name| voices.choice(name, "voice"));
+        let speed = self.speed.map(|factor| {
+            let wrong = || Fault::new("invalid_value", "speed", "It must be 0.25 to 4.");
+            Speed::of(factor).ok_or_else(wrong)
+        });
+        Ok(Speaker {
+            voice: voice.transpose()?.flatten(),
+            speed: speed.transpose()?,
+            ..Speaker::default()
+        })
+    }
 }
 
 async fn open_pcm(
@@ -187,14 +205,9 @@ async fn open_pcm(
         Err(wrong) => return errors::fault(&wrong),
     };
     let voices = session_voices(&shared, admitted.is_trusted);
-    let voice = query.voice.map(|name| voices.choice(&name, "voice"));
-    let voice = match voice.transpose() {
-        Ok(voice) => voice.flatten(),
+    let speaker = match query.speaker(&voices) {
+        Ok(speaker) => speaker,
         Err(wrong) => return errors::fault(&wrong),
-    };
-    let speaker = Speaker {
-        voice,
-        ..Speaker::default()
     };
     let mut values = admitted.values;
     values.extend(told(&uri, "pcm", Origin::Claimed));

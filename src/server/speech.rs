@@ -382,7 +382,9 @@ async fn voices(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Respon
     match admitted(&shared, &headers) {
         Ok(speech) => {
             let offered = offered(&speech.engines, true);
-            let voices = offered.names().map(|name| json!({"id": name, "name": name}));
+            let voices = offered
+                .names()
+                .map(|name| json!({"id": name, "name": name}));
             let voices: Vec<Value> = voices.collect();
             Json(json!({ "voices": voices })).into_response()
         }

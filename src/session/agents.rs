@@ -10,6 +10,7 @@ use crate::language::pack;
 use crate::llm::Llm;
 use crate::metrics::Metrics;
 use crate::tools::{Audience, Declaration, Named, Origin, Registry, SessionValues, builtin};
+use crate::tts::Speed;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -46,6 +47,8 @@ pub struct AgentSettings {
     pub greeting: Option<String>,
     /// The name of its voice.
     pub voice: Option<String>,
+    /// How fast it speaks.
+    pub speed: Option<Speed>,
     /// The language that it speaks, a BCP 47 tag.
     pub language: Option<String>,
     /// The name of the recogniser of sessions that begin with it.
@@ -70,6 +73,7 @@ impl AgentSettings {
             instructions: None,
             greeting: None,
             voice: None,
+            speed: None,
             language: None,
             recogniser: None,
             tools: None,
@@ -257,6 +261,7 @@ impl Shared<'_> {
             instructions,
             greeting,
             voice,
+            speed,
             language,
             recogniser,
             tools,
@@ -276,6 +281,9 @@ impl Shared<'_> {
         policy.briefing.plans = plans.unwrap_or(policy.briefing.plans);
         if voice.is_some() {
             policy.speaker.voice = voice;
+        }
+        if let Some(speed) = speed {
+            policy.speaker.speed = Some(speed).filter(|speed| *speed != Speed::NORMAL);
         }
         if language.is_some() {
             policy.speaker.language = language;

@@ -3,7 +3,7 @@
 
 use super::load::{Gauge, Stage};
 use super::voices::Wanted;
-use crate::tts::{Speech, Tts, TtsError};
+use crate::tts::{Speech, Speed, Tts, TtsError};
 use crate::worker::Step;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -12,10 +12,16 @@ use std::time::{Duration, Instant};
 /// 60 ms, and another user's may be in the way.
 const MARGIN: Duration = Duration::from_millis(150);
 
+/// A voice on the thread, by its place there, and how fast it is to speak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) voice: usize,
+    pub(super) speed: Speed,
+}
+
 /// A clause for the voice, and who takes its audio.
 pub(super) struct SpeakJob {
-    /// The voice's place on the thread.
-    voice: usize,
+    place: Place,
     wanted: Wanted,
     chunk: TakeChunk,
     /// Begun, and what it has taken so far.
@@ -27,9 +33,9 @@ pub(super) struct SpeakJob {
 pub(super) type TakeChunk = Box<dyn FnMut(Vec<f32>) -> ControlFlow<()> + Send>;
 
 impl SpeakJob {
-    pub(super) fn new(voice: usize, wanted: Wanted, chunk: TakeChunk) -> Self {
+    pub(super) fn new(place: Place, wanted: Wanted, chunk: TakeChunk) -> Self {
         Self {
-            voice,
+            place,
             wanted,
             chunk,
             speech: None,
@@ -42,17 +48,18 @@ impl SpeakJob {
         clippy::disallowed_methods,
         reason = "an edge: when audio is needed is a matter of real time"
     )]
-    pub(super) fn unhurried(voice: usize, text: String, chunk: TakeChunk) -> Self {
+    pub(super) fn unhurried(place: Place, text: String, chunk: TakeChunk) -> Self {
         let wanted = Wanted {
             text,
             needed: Instant::now() + MARGIN,
             asked: None,
         };
-        Self::new(voice, wanted, chunk)
+        Self::new(place, wanted, chunk)
     }
 
+    /// The voice's place on the thread.
     pub(super) fn voice(&self) -> usize {
-        self.voice
+        self.place.voice
     }
 
     /// When its next chunk is due. Who hears something goes before those who wait for a first sound: a
@@ -81,7 +88,8 @@ impl SpeakJob {
         let (chunk, time) = gauge.measure(Stage::Voice, || match &mut self.speech {
             Some(speech) => speech.next().transpose(),
             None => {
-                let speech = self.speech.insert(tts.speak(&self.wanted.text)?);
+                let speech = tts.speak_at(&self.wanted.text, self.place.speed)?;
+                let speech = self.speech.insert(speech);
                 speech.next().transpose()
             }
         });
@@ -113,6 +121,11 @@ mod tests {
     use crate::tts::Scripted;
     use std::sync::{Arc, Mutex};
 
+    const FIRST: Place = Place {
+        voice: 0,
+        speed: Speed::NORMAL,
+    };
+
     #[test]
     #[expect(clippy::disallowed_methods, reason = "any time will do")]
     fn a_clause_is_due_when_the_user_has_heard_what_was_made() {
@@ -129,7 +142,7 @@ mod tests {
             needed: now,
             asked: Some(now),
         };
-        let mut job = SpeakJob::new(0, wanted, chunk);
+        let mut job = SpeakJob::new(FIRST, wanted, chunk);
         assert_eq!(job.due(), now);
         for words in 1..=3 {
             let Step::Later(due, rest) = job.step(&mut tts, &gauge) else {
@@ -147,7 +160,7 @@ mod tests {
     fn a_clause_that_nobody_takes_is_over() {
         let (gauge, mut tts) = (Gauge::new(Arc::default()), Scripted::new());
         let gone = Box::new(|_: Vec<f32>| ControlFlow::Break(()));
-        let job = SpeakJob::unhurried(0, "one two".into(), gone);
+        let job = SpeakJob::unhurried(FIRST, "one two".into(), gone);
         let step = job.step(&mut tts, &gauge);
         assert!(matches!(step, Step::Done(Ok(()))));
     }

@@ -474,6 +474,7 @@ impl Driver {
     fn change_voice(&mut self, chosen: Speaker) -> Speaker {
         let before = speaker_of(&self.agent, &self.options);
         self.options.speaker.voice = chosen.voice;
+        self.options.speaker.speed = chosen.speed;
         let speaker = speaker_of(&self.agent, &self.options);
         if speaker != before {
             // A client may change it often: services would keep a connection for each.
@@ -1038,7 +1039,8 @@ impl Driver {
     fn speak(&mut self, clause: ClauseId, item: ItemId, text: String, speaker: Speaker) {
         let now = std::time::Instant::now();
         let needed = now + Duration::from_micros(self.pacer.ahead(self.now()).0);
-        self.pacer.expect(clause, item, spoken_length(&text));
+        let length = speaker.speed().lasts(spoken_length(&text));
+        self.pacer.expect(clause, item, length);
         let voices = &self.engines.voices;
         let voice = self.voices.entry(speaker.clone());
         let results = &self.results;

@@ -9,7 +9,7 @@ use super::experience::SharedExperience;
 use super::load::{Gauge, Level};
 use super::notes;
 use super::observers::Observers;
-use super::options::{Profile, SessionOptions};
+use super::options::{Profile, SessionOptions, SpokenBy};
 use super::recognisers::{Recogniser, Recognisers};
 use super::source::{LONGEST, Report};
 use super::voices::{Spoken, Voices};
@@ -20,7 +20,7 @@ use crate::metrics::Metrics;
 use crate::prediction::Predictor;
 use crate::prediction::patterns::Memory;
 use crate::tools::{Clock, Found, Journal, LiveTools, Registry, SystemClock};
-use crate::tts::Speaker;
+use crate::tts::{Speaker, Speed};
 use crate::turn_model::TurnModelError;
 use crate::vad::VadError;
 use crate::worker::Worker;
@@ -368,21 +368,33 @@ impl Engines {
         self.voices.names(services)
     }
 
-    /// Synthesises `text` outside of any session, clause by clause: mono at `rate` Hz, in -1..1.
+    /// Synthesises `text` outside of any session, clause by clause: mono at `rate` Hz, in -1..1. Without a speed of its
+    /// own it has the agents'.
     pub fn speak(&self, speaker: &Speaker, text: &str, rate: u32) -> Spoken {
-        self.voices.speak(speaker, text, rate)
+        let speaker = Speaker {
+            speed: speaker.speed.or(self.policy().speaker.speed),
+            ..speaker.clone()
+        };
+        self.voices.speak(&speaker, text, rate)
     }
 
     /// Synthesises `text` outside of any session, in the server's default voice: mono at `rate` Hz, in
     /// -1..1. `None` if the voice is busy or fails, which is logged.
     pub async fn say(&self, text: &str, rate: u32) -> Option<Vec<f32>> {
-        self.voices.say(&Speaker::default(), text, rate).await
+        let speaker = Speaker {
+            speed: self.policy().speaker.speed,
+            ..Speaker::default()
+        };
+        self.voices.say(&speaker, text, rate).await
     }
 
     /// Has a service prepare the phrases that its sessions may need when it fails.
     pub(super) async fn prepare_service(&self, speaker: &Speaker) {
-        let sayings = self.agents.sayings().of(speaker.language.as_deref());
-        self.voices.prepare_service(speaker, &sayings).await;
+        let mut sayings = self.agents.sayings().of(speaker.language.as_deref());
+        // A speed that only a client wants is not worth its price.
+        if let Some(sayings) = sayings.remove(&speaker.speed) {
+            self.voices.prepare_service(speaker, &sayings).await;
+        }
     }
 
     /// Users wait for the models: what only may be useful is left undone.
@@ -413,11 +425,17 @@ fn draft_of(agents: &Agents, llm: Option<Arc<dyn Llm>>) -> Option<Arc<Warmth>> {
     Some(Warmth::start_beside(llm, &agents.default().policy))
 }
 
-/// The voice of an agent, unless the session has its own.
+/// The voice of an agent and how fast it speaks, unless the session has its own. Clients that speak themselves have one
+/// speed.
 pub(super) fn speaker_of(agent: &Agent, options: &SessionOptions) -> Speaker {
     let own = agent.policy.speaker.clone();
     Speaker {
         voice: options.speaker.voice.clone().or(own.voice),
         language: options.speaker.language.clone().or(own.language),
+        speed: options
+            .speaker
+            .speed
+            .or(own.speed)
+            .filter(|speed| *speed != Speed::NORMAL && options.spoken_by == SpokenBy::Server),
     }
 }

@@ -5,18 +5,21 @@ use crate::conversation::{Clauses, Policy};
 use crate::language::{ENGLISH, base};
 use crate::llm::untrusted::sanitise;
 use crate::tools::{Declaration, Fillers};
+use crate::tts::Speed;
 use serde_json::Map;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Clauses to prepare, so that they can be said when the voice is dead or late, by their primary language.
+/// Clauses to prepare, so that they can be said when the voice is dead or late, by their primary language and the speed
+/// of the agents that say them.
 #[derive(Debug, Default)]
-pub(super) struct Sayings(BTreeMap<String, Vec<String>>);
+pub(super) struct Sayings(BTreeMap<(String, Option<Speed>), Vec<String>>);
 
 impl Sayings {
     /// Adds those of an agent.
     pub(super) fn add(&mut self, policy: &Policy, phone_policy: &Policy) {
         let language = policy.speaker.language.as_deref().unwrap_or(ENGLISH);
-        let known = self.0.entry(base(language)).or_default();
+        let known = self.0.entry((base(language), policy.speaker.speed));
+        let known = known.or_default();
         for text in sayings(policy, phone_policy) {
             if !known.contains(&text) {
                 known.push(text);
@@ -24,17 +27,30 @@ impl Sayings {
         }
     }
 
-    /// Those of a voice that speaks this language, or any if `None`.
-    pub(super) fn of(&self, language: Option<&str>) -> Vec<String> {
-        match language {
-            Some(language) => self.0.get(&base(language)).cloned().unwrap_or_default(),
-            None => self.0.values().flatten().cloned().collect(),
+    /// Those of a voice that speaks this language, or any if `None`, by their speed.
+    pub(super) fn of(&self, language: Option<&str>) -> BTreeMap<Option<Speed>, Vec<String>> {
+        let language = language.map(base);
+        let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for ((spoken, speed), sayings) in &self.0 {
+            if language.as_ref().is_none_or(|language| language == spoken) {
+                let known = all.entry(*speed).or_default();
+                known.extend(sayings.iter().cloned());
+            }
         }
+        all
+    }
+
+    /// All speeds.
+    pub(super) fn speeds(&self) -> Vec<Option<Speed>> {
+        self.of(None).into_keys().collect()
     }
 
     /// The languages.
     pub(super) fn languages(&self) -> BTreeSet<String> {
-        self.0.keys().cloned().collect()
+        self.0
+            .keys()
+            .map(|(language, _)| language.clone())
+            .collect()
     }
 }
 

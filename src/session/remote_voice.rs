@@ -1,7 +1,7 @@
 //! A voice on a service, with the local one behind it. If the service fails or is late, the local voice says
 //! the clause, or what is left of it, and the rest of the answer: one answer has at most two voices.
 
-use super::clause::{SpeakJob, TakeChunk};
+use super::clause::{Place, SpeakJob, TakeChunk};
 use super::reason;
 use super::source::{Report, Source, Trouble};
 use super::voices::{OnThread, Wanted};
@@ -45,8 +45,8 @@ pub(super) struct RemoteVoice {
 #[derive(Clone)]
 pub(super) struct LocalVoice {
     pub(super) thread: OnThread,
-    /// Its place there.
-    pub(super) index: usize,
+    /// Its place there, and how fast it speaks.
+    pub(super) place: Place,
     /// Hz.
     pub(super) rate: u32,
 }
@@ -61,7 +61,7 @@ impl RemoteVoice {
         report: Report,
     ) -> Self {
         Self {
-            session: service.open(language),
+            session: service.open_at(language, local.place.speed),
             rate: service.sample_rate(),
             source: source.clone(),
             local,
@@ -253,7 +253,8 @@ impl Clause {
             }
             let Some(more) = next(speech, self.heard_until + GAP, GAP).await? else {
                 let characters = self.wanted.text.chars().count();
-                self.source.said(characters, self.made().duration());
+                let usual = self.local.place.speed.usual(self.made());
+                self.source.said(characters, usual.duration());
                 return Ok(());
             };
             samples = more;
@@ -266,7 +267,8 @@ impl Clause {
 
     /// Has the local voice say what is left of the clause.
     async fn said_here(self) -> Result<(), String> {
-        let text = left(&self.wanted.text, self.made(), self.source.character());
+        let usual = self.local.place.speed.usual(self.made());
+        let text = left(&self.wanted.text, usual, self.source.character());
         if text.is_empty() {
             return Ok(());
         }
@@ -282,7 +284,7 @@ impl Clause {
             let (resampler, chunk) = &mut *lock(&resampled);
             chunk(resampler.push(&samples))
         });
-        let job = SpeakJob::new(self.local.index, wanted, chunk);
+        let job = SpeakJob::new(self.local.place, wanted, chunk);
         let spoken = self.local.thread.call_by(job.due(), job).await;
         spoken.map_err(reason)?.map_err(reason)?;
         let (resampler, chunk) = &mut *lock(&output);
@@ -309,8 +311,8 @@ fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The words of a clause that are not in its first `made`, for a voice that takes `character` for a
-/// character. In doubt a word is said twice.
+/// The words of a clause that are not in its first `made`, at the usual speed, for a voice that takes `character` for
+/// a character. In doubt a word is said twice.
 fn left(text: &str, made: Micros, character: Option<Duration>) -> &str {
     let characters = text.chars().count();
     let all = character.map_or(0.0, |each| each.as_secs_f64() * characters as f64);

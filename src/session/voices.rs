@@ -2,7 +2,7 @@
 //! each session. Their prepared phrases are kept here.
 
 use super::builders::{Build, OtherVoice};
-use super::clause::{SpeakJob, TakeChunk};
+use super::clause::{Place, SpeakJob, TakeChunk};
 use super::load::{Gauge, Stage};
 use super::phrases::{Sayings, as_clauses};
 use super::remote_voice::{LocalVoice, RemoteVoice, try_out};
@@ -11,7 +11,7 @@ use super::{INBOX, reason};
 use crate::audio::Resampler;
 use crate::language::{base, packs};
 use crate::metrics::Metrics;
-use crate::tts::{Formant, Kept, Prepared, Speaker, Tts, TtsError, TtsService};
+use crate::tts::{Formant, Kept, Prepared, Speaker, Speed, Tts, TtsError, TtsService};
 use crate::worker::{Overloaded, SpawnError, Step, Worker};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
@@ -31,6 +31,8 @@ pub(super) struct Voices {
     local: Vec<Local>,
     services: BTreeMap<String, Service>,
     prepared: Prepared,
+    /// The speeds at which phrases were prepared at the start.
+    speeds: Vec<Option<Speed>>,
 }
 
 /// A voice on the thread.
@@ -106,22 +108,27 @@ impl Voices {
                 name: tts.name().to_owned(),
                 rate: tts.sample_rate(),
             };
-            let speaker = voice.speaker();
-            let sayings = sayings.of(voice.language.as_deref());
-            let kept = kept.and_then(|folder| Some(Kept::new(folder, &tts.fingerprint()?)));
-            if let Some(kept) = &kept {
-                // One is always synthesised: its time tells what a clause takes.
-                prepared.recall(&speaker, kept, sayings.iter().skip(1));
-            }
-            let began = Instant::now();
-            let made = prepared.render(&speaker, &mut **tts, sayings.iter().cloned());
-            let took = began.elapsed();
-            if let Some(kept) = kept {
-                prepared.keep(&speaker, &kept, &made);
-            }
-            if let Some(each) = took.checked_div(made.len() as u32) {
-                // What a clause takes is known before the first user comes.
-                gauge.took(Stage::Voice, each);
+            let kept = kept.and_then(|folder| Some((folder, tts.fingerprint()?)));
+            for (speed, sayings) in sayings.of(voice.language.as_deref()) {
+                let speaker = voice.speaker(speed);
+                let kept = kept.as_ref().map(|(folder, voice)| match speed {
+                    Some(speed) => Kept::new(folder, &format!("{voice} {}", speed.factor())),
+                    None => Kept::new(folder, voice),
+                });
+                if let Some(kept) = &kept {
+                    // One is always synthesised: its time tells what a clause takes.
+                    prepared.recall(&speaker, kept, sayings.iter().skip(1));
+                }
+                let began = Instant::now();
+                let made = prepared.render(&speaker, &mut **tts, sayings);
+                let took = began.elapsed();
+                if let Some(kept) = kept {
+                    prepared.keep(&speaker, &kept, &made);
+                }
+                if let Some(each) = took.checked_div(made.len() as u32) {
+                    // What a clause takes is known before the first user comes.
+                    gauge.took(Stage::Voice, each);
+                }
             }
             local.push(voice);
         }
@@ -142,6 +149,7 @@ impl Voices {
             local,
             services,
             prepared,
+            speeds: sayings.speeds(),
         })
     }
 
@@ -183,11 +191,15 @@ impl Voices {
             );
         }
         let index = named.unwrap_or_else(|| self.speaking(speaker.language.as_deref()));
+        let place = Place {
+            voice: index,
+            speed: speaker.speed(),
+        };
         let (speaker, rate) = match self.local.get(index) {
-            Some(voice) => (voice.speaker(), voice.rate),
+            Some(voice) => (voice.speaker(speaker.speed), voice.rate),
             None => (Speaker::default(), 0),
         };
-        let engine = Engine::Shared(self.shared.clone(), index);
+        let engine = Engine::Shared(self.shared.clone(), place);
         Voice {
             speaker,
             rate,
@@ -213,11 +225,12 @@ impl Voices {
         } = self.services.get(speaker.voice.as_ref()?)?;
         source.is_needed();
         let language = speaker.language.as_deref();
-        let index = self.speaking(language);
+        let voice = self.speaking(language);
+        let speed = speaker.speed();
         let local = LocalVoice {
             thread: self.shared.clone(),
-            index,
-            rate: self.local.get(index)?.rate,
+            place: Place { voice, speed },
+            rate: self.local.get(voice)?.rate,
         };
         Some(RemoteVoice::open(
             &**service, language, source, local, report,
@@ -231,10 +244,15 @@ impl Voices {
         Some(Clip { samples, rate })
     }
 
-    /// The prepared audio of `text` in the server's default voice, for a session whose own voice failed
-    /// before its phrases were prepared.
+    /// The prepared audio of `text` in the server's default voice, at any speed, for a session whose own voice
+    /// failed before its phrases were prepared.
     pub(super) fn prepared_in_own(&self, text: &str) -> Option<Clip> {
-        let samples = self.prepared.get(&Speaker::default(), text)?;
+        let own = |speed: &Option<Speed>| Speaker {
+            speed: *speed,
+            ..Speaker::default()
+        };
+        let prepared = |speed| self.prepared.get(&own(speed), text);
+        let samples = self.speeds.iter().find_map(prepared)?;
         let rate = self.own().1;
         Some(Clip { samples, rate })
     }
@@ -242,8 +260,10 @@ impl Voices {
     /// Synthesises those of `sayings` that the local voices have not prepared yet.
     pub(super) async fn prepare_local(&self, sayings: &Sayings) {
         for voice in &self.local {
-            let sayings = sayings.of(voice.language.as_deref());
-            self.prepare(&voice.speaker(), voice.rate, &sayings).await;
+            for (speed, sayings) in sayings.of(voice.language.as_deref()) {
+                let speaker = voice.speaker(speed);
+                self.prepare(&speaker, voice.rate, &sayings).await;
+            }
         }
     }
 
@@ -367,11 +387,12 @@ impl Local {
         self.language.as_deref().is_none_or(|own| own == language)
     }
 
-    /// The key of its prepared phrases. A voice that is chosen by name has one language.
-    fn speaker(&self) -> Speaker {
+    /// The key of its phrases that are prepared at this speed. A voice that is chosen by name has one language.
+    fn speaker(&self, speed: Option<Speed>) -> Speaker {
         Speaker {
             voice: self.choice.clone(),
             language: self.language.clone().filter(|_| self.stands_in),
+            speed,
         }
     }
 }
@@ -401,8 +422,8 @@ pub(super) struct Voice {
 }
 
 enum Engine {
-    /// On the shared thread, with its index there.
-    Shared(OnThread, usize),
+    /// On the shared thread.
+    Shared(OnThread, Place),
     /// A service.
     Service(RemoteVoice),
 }
@@ -441,8 +462,8 @@ impl Voice {
         done: impl FnOnce(Result<(), String>) + Send + 'static,
     ) -> Result<(), Overloaded> {
         match &mut self.engine {
-            Engine::Shared(worker, voice) => {
-                let job = SpeakJob::new(*voice, wanted, chunk);
+            Engine::Shared(worker, place) => {
+                let job = SpeakJob::new(*place, wanted, chunk);
                 worker.send_by(job.due(), job, cancel, move |spoken| {
                     done(spoken.map_err(reason).and_then(|end| end.map_err(reason)));
                 })
@@ -474,8 +495,8 @@ impl Voice {
             ControlFlow::Continue(())
         });
         match &mut self.engine {
-            Engine::Shared(worker, voice) => {
-                let job = SpeakJob::unhurried(*voice, text, chunk);
+            Engine::Shared(worker, place) => {
+                let job = SpeakJob::unhurried(*place, text, chunk);
                 worker.call(job).await.map_err(reason)?.map_err(reason)?;
             }
             Engine::Service(remote) => {

@@ -4,7 +4,8 @@
 //! message limit, 16 kHz. To speak at 24 kHz in both directions, the first message is the text
 //! `{"type":"hello","sample_rate":24000}`; the answer is
 //! `{"type":"ready","sample_rate":24000}`. The session opens with the first message; a socket that
-//! has opened none within ten seconds is closed with 1008. `?voice=` chooses one of the server's voices.
+//! has opened none within ten seconds is closed with 1008. `?voice=` chooses one of the server's voices,
+//! `?speed=` how fast it speaks.
 //!
 //! Server to client: binary messages of mono PCM16LE at the same rate, 20 ms each, and text:
 //!

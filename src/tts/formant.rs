@@ -1,6 +1,6 @@
 //! espeak-ng as a voice of its own, for languages without a better one.
 
-use super::{Speech, Tts, TtsError};
+use super::{Speech, Speed, Tts, TtsError};
 use crate::language::{Pack, base, pack};
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt as _;
@@ -14,6 +14,8 @@ const RATE: u32 = 22_050;
 const HEADER: usize = 44;
 /// How long a clause may take, which takes 30 to 60 ms on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// Words per minute at the usual speed: espeak-ng's default.
+const WORDS_PER_MINUTE: f64 = 175.0;
 /// Words between two marks.
 const MOST_WORDS: usize = 60;
 
@@ -66,7 +68,7 @@ impl Formant {
     }
 
     /// The audio of `text` as espeak-ng writes it.
-    fn run(&self, text: &str) -> Result<Vec<u8>, TtsError> {
+    fn run(&self, text: &str, speed: Speed) -> Result<Vec<u8>, TtsError> {
         let failed = |reason: String| TtsError::Phonemes(reason);
         let (program, arguments) = self
             .command
@@ -74,6 +76,7 @@ impl Formant {
             .ok_or_else(|| failed("no command".into()))?;
         let child = Command::new(program)
             .args(arguments)
+            .args(rate(speed))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -106,6 +109,12 @@ impl Formant {
     }
 }
 
+/// The option that sets a speed. espeak-ng speaks 80 words per minute at least.
+fn rate(speed: Speed) -> Option<String> {
+    let rate = (WORDS_PER_MINUTE * speed.factor()).round();
+    (speed != Speed::NORMAL).then(|| format!("-s{rate}"))
+}
+
 /// A running espeak-ng; killed when dropped.
 struct Process(Child);
 
@@ -130,13 +139,17 @@ impl Tts for Formant {
         Some(&self.language)
     }
 
-    /// Speaks nothing, and succeeds, where there is nothing to pronounce.
     fn speak(&mut self, text: &str) -> Result<Speech, TtsError> {
+        self.speak_at(text, Speed::NORMAL)
+    }
+
+    /// Speaks nothing, and succeeds, where there is nothing to pronounce.
+    fn speak_at(&mut self, text: &str, speed: Speed) -> Result<Speech, TtsError> {
         let text = self.written(text);
         if !text.contains(char::is_alphanumeric) {
             return Ok(Box::new(std::iter::empty()));
         }
-        let bytes = self.run(&text)?;
+        let bytes = self.run(&text, speed)?;
         let samples = bytes.get(HEADER..).unwrap_or_default();
         if samples.is_empty() {
             let reason = format!("it has no voice for \"{}\"", self.language);
@@ -152,7 +165,7 @@ impl Tts for Formant {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tts::whole;
+    use crate::tts::{whole, whole_at};
 
     #[test]
     fn other_languages_sound_and_what_has_no_sound_is_silent() {
@@ -168,6 +181,21 @@ mod tests {
             let loudest = audio.iter().fold(0.0f32, |most, s| most.max(s.abs()));
             assert!((0.1..=1.0).contains(&loudest), "{language}: {loudest}");
             assert!(whole(&mut voice, " ... ").unwrap().is_empty());
+        }
+    }
+
+    #[test]
+    fn the_speed_is_about_what_was_asked_for() {
+        let mut voice = Formant::new("de");
+        let text = "Der Zug zum Flughafen fährt um halb fünf von Gleis neun ab und hält zweimal.";
+        let mut length = |factor: f64| {
+            let speed = Speed::of(factor).unwrap();
+            whole_at(&mut voice, text, speed).unwrap().len() as f64
+        };
+        let usual = length(1.0);
+        for factor in [0.5, 0.8, 1.5] {
+            let heard = usual / length(factor);
+            assert!((heard / factor - 1.0).abs() < 0.15, "{heard}, not {factor}");
         }
     }
 

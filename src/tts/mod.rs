@@ -7,6 +7,7 @@ pub mod openai;
 mod piper;
 mod prepared;
 mod scripted;
+mod speed;
 mod trim;
 
 pub use formant::Formant;
@@ -14,12 +15,13 @@ pub use kept::Kept;
 pub use piper::Piper;
 pub use prepared::Prepared;
 pub use scripted::Scripted;
+pub use speed::Speed;
 
 use crate::language::{Pack, pack};
 use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 
-/// A voice and the language that it speaks.
+/// A voice, the language that it speaks, and how fast.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Speaker {
@@ -29,6 +31,9 @@ pub struct Speaker {
     /// A BCP 47 tag; the voice's default language if `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub language: Option<String>,
+    /// How fast it speaks; as usual if `None`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed: Option<Speed>,
 }
 
 impl Speaker {
@@ -46,12 +51,18 @@ impl Speaker {
             None => pack(Some(language)).is_english(),
         };
         (!is_same).then(|| Self {
-            voice: self.voice.clone(),
             language: Some(language.to_owned()),
+            ..self.clone()
         })
     }
 
-    /// The server's default voice in its default language.
+    /// How fast it speaks.
+    #[must_use]
+    pub fn speed(&self) -> Speed {
+        self.speed.unwrap_or_default()
+    }
+
+    /// The server's default voice in its default language, as fast as usual.
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()
@@ -104,6 +115,14 @@ pub trait Tts: Send {
     /// # Errors
     /// [`TtsError`] if it cannot begin.
     fn speak(&mut self, text: &str) -> Result<Speech, TtsError>;
+
+    /// The same at another speed. A voice that has only one speaks at that.
+    ///
+    /// # Errors
+    /// As [`Tts::speak`].
+    fn speak_at(&mut self, text: &str, _: Speed) -> Result<Speech, TtsError> {
+        self.speak(text)
+    }
 }
 
 /// A clause that is being spoken: mono audio in -1..1, each chunk made when it is asked for. It is over
@@ -115,7 +134,15 @@ pub type Speech = Box<dyn Iterator<Item = Result<Vec<f32>, TtsError>> + Send>;
 /// # Errors
 /// [`TtsError`] if the voice fails.
 pub fn whole(tts: &mut dyn Tts, text: &str) -> Result<Vec<f32>, TtsError> {
-    let chunks: Result<Vec<_>, _> = tts.speak(text)?.collect();
+    whole_at(tts, text, Speed::NORMAL)
+}
+
+/// The same at another speed.
+///
+/// # Errors
+/// As [`whole`].
+pub fn whole_at(tts: &mut dyn Tts, text: &str, speed: Speed) -> Result<Vec<f32>, TtsError> {
+    let chunks: Result<Vec<_>, _> = tts.speak_at(text, speed)?.collect();
     Ok(chunks?.concat())
 }
 
@@ -128,6 +155,11 @@ pub trait TtsService: Send + Sync {
     /// Opens it for one session. Returns at once; the connection is made in the background. `language` is
     /// a BCP 47 tag; if `None`, the voice's default.
     fn open(&self, language: Option<&str>) -> Box<dyn TtsSession>;
+
+    /// The same for a session that wants another speed. A service without such a setting speaks at its own.
+    fn open_at(&self, language: Option<&str>, _: Speed) -> Box<dyn TtsSession> {
+        self.open(language)
+    }
 }
 
 /// One session with a [`TtsService`]. Dropping it closes the connection.

@@ -1,7 +1,7 @@
 //! A voice behind OpenAI's audio API, `POST /v1/audio/speech`: at OpenAI and others, or on a server of one's
 //! own. One request for each clause; its audio is streamed.
 
-use super::{SpeechStream, TtsError, TtsService, TtsSession};
+use super::{SpeechStream, Speed, TtsError, TtsService, TtsSession};
 use crate::audio::to_f32;
 use crate::backend::Backend;
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -79,11 +79,16 @@ impl TtsService for OpenAi {
     }
 
     /// The voice speaks the language of the text.
-    fn open(&self, _: Option<&str>) -> Box<dyn TtsSession> {
+    fn open(&self, language: Option<&str>) -> Box<dyn TtsSession> {
+        self.open_at(language, Speed::NORMAL)
+    }
+
+    fn open_at(&self, _: Option<&str>, speed: Speed) -> Box<dyn TtsSession> {
         Box::new(Session {
             backend: self.backend.clone(),
             model: self.model.clone(),
             voice: self.voice.clone(),
+            speed,
         })
     }
 }
@@ -92,16 +97,21 @@ struct Session {
     backend: Arc<Backend>,
     model: String,
     voice: String,
+    speed: Speed,
 }
 
 impl TtsSession for Session {
     fn speak(&mut self, text: &str) -> SpeechStream {
-        let body = json!({
+        let mut body = json!({
             "model": self.model,
             "voice": self.voice,
             "input": text,
             "response_format": "pcm",
         });
+        // Not every server knows the field.
+        if self.speed != Speed::NORMAL {
+            body["speed"] = self.speed.factor().into();
+        }
         let spoken = begin(self.backend.clone(), body);
         stream::once(spoken).try_flatten().boxed()
     }

@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use super::espeak::Espeak;
 use super::trim::Trimmer;
-use super::{Speech, Tts, TtsError};
+use super::{Speech, Speed, Tts, TtsError};
 use crate::language::{Pack, Phrase, pack};
 
 /// A voice's files in its folder: settings, and the two halves of the model.
@@ -87,6 +87,16 @@ struct Inference {
     noise_scale: f32,
     length_scale: f32,
     noise_w: f32,
+}
+
+impl Inference {
+    /// The same for a speed: each phoneme takes as much less time.
+    fn at(self, speed: Speed) -> Self {
+        Self {
+            length_scale: self.length_scale / speed.factor() as f32,
+            ..self
+        }
+    }
 }
 
 impl Default for Inference {
@@ -163,8 +173,12 @@ impl Tts for Piper {
         super::kept::sha256_of(&files).ok()
     }
 
-    /// Speaks nothing, and succeeds, where there is nothing to pronounce.
     fn speak(&mut self, text: &str) -> Result<Speech, TtsError> {
+        self.speak_at(text, Speed::NORMAL)
+    }
+
+    /// Speaks nothing, and succeeds, where there is nothing to pronounce.
+    fn speak_at(&mut self, text: &str, speed: Speed) -> Result<Speech, TtsError> {
         let phrases = self.rules.spoken(text, MOST_WORDS);
         let mut breaths = VecDeque::new();
         for breath in self::breaths(&phrases) {
@@ -173,13 +187,13 @@ impl Tts for Piper {
                 let mark = breath.last().and_then(|phrase| phrase.mark);
                 breaths.push_back(Breath {
                     ids: self.voice.ids(&phonemes),
-                    pause_ms: pause_ms(mark),
+                    pause_ms: (pause_ms(mark) as f64 / speed.factor()) as usize,
                 });
             }
         }
         Ok(Box::new(Speaking {
             model: self.model.clone(),
-            inference: self.voice.inference,
+            inference: self.voice.inference.at(speed),
             sample_rate: self.voice.audio.sample_rate,
             breaths,
             decoding: None,
@@ -467,6 +481,23 @@ mod tests {
         }
         assert!((1.5..4.0).contains(&seconds[0]), "{seconds:?}");
         assert!((0.8..2.5).contains(&seconds[1]), "{seconds:?}");
+    }
+
+    #[test]
+    fn the_speed_is_what_was_asked_for() {
+        let mut piper = piper();
+        // Lengths vary from run to run by a few percent.
+        let text = "The train to the airport leaves from platform nine at half past four, and it stops twice.";
+        let seconds = |piper: &mut Piper, factor: f64| {
+            let speed = Speed::of(factor).unwrap();
+            let audio = crate::tts::whole_at(piper, text, speed).unwrap();
+            audio.len() as f64 / f64::from(piper.sample_rate())
+        };
+        let usual = seconds(&mut piper, 1.0);
+        for factor in [0.5, 0.8, 1.5] {
+            let heard = usual / seconds(&mut piper, factor);
+            assert!((heard / factor - 1.0).abs() < 0.15, "{heard}, not {factor}");
+        }
     }
 
     #[test]

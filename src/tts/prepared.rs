@@ -52,7 +52,7 @@ impl Prepared {
         let mut made = Vec::new();
         for text in texts {
             if self.get(speaker, &text).is_none() {
-                match super::whole(tts, &text) {
+                match super::whole_at(tts, &text, speaker.speed()) {
                     Ok(clip) => {
                         self.put(speaker, text.clone(), clip);
                         made.push(text);
@@ -84,7 +84,7 @@ impl Prepared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tts::Scripted;
+    use crate::tts::{Scripted, Speed};
 
     fn texts(texts: &[&str]) -> Vec<String> {
         texts.iter().map(|&text| text.to_owned()).collect()
@@ -94,6 +94,7 @@ mod tests {
         Speaker {
             voice: Some("somebody".into()),
             language: Some("de".into()),
+            speed: Speed::of(1.5),
         }
     }
 
@@ -103,7 +104,7 @@ mod tests {
         let texts = texts(&["Sorry about that.", "Hi."]);
         prepared.render(&somebody(), &mut Scripted::new(), texts);
         let clip = prepared.get(&somebody(), "Sorry about that.").unwrap();
-        assert_eq!(clip.len(), Scripted::samples(3));
+        assert_eq!(clip.len(), Scripted::samples(3) * 2 / 3);
         assert!(prepared.get(&somebody(), "Sorry").is_none());
     }
 
@@ -115,7 +116,11 @@ mod tests {
             language: None,
             ..somebody()
         };
-        for other in [Speaker::default(), same_voice] {
+        let slower = Speaker {
+            speed: None,
+            ..somebody()
+        };
+        for other in [Speaker::default(), same_voice, slower] {
             assert!(prepared.get(&other, "Hi.").is_none(), "{other:?}");
         }
     }

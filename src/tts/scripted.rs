@@ -1,6 +1,6 @@
 //! A voice for tests: a tone per word, exact lengths, failures on request.
 
-use super::{Speech, Tts, TtsError};
+use super::{Speech, Speed, Tts, TtsError};
 
 /// Samples per second.
 const RATE: u32 = 22_050;
@@ -9,7 +9,7 @@ const WORD: usize = RATE as usize / 5;
 /// Hz.
 const PITCH: f32 = 220.0;
 
-/// Says every word as 200 ms of a quiet 220 Hz tone at 22,050 Hz, one chunk per word.
+/// Says every word as a quiet 220 Hz tone at 22,050 Hz, one chunk per word: 200 ms at the usual speed.
 #[derive(Debug, Default)]
 pub struct Scripted {
     calls: usize,
@@ -49,10 +49,15 @@ impl Tts for Scripted {
     }
 
     fn speak(&mut self, text: &str) -> Result<Speech, TtsError> {
+        self.speak_at(text, Speed::NORMAL)
+    }
+
+    fn speak_at(&mut self, text: &str, speed: Speed) -> Result<Speech, TtsError> {
         self.calls += 1;
         let words = text.split_whitespace().count();
         let fails = self.failing_call == Some(self.calls) && words > 0;
-        let tone: Vec<f32> = (0..WORD).map(tone_at).collect();
+        let word = (WORD as f64 / speed.factor()) as usize;
+        let tone: Vec<f32> = (0..word).map(tone_at).collect();
         let chunks = std::iter::repeat_n(tone, if fails { 1 } else { words }).map(Ok);
         let failure = fails.then(|| Err(TtsError::Run("scripted failure".to_owned())));
         Ok(Box::new(chunks.chain(failure)))

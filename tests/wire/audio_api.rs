@@ -77,7 +77,7 @@ async fn a_request_for_speech_that_cannot_be_served_names_its_field() {
         (json!({"input": " ... "}), json!("input")),
         (json!({"input": "x".repeat(4_097)}), json!("input")),
         (json!({"input": "Hi.", "voice": 5}), json!("voice")),
-        (json!({"input": "Hi.", "speed": 1.5}), json!("speed")),
+        (json!({"input": "Hi.", "speed": 4.5}), json!("speed")),
         (
             json!({"input": "Hi.", "stream_format": "none"}),
             json!("stream_format"),

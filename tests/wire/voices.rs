@@ -4,12 +4,13 @@ use crate::support;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use support::live::{self, Call, Heard, said};
+use support::speech_services::{self, KEY, SpeechService};
 use support::{Client, Server, local};
 use tokio_tungstenite::tungstenite::Message;
 use undertone::llm::scripted::Scripted;
 use undertone::server::ServerSettings;
 use undertone::session::{Builders, OtherVoice};
-use undertone::tts::{Speech, SpeechStream, Tts, TtsError, TtsService, TtsSession};
+use undertone::tts::{Speech, SpeechStream, Speed, Tts, TtsError, TtsService, TtsSession};
 
 /// Samples per second of all voices, Hz.
 const RATE: u32 = 24_000;
@@ -29,8 +30,9 @@ const WELL: &str = "I am well.";
 struct Level(f32);
 
 impl Level {
-    fn said(&self, text: &str) -> Vec<f32> {
-        vec![self.0; WORD * text.split_whitespace().count()]
+    fn said(&self, text: &str, speed: Speed) -> Vec<f32> {
+        let words = (WORD * text.split_whitespace().count()) as f64;
+        vec![self.0; (words / speed.factor()) as usize]
     }
 }
 
@@ -44,7 +46,11 @@ impl Tts for Level {
     }
 
     fn speak(&mut self, text: &str) -> Result<Speech, TtsError> {
-        Ok(Box::new(std::iter::once(Ok(self.said(text)))))
+        self.speak_at(text, Speed::NORMAL)
+    }
+
+    fn speak_at(&mut self, text: &str, speed: Speed) -> Result<Speech, TtsError> {
+        Ok(Box::new(std::iter::once(Ok(self.said(text, speed)))))
     }
 }
 
@@ -60,7 +66,7 @@ impl TtsService for Level {
 
 impl TtsSession for Level {
     fn speak(&mut self, text: &str) -> SpeechStream {
-        let said = self.said(text);
+        let said = self.said(text, Speed::NORMAL);
         Box::pin(futures_util::stream::once(async { Ok(said) }))
     }
 }
@@ -247,4 +253,75 @@ async fn a_pcm_client_chooses_its_voice_by_the_query() {
     is_about(pcm_loudness(&server, "/v1/pcm?voice=marin").await, OWN);
     let refused = server.try_open("/v1/pcm?voice=nobody", &[]).await;
     assert_eq!(refused.err(), Some(400));
+}
+
+/// Milliseconds of an answer's audio.
+async fn length(call: &mut Call) -> u64 {
+    call.say(&live::tone(600)).await;
+    let events = call.until("response.done").await;
+    assert_eq!(said(&events), WELL);
+    events.iter().map(Heard::audio_ms).sum()
+}
+
+#[tokio::test]
+async fn a_client_chooses_the_speed_between_responses() {
+    let server = live::serve(builders());
+    let mut call = Call::to(&server).await;
+    for wrong in [0.2, 1.6] {
+        let refused = update(&mut call, json!({ "speed": wrong })).await;
+        assert_eq!(refused["error"]["param"], "session.audio.output.speed");
+    }
+    // Three words, then the rest of a frame.
+    for (speed, ms) in [(0.5, 1_200), (1.5, 400), (1.0, 600)] {
+        let updated = update(&mut call, json!({ "speed": speed })).await;
+        assert_eq!(updated["session"]["audio"]["output"]["speed"], speed);
+        let heard = length(&mut call).await;
+        assert!((ms..ms + 60).contains(&heard), "{heard} ms at {speed}");
+    }
+    call.say(&live::tone(600)).await;
+    call.until("response.created").await;
+    let refused = update(&mut call, json!({"speed": 1.2})).await;
+    assert_eq!(refused["error"]["code"], "cannot_update_speed", "{refused}");
+    let same = update(&mut call, json!({"speed": 1.0})).await;
+    assert_eq!(same["type"], "session.updated", "{same}");
+}
+
+#[tokio::test]
+async fn an_agent_has_a_speed_of_its_own_and_what_was_prepared_has_it_too() {
+    let mut builders = builders();
+    builders.policy.speaker.speed = Speed::of(2.0);
+    builders.policy.greeting = "Hello there.".into();
+    let server = live::serve(builders);
+    let mut call = Call::to(&server).await;
+    let greeting = call.until("response.done").await;
+    let heard: u64 = greeting.iter().map(Heard::audio_ms).sum();
+    assert!((200..260).contains(&heard), "{heard} ms");
+    let heard = length(&mut call).await;
+    assert!((300..360).contains(&heard), "{heard} ms");
+    let speech = reqwest::Client::new()
+        .post(format!("http://{}/v1/audio/speech", server.address))
+        .json(&json!({"input": WELL, "response_format": "pcm", "speed": 4}))
+        .send()
+        .await
+        .expect("an answer");
+    let bytes = speech.bytes().await.expect("audio").len();
+    assert!((7_000..8_000).contains(&bytes), "{bytes} bytes");
+}
+
+#[tokio::test]
+async fn a_voice_on_a_server_is_told_another_speed_and_not_the_usual_one() {
+    let service = SpeechService::start();
+    let voice = OtherVoice::Service(speech_services::voice(service.address, KEY));
+    let mut builders = builders();
+    builders.voices.insert("service".into(), voice);
+    builders.policy.speaker.voice = Some("service".into());
+    let server = live::serve(builders);
+    let mut call = Call::to(&server).await;
+    length(&mut call).await;
+    update(&mut call, json!({"speed": 1.5})).await;
+    length(&mut call).await;
+    let asked = service.speeches().into_iter();
+    let asked = asked.filter(|body| body["input"] == WELL);
+    let speeds: Vec<Value> = asked.map(|body| body["speed"].clone()).collect();
+    assert_eq!(speeds, [Value::Null, json!(1.5)]);
 }

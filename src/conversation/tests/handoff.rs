@@ -16,7 +16,7 @@ fn billing() -> Input {
         tools: Arc::new(vec![tool("pay", Effect::Reversible)]),
         speaker: Speaker {
             voice: Some("deep".into()),
-            language: None,
+            ..Speaker::default()
         },
         speculation: true,
         max_tokens: Some(80),

@@ -23,7 +23,7 @@ use super::*;
 use crate::asr::Doubt;
 use crate::llm::{LlmEvent, Message, Phrases, Prompt, Prompts};
 use crate::tools::{Confirmation, Declaration, Effect, EndsCall, ToolSpec};
-use crate::tts::Speaker;
+use crate::tts::{Speaker, Speed};
 use sim::{Sim, Step, call, end, say};
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,6 +82,7 @@ fn every_clause_names_its_voice_and_language() {
     let speaker = Speaker {
         voice: Some("anna".into()),
         language: Some("de".into()),
+        speed: Speed::of(1.2),
     };
     for speaker in [speaker, Speaker::default()] {
         let mut sim = Sim::new(Policy {
@@ -101,6 +102,32 @@ fn every_clause_names_its_voice_and_language() {
         let written = serde_json::to_string(sim.policy()).unwrap();
         assert_eq!(written.contains("speaker"), !speaker.is_default());
     }
+}
+
+#[test]
+fn the_client_changes_voice_and_speed_of_what_is_said_from_then_on() {
+    let mut sim = sim();
+    sim.silence(500);
+    let chosen = Speaker {
+        voice: Some("anna".into()),
+        speed: Speed::of(0.5),
+        ..Speaker::default()
+    };
+    let mut expected = Vec::new();
+    for speaker in [chosen, Speaker::default()] {
+        sim.input(Input::Configure(Box::new(Settings {
+            speaker: Some(speaker.clone()),
+            ..Settings::default()
+        })));
+        sim.scripts.push_back(vec![say("It is noon."), end()]);
+        ask(&mut sim, "what time is it", 5_000);
+        expected.push(speaker);
+    }
+    let spoken = sim.outputs.iter().filter_map(|(_, output)| match output {
+        Output::Speak { speaker, .. } => Some(speaker),
+        _ => None,
+    });
+    assert_eq!(spoken.cloned().collect::<Vec<_>>(), expected);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A request to speak a text.
 
 use crate::transport::realtime::{Fault, OfferedVoices};
-use crate::tts::Speaker;
+use crate::tts::{Speaker, Speed};
 use serde_json::{Map, Value};
 
 /// The longest text, characters: OpenAI's bound.
@@ -61,12 +61,16 @@ impl Wording {
             Some(Some("sse")) => true,
             Some(_) => return invalid("stream_format", "It must be audio, the default, or sse."),
         };
-        if field("speed").is_some_and(|speed| speed.as_f64() != Some(1.0)) {
-            return invalid("speed", "The voice has one speed: 1.0.");
+        let speed = field("speed").map(|speed| speed.as_f64().and_then(Speed::of));
+        if speed == Some(None) {
+            return invalid("speed", "It must be a number from 0.25 to 4.");
         }
         Ok(Self {
             text,
-            speaker: speaker(field("voice"), voices)?,
+            speaker: Speaker {
+                speed: speed.flatten(),
+                ..speaker(field("voice"), voices)?
+            },
             container,
             as_events,
         })

@@ -230,7 +230,7 @@ impl Realtime {
         let Some(update) = secret_update(session)? else {
             return Ok(self);
         };
-        self.session.check_voice(&update)?;
+        self.session.check_voice(&update, false)?;
         self.check_set_up(&update)?;
         self.configuration.push(self.session.apply(update));
         self.decoder = Decoder::new(self.session.input);

@@ -131,6 +131,8 @@ const PROMPT: &str = "templates are stored at OpenAI; send `instructions`";
 const REASONING: &str = "how a model thinks is the operator's choice";
 const VOICE: &str = "one of `GET /v1/audio/voices`; OpenAI's names, such as `marin`, mean the agent's own; cannot change \
                      once the agent was heard";
+const SPEED: &str =
+    "0.25 to 1.5, by default the operator's `tts.speed`; can only change between responses";
 const NO_ENGINE: &str = "the recogniser takes no such hints";
 
 /// The fields of realtime and transcription sessions.
@@ -277,7 +279,7 @@ pub(super) const SESSION: &[Field] = &[
     honoured("audio.output.format.rate", "24000, for `audio/pcm`"),
     honoured("audio.output.voice", VOICE),
     honoured("audio.output.voice.id", "the same in an object"),
-    echoed("audio.output.speed", "the voice has one speed"),
+    honoured("audio.output.speed", SPEED),
     honoured("undertone", "this server's own"),
     honoured("undertone.events", "send this server's own events"),
     honoured(
@@ -298,7 +300,7 @@ pub(super) const BETA_SESSION: &[Field] = &[
     ),
     honoured("output_audio_format", "`audio.output.format`"),
     honoured("voice", "`audio.output.voice`"),
-    echoed("speed", "the voice has one speed"),
+    honoured("speed", "`audio.output.speed`"),
     echoed("temperature", "the operator's `llm.temperature`"),
     honoured("max_response_output_tokens", "`max_output_tokens`"),
 ];
@@ -577,13 +579,13 @@ mod tests {
                 {"type": "function", "name": "a", "parameters": {"type": "object"}, "strict": true},
                 {"type": "function", "name": "b", "strict": true},
             ],
-            "audio": {"output": {"speed": 1.2}},
+            "audio": {"input": {"noise_reduction": {"type": "near_field"}}},
         }});
         let expected = [
             ("session.tracing", true),
             ("session.colour", false),
             ("session.tools[].strict", false),
-            ("session.audio.output.speed", true),
+            ("session.audio.input.noise_reduction", true),
         ];
         let expected: Vec<_> = (expected.iter())
             .map(|(path, known)| ((*path).to_owned(), *known))

@@ -13,7 +13,7 @@ use crate::conversation::{
 use crate::language::is_tag;
 use crate::llm::ToolChoice;
 use crate::tools::ToolSpec;
-use crate::tts::Speaker;
+use crate::tts::{Speaker, Speed};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
@@ -34,6 +34,12 @@ const IDLE_TIMEOUT_MS: std::ops::RangeInclusive<u64> = 5_000..=30_000;
 /// list no other.
 const RECOGNISER: &str = "whisper-1";
 
+/// Allowed values of `speed`: OpenAI's bounds.
+const SPEEDS: std::ops::RangeInclusive<f64> = 0.25..=1.5;
+
+/// The field of the voice's speed.
+const SPEED: &str = "session.audio.output.speed";
+
 /// The field that names the voice.
 const VOICE: &str = "session.audio.output.voice";
 
@@ -53,6 +59,8 @@ pub struct SessionUpdate {
     pub transcription: Option<Value>,
     /// The name of a voice.
     pub voice: Option<String>,
+    /// How fast it speaks.
+    pub speed: Option<Speed>,
     /// The client's own tools, and their JSON verbatim.
     pub tools: Option<(Vec<ToolSpec>, Value)>,
     /// Those of `tools` that may run early.
@@ -110,6 +118,7 @@ struct RawSession {
     input_audio_format: Option<Value>,
     output_audio_format: Option<Value>,
     voice: Option<Value>,
+    speed: Option<f64>,
 }
 
 #[derive(Deserialize, Default)]
@@ -131,6 +140,7 @@ struct RawInput {
 struct RawOutput {
     format: Option<Value>,
     voice: Option<Value>,
+    speed: Option<f64>,
 }
 
 #[derive(Deserialize, Default)]
@@ -205,6 +215,7 @@ pub(super) fn parse(session: Value) -> Result<SessionUpdate, Fault> {
         turn_detection,
         transcription: input.transcription.or(raw.input_audio_transcription),
         voice: output.voice.or(raw.voice).map(voice).transpose()?,
+        speed: output.speed.or(raw.speed).map(speed).transpose()?,
         early: early_tools::parse(raw.tools.iter().flatten(), "session.tools")?,
         tools: raw
             .tools
@@ -230,10 +241,7 @@ pub(super) fn parse(session: Value) -> Result<SessionUpdate, Fault> {
 /// The fields that the session echoes unchanged. Turn detection and transcription are echoed whole.
 /// `null` means the same as omitting a field, unless it turns something off.
 fn echoed(session: &Value) -> Vec<(&'static str, Value)> {
-    let beta = [
-        ("speed", "audio.output.speed"),
-        ("input_audio_noise_reduction", "audio.input.noise_reduction"),
-    ];
+    let beta = [("input_audio_noise_reduction", "audio.input.noise_reduction")];
     let ga = SESSION.iter().filter(|field| {
         let whole = ["audio.input.transcription.", "audio.input.turn_detection."];
         let apart = !whole.iter().any(|head| field.path.starts_with(head));
@@ -428,6 +436,12 @@ fn voice(value: Value) -> Result<String, Fault> {
     })
 }
 
+/// OpenAI's bounds for sessions are narrower than those of the voices.
+fn speed(factor: f64) -> Result<Speed, Fault> {
+    let speed = Speed::of(factor).filter(|_| SPEEDS.contains(&factor));
+    speed.ok_or_else(|| Fault::value(SPEED, &factor.to_string(), "0.25 to 1.5"))
+}
+
 /// Parses tools. `param` is the path of the field.
 pub(super) fn tools(values: Vec<Value>, param: &str) -> Result<(Vec<ToolSpec>, Value), Fault> {
     if values.len() > MAX_TOOLS {
@@ -539,8 +553,8 @@ pub(super) struct Session {
     pub(super) max_tokens: MaxTokens,
     /// The voices that the client may choose.
     pub(super) voices: OfferedVoices,
-    /// The one that it has chosen; `None`: the agent's own.
-    voice: Option<String>,
+    /// The voice and the speed that it has chosen; `None`: the agent's own.
+    speaker: Speaker,
     /// The agent was heard.
     pub(super) has_spoken: bool,
     /// The operator's default for `interrupt_response`.
@@ -595,7 +609,7 @@ impl Session {
             output: Format::Pcm,
             max_tokens: MaxTokens::Unlimited,
             voices: OfferedVoices::default(),
-            voice: None,
+            speaker: Speaker::default(),
             has_spoken: false,
             interrupt: true,
             threshold: 0.5,
@@ -647,12 +661,22 @@ impl Session {
         }})
     }
 
-    /// Refuses a voice that does not exist, and another one than that in which the agent was heard.
-    pub(super) fn check_voice(&self, update: &SessionUpdate) -> Result<(), Fault> {
+    /// Refuses a voice that does not exist, another one than that in which the agent was heard, and another speed
+    /// while the agent is answering.
+    pub(super) fn check_voice(
+        &self,
+        update: &SessionUpdate,
+        is_answering: bool,
+    ) -> Result<(), Fault> {
+        let changes = |speed: Speed| self.speaker.speed() != speed;
+        if is_answering && update.speed.is_some_and(changes) {
+            let message = "The speed can only be changed between responses.";
+            return Err(Fault::new("cannot_update_speed", SPEED, message));
+        }
         let Some(name) = &update.voice else {
             return Ok(());
         };
-        if self.has_spoken && self.voice_named(name)? != self.voice {
+        if self.has_spoken && self.voice_named(name)? != self.speaker.voice {
             let message = "The voice cannot be changed once the agent was heard.";
             return Err(Fault::new("cannot_update_voice", VOICE, message));
         }
@@ -662,8 +686,8 @@ impl Session {
     /// The voice that a name means. The one that the session has may always be named: it may come from a client
     /// secret, whose issuer may have chosen from more.
     fn voice_named(&self, name: &str) -> Result<Option<String>, Fault> {
-        match &self.voice {
-            Some(own) if own == name => Ok(self.voice.clone()),
+        match &self.speaker.voice {
+            Some(own) if own == name => Ok(Some(own.clone())),
             _ => self.voices.choice(name, VOICE),
         }
     }
@@ -708,17 +732,18 @@ impl Session {
             settings.language = language.filter(|tag| is_tag(tag)).map(str::to_owned);
             self.set_audio("input", "transcription", transcription);
         }
+        let mut speaker = self.speaker.clone();
         if let Some(name) = update.voice {
-            if let Ok(voice) = self.voice_named(&name)
-                && voice != self.voice
-            {
-                settings.speaker = Some(Speaker {
-                    voice: voice.clone(),
-                    ..Speaker::default()
-                });
-                self.voice = voice;
-            }
+            speaker.voice = self.voice_named(&name).unwrap_or_default();
             self.set_audio("output", "voice", name.into());
+        }
+        if let Some(speed) = update.speed {
+            speaker.speed = Some(speed);
+            self.set_audio("output", "speed", speed.factor().into());
+        }
+        if speaker != self.speaker {
+            self.speaker = speaker.clone();
+            settings.speaker = Some(speaker);
         }
         if let Some(vendor_events) = update.vendor_events {
             self.vendor_events = vendor_events;

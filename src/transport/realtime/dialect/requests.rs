@@ -91,7 +91,7 @@ impl Realtime {
                 "A transcription session cannot become a conversation: open another session.";
             return Err(Fault::new("invalid_value", "session.type", message));
         }
-        self.session.check_voice(&update)?;
+        self.session.check_voice(&update, self.is_answering())?;
         self.check_set_up(&update)?;
         let settings = self.session.apply(update);
         if settings != Default::default() {
