@@ -18,7 +18,7 @@ use crate::tools::{Clock, Journal, JournalFile, LiveTools, Registry, SystemClock
 use crate::tts::{self, Piper, Tts, TtsError, TtsService};
 use crate::turn_model::{SmartTurn, TurnModel};
 use crate::vad::{Gated, SileroModel, Vad};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -100,6 +100,7 @@ pub fn builders(config: &Config, observers: Observers) -> Result<Builders> {
         })),
         tts: Box::new(tts_builder(config, &models)),
         voices: voices(config)?,
+        voice_memory: config.voice_memory,
         clips: config.cache.as_deref().map(|cache| cache.join("clips")),
         journal: Some(journal(config, &observers)?),
         budget: Arc::new(BudgetMemory::default()),
@@ -359,15 +360,16 @@ fn cast(config: &Config) -> Result<Cast> {
 }
 
 fn voices(config: &Config) -> Result<BTreeMap<String, OtherVoice>> {
-    let build = |path: PathBuf| -> OtherVoice {
-        OtherVoice::Local(Box::new(move || {
-            Ok(Box::new(Piper::load(&path)?) as Box<dyn Tts>)
-        }))
-    };
-    let voices = config.voices.iter();
-    let mut voices: BTreeMap<_, _> = voices
-        .map(|(name, path)| (name.clone(), build(path.clone())))
-        .collect();
+    let mut voices = BTreeMap::new();
+    for (name, path) in &config.voices {
+        let voice = Piper::on_demand(path).with_context(|| format!("tts.voices.{name}"))?;
+        ensure!(
+            voice.bytes <= config.voice_memory,
+            "tts.voices.{name} takes some {} MB, more than tts.memory_mb allows",
+            voice.bytes.div_ceil(1024 * 1024)
+        );
+        voices.insert(name.clone(), OtherVoice::Local(voice));
+    }
     for (name, voice) in &config.speech.voices {
         voices.insert(name.clone(), OtherVoice::Service(tts_service(voice)?));
     }

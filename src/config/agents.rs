@@ -352,7 +352,11 @@ impl Check<'_> {
         for (name, typed) in raw {
             let Some(folder) = self.existing("tts.voices", typed)? else {
                 let problem = format!("tts.voices: {name} has no folder");
-                return Err(self.wrong("tts.voices", problem, "name the folder of a Piper voice"));
+                return Err(self.wrong(
+                    "tts.voices",
+                    problem,
+                    "name a Piper voice: its folder, or its file that ends in .onnx",
+                ));
             };
             voices.insert(name.clone(), folder);
         }

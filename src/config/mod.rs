@@ -60,6 +60,8 @@ pub struct Config {
     pub voice: Option<PathBuf>,
     /// The folders of further Piper voices, by name, for agents.
     pub voices: BTreeMap<String, PathBuf>,
+    /// The memory that they may take together, bytes.
+    pub voice_memory: u64,
     /// Recognisers and voices on servers.
     pub speech: SpeechServices,
     /// The language model.

@@ -123,6 +123,7 @@ pub(super) struct RawTts {
     pub(super) voice: String,
     pub(super) speed: f64,
     pub(super) voices: BTreeMap<String, String>,
+    pub(super) memory_mb: i64,
     pub(super) service: String,
     pub(super) services: BTreeMap<String, RawTtsService>,
 }
@@ -133,6 +134,7 @@ impl Default for RawTts {
             voice: String::new(),
             speed: 1.0,
             voices: BTreeMap::new(),
+            memory_mb: 512,
             service: String::new(),
             services: BTreeMap::new(),
         }

@@ -79,6 +79,9 @@ pub(super) fn check(
         llm,
         further_llms,
         voices,
+        voice_memory: check.whole::<u64>("tts.memory_mb", raw.tts.memory_mb, 64..=65_536)?
+            * 1024
+            * 1024,
         speech,
         policy,
         time_zone: check.time_zone(&raw.session.time_zone)?,

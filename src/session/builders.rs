@@ -9,7 +9,7 @@ use crate::conversation::{Micros, Policy, Timeouts};
 use crate::llm::Llm;
 use crate::prediction::Predictor;
 use crate::tools::{Journal, LiveTools};
-use crate::tts::{Tts, TtsError, TtsService};
+use crate::tts::{OnDemand, Tts, TtsError, TtsService};
 use crate::turn_model::{TurnModel, TurnModelError};
 use crate::vad::VadError;
 use crate::worker::SpawnError;
@@ -37,6 +37,8 @@ pub struct Builders {
     pub tts: Build<dyn Tts, TtsError>,
     /// Other voices, by the names under which sessions choose them.
     pub voices: BTreeMap<String, OtherVoice>,
+    /// The memory that the local ones of them may take together, bytes.
+    pub voice_memory: u64,
     /// The folder in which the audio of fixed phrases is kept between starts; `None` to make it each time.
     pub clips: Option<PathBuf>,
     /// The language model.
@@ -66,8 +68,8 @@ pub struct Builders {
 
 /// A voice other than the server's default.
 pub enum OtherVoice {
-    /// A local model, built on the voices' thread.
-    Local(Build<dyn Tts, TtsError>),
+    /// A local model, loaded when a session needs it.
+    Local(OnDemand),
     /// An asynchronous service.
     Service(Arc<dyn TtsService>),
 }

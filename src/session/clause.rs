@@ -2,26 +2,31 @@
 //! those before it. Between two chunks of one user's clause another user's may begin.
 
 use super::load::{Gauge, Stage};
+use super::shelf::Loaded;
 use super::voices::Wanted;
 use crate::tts::{Speech, Speed, Tts, TtsError};
 use crate::worker::Step;
 use std::ops::ControlFlow;
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 /// A chunk is due this long before the user has heard all that comes before it: making one takes some
 /// 60 ms, and another user's may be in the way.
-const MARGIN: Duration = Duration::from_millis(150);
+pub(super) const MARGIN: Duration = Duration::from_millis(150);
 
-/// A voice on the thread, by its place there, and how fast it is to speak.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) voice: usize,
-    pub(super) speed: Speed,
+/// A local voice.
+#[derive(Clone)]
+pub(super) enum Place {
+    /// One of those that are always on the thread.
+    Thread(usize),
+    /// One that is loaded for now.
+    Shelf(Loaded),
 }
 
 /// A clause for the voice, and who takes its audio.
 pub(super) struct SpeakJob {
     place: Place,
+    speed: Speed,
     wanted: Wanted,
     chunk: TakeChunk,
     /// Begun, and what it has taken so far.
@@ -33,9 +38,10 @@ pub(super) struct SpeakJob {
 pub(super) type TakeChunk = Box<dyn FnMut(Vec<f32>) -> ControlFlow<()> + Send>;
 
 impl SpeakJob {
-    pub(super) fn new(place: Place, wanted: Wanted, chunk: TakeChunk) -> Self {
+    pub(super) fn new(place: Place, speed: Speed, wanted: Wanted, chunk: TakeChunk) -> Self {
         Self {
             place,
+            speed,
             wanted,
             chunk,
             speech: None,
@@ -43,23 +49,22 @@ impl SpeakJob {
         }
     }
 
-    /// For somebody outside of the conversations.
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "an edge: when audio is needed is a matter of real time"
-    )]
-    pub(super) fn unhurried(place: Place, text: String, chunk: TakeChunk) -> Self {
-        let wanted = Wanted {
-            text,
-            needed: Instant::now() + MARGIN,
-            asked: None,
-        };
-        Self::new(place, wanted, chunk)
-    }
-
-    /// The voice's place on the thread.
-    pub(super) fn voice(&self) -> usize {
-        self.place.voice
+    /// Makes its next chunk. `voices` are those on the thread.
+    pub(super) fn step_with(
+        self,
+        voices: &mut [Box<dyn Tts>],
+        gauge: &Gauge,
+    ) -> Step<Self, Result<(), TtsError>> {
+        match self.place.clone() {
+            Place::Thread(at) => match voices.get_mut(at) {
+                Some(tts) => self.step(&mut **tts, gauge),
+                None => Step::Done(Err(TtsError::Run("there is no such voice".into()))),
+            },
+            Place::Shelf(voice) => {
+                let mut tts = voice.lock().unwrap_or_else(PoisonError::into_inner);
+                self.step(&mut **tts, gauge)
+            }
+        }
     }
 
     /// When its next chunk is due. Who hears something goes before those who wait for a first sound: a
@@ -72,23 +77,18 @@ impl SpeakJob {
         }
     }
 
-    /// Makes its next chunk.
     #[allow(
         clippy::disallowed_methods,
         reason = "an edge: when audio is needed is a matter of real time"
     )]
-    pub(super) fn step(
-        mut self,
-        tts: &mut dyn Tts,
-        gauge: &Gauge,
-    ) -> Step<Self, Result<(), TtsError>> {
+    fn step(mut self, tts: &mut dyn Tts, gauge: &Gauge) -> Step<Self, Result<(), TtsError>> {
         if let Some(asked) = self.wanted.asked.take() {
             gauge.begun(Stage::Voice, asked);
         }
         let (chunk, time) = gauge.measure(Stage::Voice, || match &mut self.speech {
             Some(speech) => speech.next().transpose(),
             None => {
-                let speech = tts.speak_at(&self.wanted.text, self.place.speed)?;
+                let speech = tts.speak_at(&self.wanted.text, self.speed)?;
                 let speech = self.speech.insert(speech);
                 speech.next().transpose()
             }
@@ -121,11 +121,6 @@ mod tests {
     use crate::tts::Scripted;
     use std::sync::{Arc, Mutex};
 
-    const FIRST: Place = Place {
-        voice: 0,
-        speed: Speed::NORMAL,
-    };
-
     #[test]
     #[expect(clippy::disallowed_methods, reason = "any time will do")]
     fn a_clause_is_due_when_the_user_has_heard_what_was_made() {
@@ -142,7 +137,7 @@ mod tests {
             needed: now,
             asked: Some(now),
         };
-        let mut job = SpeakJob::new(FIRST, wanted, chunk);
+        let mut job = SpeakJob::new(Place::Thread(0), Speed::NORMAL, wanted, chunk);
         assert_eq!(job.due(), now);
         for words in 1..=3 {
             let Step::Later(due, rest) = job.step(&mut tts, &gauge) else {
@@ -160,7 +155,8 @@ mod tests {
     fn a_clause_that_nobody_takes_is_over() {
         let (gauge, mut tts) = (Gauge::new(Arc::default()), Scripted::new());
         let gone = Box::new(|_: Vec<f32>| ControlFlow::Break(()));
-        let job = SpeakJob::unhurried(FIRST, "one two".into(), gone);
+        let wanted = Wanted::unhurried("one two".into());
+        let job = SpeakJob::new(Place::Thread(0), Speed::NORMAL, wanted, gone);
         let step = job.step(&mut tts, &gauge);
         assert!(matches!(step, Step::Done(Ok(()))));
     }

@@ -71,6 +71,7 @@ impl Engines {
             turn_model,
             tts,
             voices,
+            voice_memory,
             clips,
             llm,
             draft,
@@ -110,7 +111,7 @@ impl Engines {
                 .transpose()?,
             voices: Voices::start(
                 tts,
-                voices,
+                (voices, voice_memory),
                 &sayings,
                 clips.as_deref(),
                 &gauge,

@@ -1,10 +1,11 @@
 //! A voice on a service, with the local one behind it. If the service fails or is late, the local voice says
 //! the clause, or what is left of it, and the rest of the answer: one answer has at most two voices.
 
-use super::clause::{Place, SpeakJob, TakeChunk};
+use super::clause::TakeChunk;
+use super::local_voice::LocalVoice;
 use super::reason;
 use super::source::{Report, Source, Trouble};
-use super::voices::{OnThread, Wanted};
+use super::voices::Wanted;
 use crate::audio::Resampler;
 use crate::conversation::{Micros, spoken_length};
 use crate::tts::{SpeechStream, TtsError, TtsService, TtsSession};
@@ -32,6 +33,7 @@ pub(super) struct RemoteVoice {
     /// Hz.
     rate: u32,
     source: Arc<Source>,
+    /// Says what the service does not.
     local: LocalVoice,
     report: Report,
     /// The local voice says the rest of this answer.
@@ -39,16 +41,6 @@ pub(super) struct RemoteVoice {
     /// Resolves when it is certain who says the last clause to its end. Until then the next one waits: it
     /// may have to have another voice.
     decided: Option<oneshot::Receiver<()>>,
-}
-
-/// The voice that says what the service does not.
-#[derive(Clone)]
-pub(super) struct LocalVoice {
-    pub(super) thread: OnThread,
-    /// Its place there, and how fast it speaks.
-    pub(super) place: Place,
-    /// Hz.
-    pub(super) rate: u32,
 }
 
 impl RemoteVoice {
@@ -61,7 +53,7 @@ impl RemoteVoice {
         report: Report,
     ) -> Self {
         Self {
-            session: service.open_at(language, local.place.speed),
+            session: service.open_at(language, local.speed),
             rate: service.sample_rate(),
             source: source.clone(),
             local,
@@ -253,7 +245,7 @@ impl Clause {
             }
             let Some(more) = next(speech, self.heard_until + GAP, GAP).await? else {
                 let characters = self.wanted.text.chars().count();
-                let usual = self.local.place.speed.usual(self.made());
+                let usual = self.local.speed.usual(self.made());
                 self.source.said(characters, usual.duration());
                 return Ok(());
             };
@@ -267,7 +259,7 @@ impl Clause {
 
     /// Has the local voice say what is left of the clause.
     async fn said_here(self) -> Result<(), String> {
-        let usual = self.local.place.speed.usual(self.made());
+        let usual = self.local.speed.usual(self.made());
         let text = left(&self.wanted.text, usual, self.source.character());
         if text.is_empty() {
             return Ok(());
@@ -284,9 +276,7 @@ impl Clause {
             let (resampler, chunk) = &mut *lock(&resampled);
             chunk(resampler.push(&samples))
         });
-        let job = SpeakJob::new(self.local.place, wanted, chunk);
-        let spoken = self.local.thread.call_by(job.due(), job).await;
-        spoken.map_err(reason)?.map_err(reason)?;
+        self.local.speak(wanted, chunk).await?;
         let (resampler, chunk) = &mut *lock(&output);
         let _ = chunk(resampler.flush());
         Ok(())

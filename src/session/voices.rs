@@ -1,23 +1,25 @@
 //! The voices: local models on one thread that all sessions share, and services, which are opened for
 //! each session. Their prepared phrases are kept here.
 
+use super::INBOX;
 use super::builders::{Build, OtherVoice};
-use super::clause::{Place, SpeakJob, TakeChunk};
+use super::clause::{MARGIN, SpeakJob, TakeChunk};
 use super::load::{Gauge, Stage};
+use super::local_voice::{Home, LocalVoice};
 use super::phrases::{Sayings, as_clauses};
-use super::remote_voice::{LocalVoice, RemoteVoice, try_out};
+use super::remote_voice::{RemoteVoice, try_out};
+use super::shelf::Shelf;
 use super::source::{Report, Source};
-use super::{INBOX, reason};
 use crate::audio::Resampler;
 use crate::language::{base, packs};
 use crate::metrics::Metrics;
-use crate::tts::{Formant, Kept, Prepared, Speaker, Speed, Tts, TtsError, TtsService};
-use crate::worker::{Overloaded, SpawnError, Step, Worker};
+use crate::tts::{Formant, Kept, OnDemand, Prepared, Speaker, Speed, Tts, TtsError, TtsService};
+use crate::worker::{Overloaded, SpawnError, Worker};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -27,7 +29,8 @@ pub(super) type OnThread = Worker<SpeakJob, Result<(), TtsError>>;
 /// The voices of a server.
 pub(super) struct Voices {
     shared: OnThread,
-    /// The voices on the thread, in its order: the server's default first.
+    shelf: Arc<Shelf>,
+    /// The local voices: the server's default, those that sessions choose by name, espeak-ng's.
     local: Vec<Local>,
     services: BTreeMap<String, Service>,
     prepared: Prepared,
@@ -35,8 +38,9 @@ pub(super) struct Voices {
     speeds: Vec<Option<Speed>>,
 }
 
-/// A voice on the thread.
+/// A local voice.
 struct Local {
+    home: Home,
     /// The name under which sessions choose it; `None` for the server's default, and for those of languages.
     choice: Option<String>,
     /// The primary language that it speaks; `None` if it speaks any.
@@ -57,95 +61,60 @@ struct Service {
 
 impl Voices {
     /// Starts the thread and synthesises `sayings` in each local voice, unless they are `kept` in a folder
-    /// from an earlier start.
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "an edge: how long jobs take is measured in real time"
-    )]
+    /// from an earlier start. Further voices may take `memory` bytes together.
     pub(super) fn start(
         own: Build<dyn Tts, TtsError>,
-        others: BTreeMap<String, OtherVoice>,
+        (others, memory): (BTreeMap<String, OtherVoice>, u64),
         sayings: &Sayings,
         kept: Option<&Path>,
         gauge: &Arc<Gauge>,
         metrics: &Arc<Metrics>,
     ) -> Result<Self, SpawnError<TtsError>> {
-        let languages = sayings.languages();
-        let (mut builds, mut choices, mut services) = (vec![own], vec![None], BTreeMap::new());
+        let (mut on_demand, mut choices, mut services) = (Vec::new(), Vec::new(), BTreeMap::new());
         for (name, voice) in others {
             match voice {
-                OtherVoice::Local(build) => {
-                    builds.push(build);
-                    choices.push(Some(name));
+                OtherVoice::Local(voice) => {
+                    on_demand.push(voice);
+                    choices.push(name);
                 }
                 OtherVoice::Service(service) => {
-                    let tried = service.clone();
-                    let try_out = Box::new(move || try_out(&*tried));
-                    let service = Service {
-                        source: Source::new(&name, "tts", metrics.clone(), try_out),
-                        service,
-                        preparing: tokio::sync::Mutex::default(),
-                    };
+                    let service = Service::new(service, &name, metrics);
                     services.insert(name, service);
                 }
             }
         }
-        let mut build = move || {
-            let voices = builds.iter_mut().map(|build| build());
-            let mut voices = voices.collect::<Result<Vec<_>, _>>()?;
-            voices.extend(stand_ins(&voices, &languages));
-            Ok(voices)
-        };
+        let spoken = on_demand.iter().map(|voice| voice.language.clone());
+        let mut build = builder(own, spoken.collect(), sayings.languages());
         let mut first = build().map_err(SpawnError::State)?;
-        let (prepared, mut local) = (Prepared::default(), Vec::new());
-        let chosen = choices.len();
-        let choices = choices.into_iter().chain(std::iter::repeat(None));
-        for (at, (tts, choice)) in first.iter_mut().zip(choices).enumerate() {
-            let voice = Local {
-                choice,
-                language: tts.language().map(base),
-                stands_in: at >= chosen,
-                name: tts.name().to_owned(),
-                rate: tts.sample_rate(),
-            };
-            let kept = kept.and_then(|folder| Some((folder, tts.fingerprint()?)));
-            for (speed, sayings) in sayings.of(voice.language.as_deref()) {
-                let speaker = voice.speaker(speed);
-                let kept = kept.as_ref().map(|(folder, voice)| match speed {
-                    Some(speed) => Kept::new(folder, &format!("{voice} {}", speed.factor())),
-                    None => Kept::new(folder, voice),
-                });
-                if let Some(kept) = &kept {
-                    // One is always synthesised: its time tells what a clause takes.
-                    prepared.recall(&speaker, kept, sayings.iter().skip(1));
-                }
-                let began = Instant::now();
-                let made = prepared.render(&speaker, &mut **tts, sayings);
-                let took = began.elapsed();
-                if let Some(kept) = kept {
-                    prepared.keep(&speaker, &kept, &made);
-                }
-                if let Some(each) = took.checked_div(made.len() as u32) {
-                    // What a clause takes is known before the first user comes.
-                    gauge.took(Stage::Voice, each);
-                }
+        let shelved = on_demand.iter().zip(choices).enumerate();
+        let shelved = shelved.map(|(at, (about, name))| Local::shelved(at, name, about));
+        let thread = first.iter().enumerate();
+        let mut thread = thread.map(|(at, tts)| Local::on_thread(at, &**tts));
+        let local: Vec<Local> = thread
+            .next()
+            .into_iter()
+            .chain(shelved)
+            .chain(thread)
+            .collect();
+        let shelf = Arc::new(Shelf::start(on_demand, memory)?);
+        let prepared = Prepared::default();
+        for voice in &local {
+            let made = prepare(voice, &mut first, &shelf, sayings, kept, &prepared);
+            for each in made.map_err(SpawnError::State)? {
+                // What a clause takes is known before the first user comes.
+                gauge.took(Stage::Voice, each);
             }
-            local.push(voice);
         }
         let (mut first, gauge) = (Some(first), gauge.clone());
         let shared = Worker::spawn_in_steps(
             "tts",
             INBOX,
             move || first.take().map_or_else(&mut build, Ok),
-            move |voices: &mut Vec<Box<dyn Tts>>, job: SpeakJob, _| match voices
-                .get_mut(job.voice())
-            {
-                Some(tts) => job.step(&mut **tts, &gauge),
-                None => Step::Done(Err(TtsError::Run("there is no such voice".into()))),
-            },
+            move |voices: &mut Vec<Box<dyn Tts>>, job: SpeakJob, _| job.step_with(voices, &gauge),
         )?;
         Ok(Self {
             shared,
+            shelf,
             local,
             services,
             prepared,
@@ -191,19 +160,25 @@ impl Voices {
             );
         }
         let index = named.unwrap_or_else(|| self.speaking(speaker.language.as_deref()));
-        let place = Place {
-            voice: index,
-            speed: speaker.speed(),
-        };
-        let (speaker, rate) = match self.local.get(index) {
-            Some(voice) => (voice.speaker(speaker.speed), voice.rate),
-            None => (Speaker::default(), 0),
-        };
-        let engine = Engine::Shared(self.shared.clone(), place);
+        let voice = self.local_voice(index, speaker.speed());
+        // It is loaded while the user speaks.
+        drop(voice.ready());
+        let key = self.local.get(index).map(|own| own.speaker(speaker.speed));
         Voice {
-            speaker,
-            rate,
-            engine,
+            speaker: key.unwrap_or_default(),
+            rate: voice.rate,
+            engine: Engine::Local(voice),
+        }
+    }
+
+    fn local_voice(&self, index: usize, speed: Speed) -> LocalVoice {
+        let known = self.local.get(index);
+        LocalVoice {
+            thread: self.shared.clone(),
+            shelf: self.shelf.clone(),
+            home: known.map_or(Home::Thread(0), |voice| voice.home),
+            speed,
+            rate: known.map_or(0, |voice| voice.rate),
         }
     }
 
@@ -225,13 +200,7 @@ impl Voices {
         } = self.services.get(speaker.voice.as_ref()?)?;
         source.is_needed();
         let language = speaker.language.as_deref();
-        let voice = self.speaking(language);
-        let speed = speaker.speed();
-        let local = LocalVoice {
-            thread: self.shared.clone(),
-            place: Place { voice, speed },
-            rate: self.local.get(voice)?.rate,
-        };
+        let local = self.local_voice(self.speaking(language), speaker.speed());
         Some(RemoteVoice::open(
             &**service, language, source, local, report,
         ))
@@ -366,22 +335,129 @@ impl Spoken {
     }
 }
 
-/// espeak-ng's voices for the languages that have a pack or are spoken by an agent, and that none of `voices` speaks.
-fn stand_ins(voices: &[Box<dyn Tts>], spoken: &BTreeSet<String>) -> Vec<Box<dyn Tts>> {
-    let known: Option<BTreeSet<String>> =
-        voices.iter().map(|tts| tts.language().map(base)).collect();
-    let Some(known) = known else {
-        return Vec::new();
+/// Builds the voices on the thread: the server's own, and espeak-ng's for the languages that have a pack or are spoken by
+/// an agent, and that neither it nor those of `others` speaks.
+fn builder(
+    mut own: Build<dyn Tts, TtsError>,
+    others: Vec<Option<String>>,
+    wanted: BTreeSet<String>,
+) -> impl FnMut() -> Result<Vec<Box<dyn Tts>>, TtsError> + Send {
+    move || {
+        let own = own()?;
+        let known = others.iter().map(Option::as_deref).chain([own.language()]);
+        let known: Option<BTreeSet<String>> = known.map(|language| language.map(base)).collect();
+        let missing: Vec<String> = match known {
+            Some(known) => {
+                let packs = packs().map(|pack| pack.tag.to_owned());
+                let wanted: BTreeSet<String> = packs.chain(wanted.iter().cloned()).collect();
+                wanted.difference(&known).cloned().collect()
+            }
+            None => Vec::new(),
+        };
+        let stand_in = |language: &String| Box::new(Formant::new(language)) as Box<dyn Tts>;
+        Ok([own]
+            .into_iter()
+            .chain(missing.iter().map(stand_in))
+            .collect())
+    }
+}
+
+/// Prepares the phrases of a local voice that were not kept. Returns what a clause took at each speed.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "an edge: how long jobs take is measured in real time"
+)]
+fn prepare(
+    voice: &Local,
+    thread: &mut [Box<dyn Tts>],
+    shelf: &Shelf,
+    sayings: &Sayings,
+    kept: Option<&Path>,
+    prepared: &Prepared,
+) -> Result<Vec<Duration>, TtsError> {
+    let fingerprint = match voice.home {
+        _ if kept.is_none() => None,
+        Home::Thread(at) => thread.get(at).and_then(|tts| tts.fingerprint()),
+        Home::Shelf(at) => shelf.about(at).and_then(OnDemand::fingerprint),
     };
-    let packs = packs().map(|pack| pack.tag.to_owned());
-    let wanted: BTreeSet<String> = packs.chain(spoken.iter().cloned()).collect();
-    let missing = wanted.difference(&known);
-    missing
-        .map(|language| Box::new(Formant::new(language)) as Box<dyn Tts>)
-        .collect()
+    let mut took = Vec::new();
+    for (speed, mut sayings) in sayings.of(voice.language.as_deref()) {
+        let speaker = voice.speaker(speed);
+        let kept = kept.zip(fingerprint.as_ref());
+        let kept = kept.map(|(folder, voice)| match speed {
+            Some(speed) => Kept::new(folder, &format!("{voice} {}", speed.factor())),
+            None => Kept::new(folder, voice),
+        });
+        if let Some(kept) = &kept {
+            // One of the thread's voices is always synthesised: its time tells what a clause takes.
+            let first = usize::from(matches!(voice.home, Home::Thread(_)));
+            prepared.recall(&speaker, kept, sayings.iter().skip(first));
+        }
+        sayings.retain(|text| prepared.get(&speaker, text).is_none());
+        if sayings.is_empty() {
+            continue;
+        }
+        let began = Instant::now();
+        let made = match voice.home {
+            Home::Thread(at) => match thread.get_mut(at) {
+                Some(tts) => prepared.render(&speaker, &mut **tts, sayings),
+                None => continue,
+            },
+            Home::Shelf(at) => {
+                let tts = shelf.now(at)?;
+                let mut tts = tts.lock().unwrap_or_else(PoisonError::into_inner);
+                prepared.render(&speaker, &mut **tts, sayings)
+            }
+        };
+        if let Some(each) = began.elapsed().checked_div(made.len() as u32)
+            && matches!(voice.home, Home::Thread(_))
+        {
+            took.push(each);
+        }
+        if let Some(kept) = kept {
+            prepared.keep(&speaker, &kept, &made);
+        }
+    }
+    Ok(took)
+}
+
+impl Service {
+    fn new(service: Arc<dyn TtsService>, name: &str, metrics: &Arc<Metrics>) -> Self {
+        let tried = service.clone();
+        let try_out = Box::new(move || try_out(&*tried));
+        Self {
+            source: Source::new(name, "tts", metrics.clone(), try_out),
+            service,
+            preparing: tokio::sync::Mutex::default(),
+        }
+    }
 }
 
 impl Local {
+    /// The server's own voice, or one of espeak-ng's.
+    fn on_thread(at: usize, tts: &dyn Tts) -> Self {
+        Self {
+            home: Home::Thread(at),
+            choice: None,
+            language: tts.language().map(base),
+            stands_in: at > 0,
+            name: tts.name().to_owned(),
+            rate: tts.sample_rate(),
+        }
+    }
+
+    /// One that sessions choose by its name.
+    fn shelved(at: usize, name: String, about: &OnDemand) -> Self {
+        Self {
+            home: Home::Shelf(at),
+            choice: Some(name),
+            language: about.language.as_deref().map(base),
+            stands_in: false,
+            name: about.name.clone(),
+            rate: about.sample_rate,
+        }
+    }
+
     /// Whether it speaks this primary language.
     fn speaks(&self, language: &str) -> bool {
         self.language.as_deref().is_none_or(|own| own == language)
@@ -413,6 +489,21 @@ pub(super) struct Wanted {
     pub(super) asked: Option<Instant>,
 }
 
+impl Wanted {
+    /// For somebody outside of the conversations.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: when audio is needed is a matter of real time"
+    )]
+    pub(super) fn unhurried(text: String) -> Self {
+        Self {
+            text,
+            needed: Instant::now() + MARGIN,
+            asked: None,
+        }
+    }
+}
+
 /// One session's voice.
 pub(super) struct Voice {
     /// The key of its prepared phrases.
@@ -423,7 +514,7 @@ pub(super) struct Voice {
 
 enum Engine {
     /// On the shared thread.
-    Shared(OnThread, Place),
+    Local(LocalVoice),
     /// A service.
     Service(RemoteVoice),
 }
@@ -462,12 +553,7 @@ impl Voice {
         done: impl FnOnce(Result<(), String>) + Send + 'static,
     ) -> Result<(), Overloaded> {
         match &mut self.engine {
-            Engine::Shared(worker, place) => {
-                let job = SpeakJob::new(*place, wanted, chunk);
-                worker.send_by(job.due(), job, cancel, move |spoken| {
-                    done(spoken.map_err(reason).and_then(|end| end.map_err(reason)));
-                })
-            }
+            Engine::Local(voice) => voice.begin(wanted, cancel, tasks, chunk, done),
             Engine::Service(remote) => {
                 let speech = remote.speak(wanted, chunk);
                 let job = async move {
@@ -495,10 +581,7 @@ impl Voice {
             ControlFlow::Continue(())
         });
         match &mut self.engine {
-            Engine::Shared(worker, place) => {
-                let job = SpeakJob::unhurried(*place, text, chunk);
-                worker.call(job).await.map_err(reason)?.map_err(reason)?;
-            }
+            Engine::Local(voice) => voice.speak(Wanted::unhurried(text), chunk).await?,
             Engine::Service(remote) => {
                 let wanted = Wanted {
                     text,

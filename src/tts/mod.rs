@@ -3,6 +3,7 @@
 mod espeak;
 mod formant;
 mod kept;
+mod on_demand;
 pub mod openai;
 mod piper;
 mod prepared;
@@ -12,6 +13,7 @@ mod trim;
 
 pub use formant::Formant;
 pub use kept::Kept;
+pub use on_demand::{Loader, OnDemand};
 pub use piper::Piper;
 pub use prepared::Prepared;
 pub use scripted::Scripted;

@@ -1,4 +1,5 @@
-//! Piper voices: VITS models, cut in two so that audio comes out while it is being made.
+//! Piper voices: VITS models, cut in two so that audio comes out while it is being made. One that was not cut works too,
+//! but is heard later.
 //!
 //! The encoder turns phonemes into latent frames for the whole clause; the decoder turns frames
 //! into audio, and because it looks no further than [`MARGIN`] frames to each side, it can do so
@@ -15,11 +16,15 @@ use serde::Deserialize;
 
 use super::espeak::Espeak;
 use super::trim::Trimmer;
-use super::{Speech, Speed, Tts, TtsError};
+use super::{OnDemand, Speech, Speed, Tts, TtsError};
 use crate::language::{Pack, Phrase, pack};
 
 /// A voice's files in its folder: settings, and the two halves of the model.
 const FILES: [&str; 3] = ["voice.json", "encoder.onnx", "decoder.onnx"];
+/// The ending of a voice in one file, and of the settings beside it: those of Piper's own releases.
+const WHOLE: [&str; 2] = ["onnx", "onnx.json"];
+/// What a voice takes in memory for two bytes of its models: a server with four more voices of 63 MB each had 366 MB more.
+const MEMORY: u64 = 3;
 /// The tensor where the model was cut: f32 [1, 192, frames].
 const LATENT: &str = "/Mul_7_output_0";
 /// Values of one latent frame.
@@ -43,8 +48,8 @@ const KNEE: f32 = 0.8;
 
 /// A Piper voice on ONNX Runtime and espeak-ng. First audio of a short clause takes 60-100 ms.
 pub struct Piper {
+    files: Files,
     name: String,
-    folder: PathBuf,
     voice: Voice,
     /// Shared with the clauses that are being spoken, all on one thread.
     model: Arc<Mutex<Model>>,
@@ -53,10 +58,71 @@ pub struct Piper {
     rules: &'static Pack,
 }
 
-/// The two halves of a voice.
-struct Model {
-    encoder: Session,
-    decoder: Session,
+/// Where a voice is.
+#[derive(Debug, Clone)]
+struct Files {
+    settings: PathBuf,
+    /// The two halves, or the whole alone.
+    models: Vec<PathBuf>,
+}
+
+impl Files {
+    /// Those of a voice in a folder, or in one file that ends in `.onnx`.
+    fn of(path: &Path) -> Self {
+        if path.extension().is_some_and(|ending| ending == WHOLE[0]) {
+            return Self {
+                settings: path.with_extension(WHOLE[1]),
+                models: vec![path.to_owned()],
+            };
+        }
+        let [settings, encoder, decoder] = FILES.map(|name| path.join(name));
+        Self {
+            settings,
+            models: vec![encoder, decoder],
+        }
+    }
+
+    fn all(&self) -> Vec<PathBuf> {
+        [&self.settings]
+            .into_iter()
+            .chain(&self.models)
+            .cloned()
+            .collect()
+    }
+
+    /// The bytes of the models.
+    fn bytes(&self) -> Result<u64, TtsError> {
+        let length = |path: &PathBuf| {
+            let about = std::fs::metadata(path);
+            about
+                .map(|about| about.len())
+                .map_err(|error| TtsError::Load {
+                    path: path.display().to_string(),
+                    reason: error.to_string(),
+                })
+        };
+        self.models.iter().map(length).sum()
+    }
+}
+
+/// The model of a voice.
+enum Model {
+    /// Cut in two.
+    Halves { encoder: Session, decoder: Session },
+    /// As it was released.
+    Whole(Session),
+}
+
+impl Model {
+    fn load(files: &Files) -> Result<Self, TtsError> {
+        Ok(match files.models.as_slice() {
+            [encoder, decoder] => Self::Halves {
+                encoder: session(encoder)?,
+                decoder: session(decoder)?,
+            },
+            models => Self::Whole(session(models.first().unwrap_or(&files.settings))?),
+        })
+    }
 }
 
 /// The contents of `voice.json`.
@@ -90,6 +156,11 @@ struct Inference {
 }
 
 impl Inference {
+    /// As the model takes them.
+    fn scales(self) -> [f32; 3] {
+        [self.noise_scale, self.length_scale, self.noise_w]
+    }
+
     /// The same for a speed: each phoneme takes as much less time.
     fn at(self, speed: Speed) -> Self {
         Self {
@@ -111,28 +182,43 @@ impl Default for Inference {
 }
 
 impl Piper {
-    /// Loads `encoder.onnx`, `decoder.onnx` and `voice.json` from `dir`, starts espeak-ng and
-    /// speaks a word to nobody, because the first run of a session is slow. Wants
-    /// [`crate::onnx::init`] to have run.
+    /// Loads `encoder.onnx`, `decoder.onnx` and `voice.json` from the folder `path`, or the file `path` that ends in
+    /// `.onnx` with its settings in `.onnx.json`; starts espeak-ng and speaks a word to nobody, because the first run
+    /// of a session is slow. Wants [`crate::onnx::init`] to have run.
     ///
     /// # Errors
     /// [`TtsError::Load`] for the files, [`TtsError::Phonemes`] for espeak-ng.
-    pub fn load(dir: &Path) -> Result<Self, TtsError> {
-        let [settings, encoder, decoder] = FILES.map(|name| dir.join(name));
-        let voice = Voice::read(&settings)?;
+    pub fn load(path: &Path) -> Result<Self, TtsError> {
+        let files = Files::of(path);
+        let voice = Voice::read(&files.settings)?;
         let mut piper = Self {
-            name: format!("piper {}", voice.dataset).trim_end().to_owned(),
-            model: Arc::new(Mutex::new(Model {
-                encoder: session(&encoder)?,
-                decoder: session(&decoder)?,
-            })),
+            name: voice.name(),
+            model: Arc::new(Mutex::new(Model::load(&files)?)),
             espeak: Espeak::start(&voice.espeak.voice)?,
             rules: pack(Some(&voice.espeak.voice)),
-            folder: dir.to_owned(),
+            files,
             voice,
         };
         super::whole(&mut piper, "Hello.")?;
         Ok(piper)
+    }
+
+    /// The same when it is needed. Checks that the files are there, and reads the settings.
+    ///
+    /// # Errors
+    /// [`TtsError::Load`] for the files.
+    pub fn on_demand(path: &Path) -> Result<OnDemand, TtsError> {
+        let files = Files::of(path);
+        let voice = Voice::read(&files.settings)?;
+        let path = path.to_owned();
+        Ok(OnDemand {
+            name: voice.name(),
+            sample_rate: voice.audio.sample_rate,
+            language: Some(voice.espeak.voice.clone()),
+            bytes: files.bytes()? * MEMORY / 2,
+            files: files.all(),
+            load: Box::new(move || Ok(Box::new(Self::load(&path)?))),
+        })
     }
 
     /// Phonemes of phrases that are spoken in one go, each closed by its mark.
@@ -169,8 +255,7 @@ impl Tts for Piper {
 
     /// The sha256 of its files.
     fn fingerprint(&self) -> Option<String> {
-        let files = FILES.map(|name| self.folder.join(name));
-        super::kept::sha256_of(&files).ok()
+        super::kept::sha256_of(&self.files.all()).ok()
     }
 
     fn speak(&mut self, text: &str) -> Result<Speech, TtsError> {
@@ -232,13 +317,26 @@ impl Speaking {
     fn step(&mut self) -> Result<Option<Vec<f32>>, TtsError> {
         // A run that panicked has left no state behind in the model.
         let mut model = self.model.lock().unwrap_or_else(PoisonError::into_inner);
+        let (encoder, decoder) = match &mut *model {
+            Model::Halves { encoder, decoder } => (encoder, decoder),
+            Model::Whole(model) => {
+                let Some(Breath { ids, pause_ms }) = self.breaths.pop_front() else {
+                    return Ok(None);
+                };
+                let audio = whole(model, &ids, &self.inference)?;
+                let mut trimmer = Trimmer::new(self.sample_rate);
+                let mut audio = trimmer.push(&audio);
+                audio.extend(trimmer.finish(pause_ms));
+                return Ok(Some(audio));
+            }
+        };
         let mut decoding = match self.decoding.take() {
             Some(decoding) => decoding,
             None => {
                 let Some(Breath { ids, pause_ms }) = self.breaths.pop_front() else {
                     return Ok(None);
                 };
-                let latent = Latent::encode(&mut model.encoder, &ids, &self.inference)?;
+                let latent = Latent::encode(encoder, &ids, &self.inference)?;
                 Decoding {
                     chunks: chunks(latent.frames).collect(),
                     latent,
@@ -250,7 +348,7 @@ impl Speaking {
         let Some(frames) = decoding.chunks.pop_front() else {
             return Ok(Some(decoding.trimmer.finish(decoding.pause_ms)));
         };
-        let audio = decoding.latent.decode(&mut model.decoder, frames)?;
+        let audio = decoding.latent.decode(decoder, frames)?;
         let ready = decoding.trimmer.push(&audio);
         self.decoding = Some(decoding);
         Ok(Some(ready))
@@ -275,6 +373,11 @@ impl Iterator for Speaking {
 }
 
 impl Voice {
+    /// For logs.
+    fn name(&self) -> String {
+        format!("piper {}", self.dataset).trim_end().to_owned()
+    }
+
     fn read(path: &Path) -> Result<Self, TtsError> {
         let failed = |reason: String| TtsError::Load {
             path: path.display().to_string(),
@@ -319,11 +422,7 @@ struct Latent {
 impl Latent {
     fn encode(encoder: &mut Session, ids: &[i64], inference: &Inference) -> Result<Self, TtsError> {
         let lengths = [ids.len() as i64];
-        let scales = [
-            inference.noise_scale,
-            inference.length_scale,
-            inference.noise_w,
-        ];
+        let scales = inference.scales();
         let outputs = encoder
             .run(ort::inputs! {
                 "input" => TensorRef::from_array_view(([1, ids.len()], ids)).map_err(failed)?,
@@ -363,6 +462,23 @@ impl Latent {
             })?;
         Ok(wanted.iter().copied().map(levelled).collect())
     }
+}
+
+/// The audio of a breath from a model that was not cut. The first speaker speaks if it has several.
+fn whole(model: &mut Session, ids: &[i64], inference: &Inference) -> Result<Vec<f32>, TtsError> {
+    let (lengths, scales, speaker) = ([ids.len() as i64], inference.scales(), [0_i64]);
+    let mut inputs = ort::inputs! {
+        "input" => TensorRef::from_array_view(([1, ids.len()], ids)).map_err(failed)?,
+        "input_lengths" => TensorRef::from_array_view(([1], &lengths[..])).map_err(failed)?,
+        "scales" => TensorRef::from_array_view(([3], &scales[..])).map_err(failed)?,
+    };
+    if model.inputs().iter().any(|input| input.name() == "sid") {
+        let speaker = TensorRef::from_array_view(([1], &speaker[..])).map_err(failed)?;
+        inputs.push(("sid".into(), speaker.into()));
+    }
+    let outputs = model.run(inputs).map_err(failed)?;
+    let (_, audio) = outputs[0].try_extract_tensor::<f32>().map_err(failed)?;
+    Ok(audio.iter().copied().map(levelled).collect())
 }
 
 /// The frames of each chunk, in order.
@@ -506,10 +622,13 @@ mod tests {
         let phonemes = piper.phonemes(&pack(None).spoken("Checking the forecast for Boulder.", 12));
         let ids = piper.voice.ids(&phonemes.unwrap());
         let mut model = piper.model.lock().unwrap();
-        let latent = Latent::encode(&mut model.encoder, &ids, &piper.voice.inference).unwrap();
-        let whole = latent.decode(&mut model.decoder, 0..latent.frames).unwrap();
+        let Model::Halves { encoder, decoder } = &mut *model else {
+            panic!("the voice is in two halves");
+        };
+        let latent = Latent::encode(encoder, &ids, &piper.voice.inference).unwrap();
+        let whole = latent.decode(decoder, 0..latent.frames).unwrap();
         let pieces: Vec<f32> = chunks(latent.frames)
-            .flat_map(|frames| latent.decode(&mut model.decoder, frames).unwrap())
+            .flat_map(|frames| latent.decode(decoder, frames).unwrap())
             .collect();
         assert_eq!(whole.len(), pieces.len());
         let worst = whole
@@ -527,6 +646,34 @@ mod tests {
             .unwrap()
             .to_string();
         assert!(error.contains("/nowhere/voice.json"), "{error}");
+    }
+
+    /// A voice as it is released, in one file with its settings beside it: the same weights.
+    #[test]
+    fn a_voice_that_was_not_cut_speaks_too() {
+        let weights = testing::weights_and_runtime();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("en_US-joe-medium.onnx");
+        let error = Piper::on_demand(&path).err().unwrap().to_string();
+        assert!(error.contains("en_US-joe-medium.onnx.json"), "{error}");
+        let settings = path.with_extension("onnx.json");
+        std::fs::copy(weights.join("piper-joe/voice.json"), settings).unwrap();
+        let error = Piper::on_demand(&path).err().unwrap().to_string();
+        assert!(error.contains("en_US-joe-medium.onnx: "), "{error}");
+        std::os::unix::fs::symlink(weights.join("sources/piper-joe/voice.onnx"), &path).unwrap();
+        let voice = Piper::on_demand(&path).unwrap();
+        assert!(voice.bytes > 60_000_000, "{} bytes", voice.bytes);
+        let mut voice = (voice.load)().unwrap();
+        let text = "It's five past three in Tokyo.";
+        let seconds = |tts: &mut dyn Tts| {
+            let audio = crate::tts::whole(tts, text).unwrap();
+            audio.len() as f64 / f64::from(tts.sample_rate())
+        };
+        let (whole, halves) = (seconds(&mut *voice), seconds(&mut piper()));
+        assert!(
+            (whole / halves - 1.0).abs() < 0.2,
+            "{whole} s and {halves} s"
+        );
     }
 
     #[test]

@@ -75,6 +75,7 @@ pub(crate) fn without_models(llm: Arc<dyn Llm>) -> Builders {
         turn_model: None,
         tts: Box::new(|| Ok(Box::new(undertone::tts::Scripted::new()))),
         voices: BTreeMap::new(),
+        voice_memory: 0,
         clips: None,
         llm,
         draft: None,

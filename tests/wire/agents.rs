@@ -192,9 +192,11 @@ async fn a_handoff_keeps_the_history_and_the_next_agent_has_its_own_model_tools_
         .on(Cue::result("calculate"), "<speech>It is four.</speech>");
     let clauses = Arc::new(AtomicUsize::new(0));
     let counted = clauses.clone();
-    let voice = OtherVoice::Local(Box::new(move || {
-        Ok(Box::new(Counting(tts::Scripted::new(), counted.clone())))
-    }));
+    let load = move || {
+        let voice = Counting(tts::Scripted::new(), counted.clone());
+        Ok(Box::new(voice) as Box<dyn Tts>)
+    };
+    let voice = OtherVoice::Local(tts::OnDemand::of(&tts::Scripted::new(), load));
     let mut next = agent("billing", &billing, &["calculate"], &[]);
     next.voice = Some("deep".into());
     let first = agent("desk", &desk, &["get_time"], &["billing"]);

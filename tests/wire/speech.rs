@@ -17,7 +17,7 @@ use undertone::llm::scripted::{Scripted, Step};
 use undertone::llm::{Llm, Phrases};
 use undertone::server::App;
 use undertone::session::{self, Builders, Engines, OtherVoice};
-use undertone::tts::{Speech, SpeechStream, Tts, TtsError, TtsService, TtsSession};
+use undertone::tts::{OnDemand, Speech, SpeechStream, Tts, TtsError, TtsService, TtsSession};
 
 const WELL: &str = "I am well.";
 
@@ -344,10 +344,12 @@ async fn what_was_prepared_is_said_in_the_sessions_own_voice() {
             let (voice, dead) = (voice.clone(), dead.clone());
             Ok(Box::new(Mortal { voice, dead }) as Box<dyn Tts>)
         };
-        (Box::new(build), loudness)
+        (build, loudness)
     };
     let (own, own_level) = mortal(0.2);
     let (second, second_level) = mortal(0.45);
+    let like = second().expect("a voice");
+    let second = OnDemand::of(&*like, second);
     let (service, mut asked, _) = Level::new(0.9, Fate::Done);
     let voices = [
         ("second".to_owned(), OtherVoice::Local(second)),
@@ -364,7 +366,7 @@ async fn what_was_prepared_is_said_in_the_sessions_own_voice() {
     } = Timeouts::default();
     builders.policy.timeouts.dead_air = dead_air;
     builders.policy.timeouts.generation_timeout = generation_timeout;
-    builders.tts = own;
+    builders.tts = Box::new(own);
     builders.voices = voices.into();
     let server = serve(builders);
     let phrases = Phrases::default();

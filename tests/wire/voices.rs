@@ -10,7 +10,9 @@ use tokio_tungstenite::tungstenite::Message;
 use undertone::llm::scripted::Scripted;
 use undertone::server::ServerSettings;
 use undertone::session::{Builders, OtherVoice};
-use undertone::tts::{Speech, SpeechStream, Speed, Tts, TtsError, TtsService, TtsSession};
+use undertone::tts::{
+    OnDemand, Speech, SpeechStream, Speed, Tts, TtsError, TtsService, TtsSession,
+};
 
 /// Samples per second of all voices, Hz.
 const RATE: u32 = 24_000;
@@ -72,7 +74,9 @@ impl TtsSession for Level {
 }
 
 fn builders() -> Builders {
-    let second = OtherVoice::Local(Box::new(|| Ok(Box::new(Level(SECOND)))));
+    let second = Level(SECOND);
+    let load = move || Ok(Box::new(Level(SECOND)) as Box<dyn Tts>);
+    let second = OtherVoice::Local(OnDemand::of(&second, load));
     let far = OtherVoice::Service(Arc::new(Level(FAR)));
     let llm = Scripted::always(format!("<speech>{WELL}</speech>"));
     Builders {

@@ -1,0 +1,87 @@
+//! A local voice as one session has it: on the voices' thread, where it always is or comes when it is loaded.
+
+use super::clause::{Place, SpeakJob, TakeChunk};
+use super::reason;
+use super::shelf::Shelf;
+use super::voices::{OnThread, Wanted};
+use crate::tts::Speed;
+use crate::worker::Overloaded;
+use std::sync::Arc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+/// A local voice.
+#[derive(Clone)]
+pub(super) struct LocalVoice {
+    pub(super) thread: OnThread,
+    pub(super) shelf: Arc<Shelf>,
+    pub(super) home: Home,
+    /// How fast it speaks.
+    pub(super) speed: Speed,
+    /// Hz.
+    pub(super) rate: u32,
+}
+
+/// Where a voice is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Home {
+    /// Always on the thread, at this place.
+    Thread(usize),
+    /// On the shelf, at this place.
+    Shelf(usize),
+}
+
+impl LocalVoice {
+    /// Where it is, if it is loaded. Otherwise it begins to be.
+    pub(super) fn ready(&self) -> Option<Place> {
+        match self.home {
+            Home::Thread(at) => Some(Place::Thread(at)),
+            Home::Shelf(at) => self.shelf.ready(at).map(Place::Shelf),
+        }
+    }
+
+    /// Synthesises a clause, when it is loaded.
+    ///
+    /// # Errors
+    /// Why it did not.
+    pub(super) async fn speak(&self, wanted: Wanted, chunk: TakeChunk) -> Result<(), String> {
+        let place = match self.home {
+            Home::Thread(at) => Place::Thread(at),
+            Home::Shelf(at) => Place::Shelf(self.shelf.voice(at).await?),
+        };
+        let job = SpeakJob::new(place, self.speed, wanted, chunk);
+        let spoken = self.thread.call_by(job.due(), job).await;
+        spoken.map_err(reason)?.map_err(reason)
+    }
+
+    /// The same in the background: `done` is called at the end or with the reason of a failure, on any thread.
+    /// Cancelling stops it between chunks; then `done` may not be called.
+    ///
+    /// # Errors
+    /// Too much waits for the thread.
+    pub(super) fn begin(
+        &self,
+        wanted: Wanted,
+        cancel: CancellationToken,
+        tasks: &mut JoinSet<()>,
+        chunk: TakeChunk,
+        done: impl FnOnce(Result<(), String>) + Send + 'static,
+    ) -> Result<(), Overloaded> {
+        if let Some(place) = self.ready() {
+            let job = SpeakJob::new(place, self.speed, wanted, chunk);
+            return self.thread.send_by(job.due(), job, cancel, move |spoken| {
+                done(spoken.map_err(reason).and_then(|end| end.map_err(reason)));
+            });
+        }
+        let voice = self.clone();
+        let job = async move {
+            let speech = voice.speak(wanted, chunk);
+            if let Some(spoken) = cancel.run_until_cancelled(speech).await {
+                done(spoken);
+            }
+        };
+        tasks.spawn(job.in_current_span());
+        Ok(())
+    }
+}
