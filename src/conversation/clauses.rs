@@ -235,6 +235,8 @@ mod tests {
         check("It was I. Go.", &["It was I.", "Go."]);
         check("No. I cannot.", &["No.", "I cannot."]);
         check("It is No. 5 here.", &["It is No. 5 here."]);
+        check("It is Dec. 25 today.", &["It is Dec. 25 today."]);
+        check("It was Dec. She left.", &["It was Dec.", "She left."]);
     }
 
     #[test]

@@ -201,6 +201,8 @@ impl Voices {
         source.is_needed();
         let language = speaker.language.as_deref();
         let local = self.local_voice(self.speaking(language), speaker.speed());
+        // If the service fails, the user waits.
+        drop(local.ready());
         Some(RemoteVoice::open(
             &**service, language, source, local, report,
         ))

@@ -257,7 +257,8 @@ fn spell(word: &str) -> Vec<String> {
     }
 }
 
-fn distance(a: &[String], b: &[String]) -> usize {
+/// The fewest replacements, insertions and deletions that make `a` of `b`.
+pub fn distance(a: &[String], b: &[String]) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {
         let mut diagonal = row[0];

@@ -3,6 +3,7 @@
 use crate::common;
 use common::Errors;
 use undertone::asr::{Asr, WhisperOnnx};
+use undertone::conversation::Clauses;
 use undertone::tts::{self, Piper, Tts};
 
 /// Hz; sessions send frames of 20 ms, so a clause is padded to whole frames.
@@ -69,3 +70,147 @@ fn said(voice: &mut Piper, clause: &str) -> Vec<f32> {
 fn silent<'a>(samples: impl Iterator<Item = &'a f32>) -> usize {
     samples.take_while(|sample| sample.abs() <= QUIET).count()
 }
+
+/// The table of written forms, and how each is to be said.
+const FORMS: &str = include_str!("../../src/language/en/spoken.tsv");
+
+/// One in so many forms of each kind is heard back.
+const SHARE: usize = 5;
+
+/// The takes in which a form may be understood.
+const FORM_TAKES: usize = 3;
+
+/// Written forms are said so that they are understood: a recogniser hears the numbers and the words that were meant. It
+/// mishears some whatever is said, such as "4 1 1 1, 1 1 1 1".
+#[test]
+fn written_forms_are_heard_as_they_were_meant() {
+    let weights = common::weights();
+    let mut voice = Piper::load(&weights.join("piper-joe")).unwrap();
+    let mut asr = WhisperOnnx::load(&weights.join("whisper-tiny.en")).unwrap();
+    let sample = sampled(FORMS, 7);
+    let (mut numbers, mut words) = (0, 0);
+    for (written, said) in &sample {
+        let meant = Heard::of(said);
+        let (mut takes, mut has_numbers, mut has_words) = (Vec::new(), false, false);
+        while takes.len() < FORM_TAKES && !(has_numbers && has_words) {
+            let take = heard_back(&mut voice, &mut asr, written);
+            let heard = Heard::of(&take);
+            has_numbers |= heard.digits == meant.digits;
+            has_words |= heard.has_words_of(&meant);
+            takes.push(take);
+        }
+        numbers += usize::from(has_numbers);
+        words += usize::from(has_words);
+        if takes.len() > 1 {
+            println!("{written:?}, meant as {said:?}, was heard as {takes:?}");
+        }
+    }
+    println!(
+        "of {} forms: {numbers} numbers, {words} words",
+        sample.len()
+    );
+    assert!(sample.len() >= 30, "{} forms", sample.len());
+    assert!(numbers + 2 >= sample.len(), "{numbers} of {}", sample.len());
+    assert!(words + 3 >= sample.len(), "{words} of {}", sample.len());
+}
+
+/// A text as a session says it and the recogniser hears it.
+fn heard_back(voice: &mut Piper, asr: &mut WhisperOnnx, text: &str) -> String {
+    let mut speech = vec![0.0; 8_000];
+    for clause in clauses(text) {
+        speech.extend(common::spoken(voice, &clause, 16_000));
+    }
+    speech.extend([0.0; 8_000]);
+    asr.transcribe(&speech).unwrap()
+}
+
+/// What a response cuts a text into.
+fn clauses(text: &str) -> Vec<String> {
+    let mut clauses = Clauses::default();
+    let mut all = clauses.push(text);
+    all.extend(clauses.finish());
+    all
+}
+
+/// One in [`SHARE`] of the table's lines of each kind, rounded up, chosen by `seed`.
+fn sampled(table: &str, seed: usize) -> Vec<(&str, &str)> {
+    let kinds = table.split("# ").filter(|kind| !kind.is_empty());
+    let mut sample = Vec::new();
+    for (nth, kind) in kinds.enumerate() {
+        let forms: Vec<_> = kind
+            .lines()
+            .filter_map(|line| line.split_once('\t'))
+            .collect();
+        let chosen = (0..forms.len().div_ceil(SHARE)).map(|at| at * SHARE + (seed + nth) % SHARE);
+        sample.extend(chosen.filter_map(|at| forms.get(at).copied()));
+    }
+    sample
+}
+
+/// A text as it is heard, whether numbers are spelt out, grouped, or written with signs.
+struct Heard {
+    /// The digits of all numbers, in order.
+    digits: String,
+    /// The letters of all other words.
+    letters: String,
+}
+
+impl Heard {
+    fn of(text: &str) -> Self {
+        let (mut digits, mut letters) = (String::new(), String::new());
+        let text = text
+            .to_lowercase()
+            .replace('%', " percent ")
+            .replace(',', "");
+        let is_apart = |c: char| !c.is_alphanumeric();
+        for word in text.split(is_apart).filter(|word| !word.is_empty()) {
+            if let Some((_, number)) = NUMBERS.iter().find(|(spelt, _)| *spelt == word) {
+                digits.push_str(number);
+                continue;
+            }
+            let number: String = word.chars().filter(char::is_ascii_digit).collect();
+            let rest: String = word.chars().filter(|c| c.is_alphabetic()).collect();
+            digits.push_str(&number);
+            let ordinal = !number.is_empty() && ["st", "nd", "rd", "th", "s"].contains(&&*rest);
+            if !ordinal && !SIGNS.contains(&&*rest) {
+                letters.push_str(&rest);
+            }
+        }
+        Self { digits, letters }
+    }
+
+    /// Whether seven in ten of the letters that were meant were heard.
+    fn has_words_of(&self, meant: &Self) -> bool {
+        let letters = |text: &str| text.chars().map(String::from).collect::<Vec<_>>();
+        let wrong = common::distance(&letters(&meant.letters), &letters(&self.letters));
+        wrong * 10 <= meant.letters.len() * 3
+    }
+}
+
+/// Numbers in words, with their digits.
+const NUMBERS: [(&str, &str); 19] = [
+    ("oh", "0"),
+    ("zero", "0"),
+    ("one", "1"),
+    ("two", "2"),
+    ("three", "3"),
+    ("four", "4"),
+    ("five", "5"),
+    ("six", "6"),
+    ("seven", "7"),
+    ("eight", "8"),
+    ("nine", "9"),
+    ("ten", "10"),
+    ("nineties", "90"),
+    ("first", "1"),
+    ("second", "2"),
+    ("third", "3"),
+    ("hundred", "00"),
+    ("million", "000000"),
+    ("billion", "000000000"),
+];
+
+/// Words that a recogniser writes as signs, or leaves out beside them.
+const SIGNS: [&str; 10] = [
+    "and", "cent", "cents", "dash", "dollar", "dollars", "dot", "point", "slash", "us",
+];

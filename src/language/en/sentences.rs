@@ -23,7 +23,8 @@ const ALWAYS_GO_ON: &[&str] = &[
 
 const MAY_GO_ON: &[&str] = &[
     "a.m", "p.m", "etc", "inc", "ltd", "co", "corp", "jr", "sr", "dept", "est", "no", "vol", "min",
-    "max", "ave", "blvd",
+    "max", "ave", "blvd", "jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "sept", "oct",
+    "nov", "dec",
 ];
 
 const LEADING_ON: &[&str] = &[

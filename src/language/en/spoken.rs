@@ -163,6 +163,7 @@ fn rules() -> Vec<(String, Say)> {
         (r"\bC#".into(), |_| "C sharp".into()),
         (r"\bC\+\+".into(), |_| "C plus plus".into()),
         (r"[~≈]\s?(\d)".into(), |c| format!("about {}", &c[1])),
+        (r"\b([Aa]nd)/or\b".into(), |c| format!("{} or", &c[1])),
         (r"(\w)/(\w)".into(), |c| format!("{} slash {}", &c[1], &c[2])),
         (r"(\w)@(\w)".into(), |c| format!("{} at {}", &c[1], &c[2])),
         (r"\s=\s".into(), |_| " equals ".into()),
