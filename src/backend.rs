@@ -1,5 +1,8 @@
 //! Servers of models over HTTP: the client, addresses below a base, and errors without secrets.
 
+pub mod socket;
+
+use reqwest::header::AUTHORIZATION;
 use reqwest::{Client, RequestBuilder, Response, redirect};
 use secrecy::{ExposeSecret, SecretString};
 use std::time::Duration;
@@ -10,6 +13,17 @@ const MAX_ERROR_BYTES: usize = 600;
 
 /// How long an idle connection is kept: longer than most pauses in a conversation.
 const POOL_IDLE: Duration = Duration::from_secs(120);
+
+/// How a server is shown its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyForm {
+    /// `Authorization: Bearer KEY`.
+    Bearer,
+    /// `Authorization: Token KEY`.
+    Token,
+    /// In this header.
+    Header(&'static str),
+}
 
 /// A server of models. Connections are reused.
 pub struct Backend {
@@ -64,6 +78,13 @@ impl Backend {
         self.client.get(below(&self.base_url, path))
     }
 
+    /// The same with a query.
+    pub fn get_with(&self, path: &str, query: &[(&str, &str)]) -> RequestBuilder {
+        let mut url = below(&self.base_url, path);
+        url.query_pairs_mut().extend_pairs(query);
+        self.client.get(url)
+    }
+
     /// A POST request to a path below the base address.
     pub fn post(&self, path: &str) -> RequestBuilder {
         self.client.post(below(&self.base_url, path))
@@ -79,20 +100,21 @@ impl Backend {
         shown(&self.base_url)
     }
 
-    /// Sends a request with the key in the header `key`; as a bearer token if `None`.
+    /// Sends a request with the key in this form.
     ///
     /// # Errors
     /// Why the server cannot be reached.
     pub async fn send(
         &self,
         mut request: RequestBuilder,
-        key: Option<&str>,
+        key: KeyForm,
     ) -> Result<Response, String> {
         if let Some(secret) = &self.api_key {
             let secret = secret.expose_secret();
             request = match key {
-                Some(name) => request.header(name, secret),
-                None => request.bearer_auth(secret),
+                KeyForm::Bearer => request.bearer_auth(secret),
+                KeyForm::Token => request.header(AUTHORIZATION, format!("Token {secret}")),
+                KeyForm::Header(name) => request.header(name, secret),
             };
         }
         request.send().await.map_err(|error| self.explain(&error))

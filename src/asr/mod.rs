@@ -1,6 +1,7 @@
 //! Speech recognition: 16 kHz mono samples in, text out.
 
 mod decode;
+pub mod deepgram;
 pub mod openai;
 mod whisper_cpp;
 mod whisper_layout;
@@ -123,21 +124,29 @@ impl From<&str> for Recognised {
 /// An asynchronous speech recogniser, such as one on a remote server. It is opened for each session that
 /// chooses it, so no session waits for another.
 pub trait AsrService: Send + Sync {
-    /// Opens it for one session. Returns at once; the connection is made in the background. `language` is
-    /// a BCP 47 tag; if `None`, the service decides.
+    /// Opens it for one session, within a Tokio runtime. Returns at once; the connection is made in the
+    /// background. `language` is a BCP 47 tag; if `None`, the service decides.
     fn open(&self, language: Option<&str>) -> Box<dyn AsrSession>;
 }
 
 /// One session with an [`AsrService`]. Dropping it closes the connection.
 pub trait AsrSession: Send {
-    /// Whether it knows words while the user speaks, from the audio that it receives. If not, partials
-    /// would be further requests, and are made by the local recogniser.
-    fn streams(&self) -> bool {
-        false
+    /// The words so far of a part that the user is still speaking, for services that hear along. If `None`, the
+    /// local recogniser transcribes the part: to others it would be one more request.
+    fn so_far(&self, part: &Utterance) -> Option<String> {
+        let _ = part;
+        None
+    }
+
+    /// Whether it can transcribe this part. A service that hears along cannot if it has missed some of it. Then
+    /// the local recogniser does, and nothing has failed.
+    fn can_hear(&self, part: &Utterance) -> bool {
+        let _ = part;
+        true
     }
 
     /// Receives the user's audio as it arrives, for streaming services: 16 kHz mono in -1..1, starting at
-    /// the position `from` in the session. Must not block.
+    /// the position `from` in the session. After a gap `from` is further on. Must not block.
     fn listen(&mut self, from: Samples, audio: &[f32]) {
         let _ = (from, audio);
     }
@@ -160,4 +169,11 @@ pub struct Utterance {
     pub audio: Vec<f32>,
     /// The user is still speaking: a partial may miss words, and is better dropped than late.
     pub partial: bool,
+}
+
+impl Utterance {
+    /// One past its last sample.
+    pub fn to(&self) -> Samples {
+        Samples(self.from.0 + self.audio.len() as u64)
+    }
 }

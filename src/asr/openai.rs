@@ -3,7 +3,7 @@
 
 use super::{AsrError, AsrService, AsrSession, Utterance};
 use crate::audio::{RATE, write_wav};
-use crate::backend::Backend;
+use crate::backend::{Backend, KeyForm};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use reqwest::header::CONTENT_TYPE;
@@ -87,7 +87,10 @@ impl AsrSession for Session {
             let (boundary, body) = form?;
             let kind = format!("multipart/form-data; boundary={boundary}");
             let request = backend.post(PATH).header(CONTENT_TYPE, kind).body(body);
-            let response = backend.send(request, None).await.map_err(AsrError::Run)?;
+            let response = backend
+                .send(request, KeyForm::Bearer)
+                .await
+                .map_err(AsrError::Run)?;
             let (url, status) = (backend.shown(), response.status());
             let body = backend.read(response, MAX_RESPONSE).await;
             let body = body.map_err(AsrError::Run)?;

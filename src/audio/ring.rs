@@ -23,6 +23,19 @@ impl Ring {
         Self::default()
     }
 
+    /// An empty ring at `position`.
+    pub fn at(position: Samples) -> Self {
+        Self {
+            samples: VecDeque::new(),
+            from: position.0,
+        }
+    }
+
+    /// The first sample that is kept.
+    pub fn start(&self) -> Samples {
+        Samples(self.from)
+    }
+
     /// Appends samples.
     pub fn push(&mut self, samples: &[f32]) {
         if self.samples.len() + samples.len() > self.samples.capacity() {

@@ -254,6 +254,7 @@ fn speak(config: &Config, models: &Models) -> Result<String> {
 #[allow(clippy::disallowed_methods, reason = "an edge: it measures")]
 fn recognition_services(config: &Config) -> Result<String> {
     let runtime = runtime()?;
+    let _context = runtime.enter();
     let checks = config.speech.recognisers.iter().map(|(name, settings)| {
         let mut session = asr_service(settings)?.open(None);
         let part = Utterance {
@@ -274,6 +275,7 @@ fn recognition_services(config: &Config) -> Result<String> {
 #[allow(clippy::disallowed_methods, reason = "an edge: it measures")]
 fn voice_services(config: &Config) -> Result<String> {
     let runtime = runtime()?;
+    let _context = runtime.enter();
     let checks = config.speech.voices.iter().map(|(name, settings)| {
         let mut session = tts_service(settings)?.open(None);
         let began = Instant::now();

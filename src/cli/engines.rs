@@ -387,6 +387,7 @@ fn recognisers(config: &Config) -> Result<BTreeMap<String, Arc<dyn AsrService>>>
 pub(super) fn asr_service(recogniser: &RemoteAsr) -> Result<Arc<dyn AsrService>> {
     Ok(match recogniser {
         RemoteAsr::OpenAi(settings) => Arc::new(asr::openai::OpenAi::new(settings.clone())?),
+        RemoteAsr::Deepgram(settings) => Arc::new(asr::deepgram::Deepgram::new(settings.clone())?),
     })
 }
 

@@ -2,8 +2,8 @@
 
 use super::check::{Check, Checked};
 use super::error::suggest;
-use super::raw::{RawAsr, RawTts};
-use crate::asr::openai as recogniser;
+use super::raw::{RawAsr, RawAsrService, RawTts, RawTtsService};
+use crate::asr::{deepgram, openai as recogniser};
 use crate::tts::openai as voice;
 use std::collections::BTreeMap;
 use url::Url;
@@ -13,6 +13,8 @@ use url::Url;
 pub enum RemoteAsr {
     /// OpenAI's audio API.
     OpenAi(recogniser::Settings),
+    /// Deepgram's `/v1/listen`.
+    Deepgram(deepgram::Settings),
 }
 
 /// A voice on a server.
@@ -33,9 +35,16 @@ pub struct SpeechServices {
     pub voices: BTreeMap<String, RemoteTts>,
 }
 
-/// The engines of services.
+/// The engines of recognisers on servers.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Engine {
+enum AsrEngine {
+    OpenAi,
+    Deepgram,
+}
+
+/// The engines of voices on servers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TtsEngine {
     OpenAi,
 }
 
@@ -44,14 +53,7 @@ impl Check<'_> {
     pub(super) fn speech(&self, asr: &RawAsr, tts: &RawTts) -> Checked<SpeechServices> {
         let mut services = SpeechServices::default();
         for (name, raw) in &asr.services {
-            let section = format!("asr.services.{name}");
-            self.speech_engine(&section, &raw.engine)?;
-            let settings = recogniser::Settings {
-                base_url: self.speech_url(&section, &raw.base_url)?,
-                model: self.speech_name(&section, "model", &raw.model)?,
-                api_key: self.api_key(&section, &raw.api_key_file, &raw.api_key_env)?,
-            };
-            let recogniser = RemoteAsr::OpenAi(settings);
+            let recogniser = self.recogniser(&format!("asr.services.{name}"), raw)?;
             services.recognisers.insert(name.clone(), recogniser);
         }
         for (name, raw) in &tts.services {
@@ -60,14 +62,7 @@ impl Check<'_> {
                 let problem = format!("tts.services and tts.voices both have \"{name}\"");
                 return Err(self.wrong("tts.services", problem, "rename one of them"));
             }
-            self.speech_engine(&section, &raw.engine)?;
-            let settings = voice::Settings {
-                base_url: self.speech_url(&section, &raw.base_url)?,
-                model: self.speech_name(&section, "model", &raw.model)?,
-                voice: self.speech_name(&section, "voice", &raw.voice)?,
-                api_key: self.api_key(&section, &raw.api_key_file, &raw.api_key_env)?,
-            };
-            let voice = RemoteTts::OpenAi(settings);
+            let voice = self.voice(&section, raw)?;
             services.voices.insert(name.clone(), voice);
         }
         services.recogniser = self.one_service("asr.service", &asr.service, &asr.services)?;
@@ -94,13 +89,57 @@ impl Check<'_> {
         Err(self.wrong(key, problem, &fix))
     }
 
-    fn speech_engine(&self, section: &str, typed: &str) -> Checked<Engine> {
-        let engines = [("openai-compatible", Engine::OpenAi)];
-        self.choice(&format!("{section}.engine"), typed, &engines)
+    fn recogniser(&self, section: &str, raw: &RawAsrService) -> Checked<RemoteAsr> {
+        let engines = [
+            ("openai-compatible", AsrEngine::OpenAi),
+            ("deepgram", AsrEngine::Deepgram),
+        ];
+        let engine = self.choice(&format!("{section}.engine"), &raw.engine, &engines)?;
+        let usual = match engine {
+            AsrEngine::OpenAi => None,
+            AsrEngine::Deepgram => Some(deepgram::BASE_URL),
+        };
+        let base_url = self.speech_url(section, &raw.base_url, usual)?;
+        let model = self.speech_name(section, "model", &raw.model)?;
+        let api_key = self.api_key(section, &raw.api_key_file, &raw.api_key_env)?;
+        Ok(match engine {
+            AsrEngine::OpenAi => RemoteAsr::OpenAi(recogniser::Settings {
+                base_url,
+                model,
+                api_key,
+            }),
+            AsrEngine::Deepgram => RemoteAsr::Deepgram(deepgram::Settings {
+                base_url,
+                model,
+                api_key,
+            }),
+        })
     }
 
-    fn speech_url(&self, section: &str, typed: &str) -> Checked<Url> {
+    fn voice(&self, section: &str, raw: &RawTtsService) -> Checked<RemoteTts> {
+        let engines = [("openai-compatible", TtsEngine::OpenAi)];
+        let engine = self.choice(&format!("{section}.engine"), &raw.engine, &engines)?;
+        let base_url = self.speech_url(section, &raw.base_url, None)?;
+        let model = self.speech_name(section, "model", &raw.model)?;
+        let voice = self.speech_name(section, "voice", &raw.voice)?;
+        let api_key = self.api_key(section, &raw.api_key_file, &raw.api_key_env)?;
+        Ok(match engine {
+            TtsEngine::OpenAi => RemoteTts::OpenAi(voice::Settings {
+                base_url,
+                model,
+                voice,
+                api_key,
+            }),
+        })
+    }
+
+    /// The address of a service: its vendor's `usual` one if none is given.
+    fn speech_url(&self, section: &str, typed: &str, usual: Option<&str>) -> Checked<Url> {
         let fix = "give the address up to /v1, as in https://api.openai.com/v1";
+        let typed = match usual {
+            Some(usual) if typed.trim().is_empty() => usual,
+            _ => typed,
+        };
         self.address(&format!("{section}.base_url"), typed, fix)
     }
 

@@ -12,6 +12,7 @@ use super::http::Headers;
 use super::opaque::Blocks;
 use super::prompt::ChatMessage;
 use super::remote::{Protocol, Reader, Settings, Takes, Vocabulary};
+use crate::backend::KeyForm;
 use serde_json::{Map, Value};
 use wire::Decoder;
 
@@ -29,7 +30,7 @@ impl Protocol for Messages {
 
     fn headers(&self) -> Headers {
         Headers {
-            key: Some("x-api-key"),
+            key: KeyForm::Header("x-api-key"),
             fixed: &[("anthropic-version", "2023-06-01")],
         }
     }

@@ -3,7 +3,7 @@
 
 use super::LlmError;
 use super::markup::Utf8Decoder;
-use crate::backend::{Backend, clipped};
+use crate::backend::{Backend, KeyForm, clipped};
 use eventsource_stream::{Event, EventStreamError, Eventsource};
 use futures_util::{Stream, StreamExt, stream};
 use reqwest::{RequestBuilder, Response};
@@ -25,8 +25,8 @@ const MAX_REFUSAL_BYTES: usize = 32 * 1024;
 /// The headers that a dialect wants beside the usual ones.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Headers {
-    /// The header that carries the key; `None`: a bearer token.
-    pub(super) key: Option<&'static str>,
+    /// How the key is sent.
+    pub(super) key: KeyForm,
     /// Names and values that never change.
     pub(super) fixed: &'static [(&'static str, &'static str)],
 }
@@ -34,7 +34,7 @@ pub(super) struct Headers {
 impl Headers {
     /// The key as a bearer token, and nothing else.
     pub(super) const BEARER: Self = Self {
-        key: None,
+        key: KeyForm::Bearer,
         fixed: &[],
     };
 }

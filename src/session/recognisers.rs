@@ -215,9 +215,15 @@ pub(super) struct Remote {
 type Heard = Result<Recognised, String>;
 
 impl Remote {
-    /// Whether the service is asked for this part.
+    /// Whether the service is asked for this part, which the user has spoken.
     fn is_asked(&self, part: &Utterance) -> bool {
-        self.source.is_up() && (!part.partial || self.session.streams())
+        !part.partial && self.source.is_up() && self.session.can_hear(part)
+    }
+
+    /// The words of a user who is still speaking, if the service has heard them.
+    fn so_far(&self, part: &Utterance) -> Option<String> {
+        let asked = part.partial && self.source.is_up();
+        asked.then(|| self.session.so_far(part))?
     }
 
     /// Has the service transcribe a part, and the local recogniser if that fails or is late. Then whoever is
@@ -234,14 +240,12 @@ impl Remote {
         let (source, local) = (self.source.clone(), self.local.clone());
         let report = self.report.clone();
         let began = Instant::now();
-        let (audio, partial) = (part.audio.clone(), part.partial);
+        let audio = part.audio.clone();
         let heard = AssertUnwindSafe(self.session.transcribe(part)).catch_unwind();
         let measured = source.clone();
         let heard = heard.map(move |heard| match heard {
             Ok(Ok(text)) => {
-                if !partial {
-                    measured.took(began.elapsed());
-                }
+                measured.took(began.elapsed());
                 Ok(Recognised::from(text))
             }
             Ok(Err(error)) => Err(Trouble::from(error)),
@@ -256,9 +260,6 @@ impl Remote {
             };
             let is_late = matches!(trouble, Trouble::Late(_));
             report(source.failed(&trouble));
-            if partial {
-                return done(Err(trouble.to_string()));
-            }
             let asked = Some(Instant::now());
             let job = local.job(audio, asked);
             let instead = pin!(local.worker.call_by(Instant::now(), job));
@@ -313,7 +314,9 @@ impl Recogniser {
     pub(super) fn listen(&mut self, from: Samples, audio: &[f32]) {
         match self {
             Self::Shared(_) => {}
-            Self::Service(remote) => remote.session.listen(from, audio),
+            Self::Service(remote) if remote.source.is_up() => remote.session.listen(from, audio),
+            // While it is down, nothing is sent there.
+            Self::Service(_) => {}
         }
     }
 
@@ -330,6 +333,12 @@ impl Recogniser {
         tasks: &mut JoinSet<()>,
         done: impl FnOnce(Result<Recognised, String>) + Send + 'static,
     ) -> Result<(), Overloaded> {
+        if let Self::Service(remote) = self
+            && let Some(words) = remote.so_far(&part)
+        {
+            done(Ok(words.into()));
+            return Ok(());
+        }
         let local = match self {
             Self::Service(remote) if remote.is_asked(&part) => {
                 tasks.spawn(remote.transcribe(part, done).in_current_span());
@@ -434,8 +443,11 @@ mod tests {
     }
 
     fn recognisers(service: Option<Duration>, local: bool) -> Recognisers {
+        recognisers_with(Arc::new(After(service)), local)
+    }
+
+    fn recognisers_with(service: Arc<dyn AsrService>, local: bool) -> Recognisers {
         let metrics = Arc::<Metrics>::default();
-        let service: Arc<dyn AsrService> = Arc::new(After(service));
         let started = Recognisers::start(
             Box::new(move || Ok(Box::new(Local(local)) as Box<dyn Asr>)),
             [("far".to_owned(), service)].into(),
@@ -479,6 +491,45 @@ mod tests {
     async fn partials_are_no_requests_to_a_service_that_does_not_stream() {
         let known = recognisers(Some(Duration::from_millis(100)), true);
         assert_eq!(heard(&known, true).await.0, Ok("here".into()));
+    }
+
+    /// A service that hears along, if it has not missed anything.
+    struct Along(bool);
+
+    impl AsrService for Along {
+        fn open(&self, _: Option<&str>) -> Box<dyn AsrSession> {
+            Box::new(Self(self.0))
+        }
+    }
+
+    impl AsrSession for Along {
+        fn so_far(&self, _: &Utterance) -> Option<String> {
+            self.0.then(|| "so far".into())
+        }
+
+        fn can_hear(&self, _: &Utterance) -> bool {
+            self.0
+        }
+
+        fn transcribe(&mut self, _: Utterance) -> BoxFuture<'static, Result<String, AsrError>> {
+            std::future::ready(Ok("elsewhere".into())).boxed()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_service_that_hears_along_makes_the_partials() {
+        let known = recognisers_with(Arc::new(Along(true)), true);
+        assert_eq!(heard(&known, true).await.0, Ok("so far".into()));
+        assert_eq!(heard(&known, false).await.0, Ok("elsewhere".into()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_service_has_missed_is_heard_here_and_nothing_has_failed() {
+        let known = recognisers_with(Arc::new(Along(false)), true);
+        for partial in [true, false] {
+            let (words, setbacks) = heard(&known, partial).await;
+            assert_eq!((words, setbacks), (Ok("here".into()), Vec::new()));
+        }
     }
 
     #[tokio::test(start_paused = true)]

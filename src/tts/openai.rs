@@ -3,7 +3,7 @@
 
 use super::{SpeechStream, Speed, TtsError, TtsService, TtsSession};
 use crate::audio::to_f32;
-use crate::backend::Backend;
+use crate::backend::{Backend, KeyForm};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use reqwest::Response;
 use reqwest::header::CONTENT_TYPE;
@@ -122,7 +122,10 @@ async fn begin(
     body: serde_json::Value,
 ) -> Result<impl stream::Stream<Item = Result<Vec<f32>, TtsError>> + Send + use<>, TtsError> {
     let request = backend.post(PATH).json(&body);
-    let response = backend.send(request, None).await.map_err(TtsError::Run)?;
+    let response = backend
+        .send(request, KeyForm::Bearer)
+        .await
+        .map_err(TtsError::Run)?;
     let (url, status) = (backend.shown(), response.status());
     if !status.is_success() {
         let body = backend

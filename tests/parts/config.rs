@@ -396,7 +396,9 @@ fn recognisers_and_voices_on_servers_are_read() {
     let speech = &loaded.config.speech;
     assert_eq!(speech.recogniser.as_deref(), Some("far"));
     assert_eq!(loaded.config.policy.speaker.voice.as_deref(), Some("amy"));
-    let RemoteAsr::OpenAi(recogniser) = &speech.recognisers["far"];
+    let RemoteAsr::OpenAi(recogniser) = &speech.recognisers["far"] else {
+        panic!("another engine");
+    };
     assert_eq!(recogniser.model, "w");
     let RemoteTts::OpenAi(voice) = &speech.voices["amy"];
     assert_eq!(
@@ -417,6 +419,21 @@ fn recognisers_and_voices_on_servers_are_read() {
         "recogniser",
         "known are: far",
     ]);
+}
+
+#[test]
+fn the_services_of_a_vendor_are_at_its_address() {
+    let nova = "[asr.services.nova]\nengine = \"deepgram\"\nmodel = \"nova-3\"\n";
+    let address = |text: &str| {
+        let speech = file(text).load().unwrap().config.speech;
+        let RemoteAsr::Deepgram(nova) = &speech.recognisers["nova"] else {
+            panic!("another engine");
+        };
+        nova.base_url.to_string()
+    };
+    assert_eq!(address(nova), "https://api.deepgram.com/v1");
+    let own = format!("{nova}base_url = \"http://127.0.0.1:1/v1\"\n");
+    assert_eq!(address(&own), "http://127.0.0.1:1/v1");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use crate::{common, support};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
+use support::deepgram::DeepgramService;
 use support::scripted::ANSWER_FRAMES;
 use support::speech_services::{HEARD, KEY, SpeechService};
 use support::{Script, Server, local, scripted};
@@ -203,6 +204,22 @@ async fn openai_for_python_takes_the_simulator_for_its_service() {
     assert_eq!(report["bytes"], 3 * 2 * 24_000 / 5, "{report}");
     assert_eq!(report["refused"], 401, "{report}");
     assert_eq!(service.transcriptions()[0]["file"], 1_000);
+}
+
+#[tokio::test]
+async fn deepgrams_sdk_takes_the_simulator_for_its_service() {
+    let service = DeepgramService::start();
+    let python = need(".venv/bin/python");
+    let args = ["deepgram_listen.py", &service.address.to_string(), KEY];
+    let report = report(Command::new(python).args(args)).await;
+    assert_eq!(report["final"], HEARD, "{report}");
+    assert_eq!(report["interim"], 3, "{report}");
+    assert_eq!(report["last_word_ends"], 0.55, "{report}");
+    assert_eq!(report["seconds"], 0.6, "{report}");
+    assert_eq!(report["refused"], 401, "{report}");
+    let seen = service.seen();
+    assert_eq!(seen.messages, ["KeepAlive", "Finalize", "CloseStream"]);
+    assert_eq!(seen.mistakes, [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

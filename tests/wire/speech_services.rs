@@ -2,6 +2,8 @@
 //! off. The user hears the answer in time, from the local engines if need be. The service is a simulator, which
 //! `foreign.rs` proves with the openai package.
 
+mod deepgram;
+
 use crate::support;
 use serde_json::json;
 use std::net::SocketAddr;

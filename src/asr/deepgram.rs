@@ -1,0 +1,193 @@
+//! Deepgram's streaming recogniser, `/v1/listen`: it hears the user along with the session, so at a pause only
+//! the last words are missing. One connection for each session, opened ahead.
+
+mod connection;
+mod transcript;
+
+use super::{AsrError, AsrService, AsrSession, Utterance};
+use crate::backend::Backend;
+use crate::backend::socket::Lost;
+use crate::language::base;
+use crate::time::Samples;
+use connection::{Connection, Heard, Shared};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use secrecy::SecretString;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::timeout;
+use transcript::Transcript;
+use url::Url;
+
+/// Where Deepgram is.
+pub const BASE_URL: &str = "https://api.deepgram.com/v1";
+
+/// How long final results are waited for. From then on those that may change will do: Deepgram does not always
+/// confirm `Finalize`. It is less than a session adds to the time that most results take.
+const SETTLING: Duration = Duration::from_millis(120);
+
+/// The timeout of connecting, TLS included.
+const CONNECT: Duration = Duration::from_secs(3);
+
+/// The longest silence of the server before it has opened a connection.
+const STALLED: Duration = Duration::from_secs(5);
+
+/// The service's address and the parameters of connections.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The address up to and including `/v1`.
+    pub base_url: Url,
+    /// The model's name there, such as `nova-3`.
+    pub model: String,
+    /// Sent as `Authorization: Token KEY`. Never shown.
+    pub api_key: Option<SecretString>,
+}
+
+/// The recogniser.
+pub struct Deepgram {
+    backend: Arc<Backend>,
+    model: String,
+}
+
+impl Deepgram {
+    /// Sets up the client; connects to nothing.
+    ///
+    /// # Errors
+    /// [`AsrError::Run`] if the address or the key cannot be used.
+    pub fn new(settings: Settings) -> Result<Self, AsrError> {
+        let Settings {
+            base_url,
+            model,
+            api_key,
+        } = settings;
+        let backend = Backend::new(base_url, api_key, CONNECT, STALLED);
+        Ok(Self {
+            backend: Arc::new(backend.map_err(AsrError::Run)?),
+            model,
+        })
+    }
+}
+
+impl AsrService for Deepgram {
+    fn open(&self, language: Option<&str>) -> Box<dyn AsrSession> {
+        let shared = Arc::<Shared>::default();
+        let (heard, results) = watch::channel(Heard::default());
+        let connection = Connection {
+            backend: self.backend.clone(),
+            model: self.model.clone(),
+            language: language.map(base),
+            shared: shared.clone(),
+            heard,
+        };
+        tokio::spawn(connection.run());
+        Box::new(Session {
+            shared,
+            results,
+            listens: false,
+        })
+    }
+}
+
+struct Session {
+    shared: Arc<Shared>,
+    results: watch::Receiver<Heard>,
+    /// It has received a user's audio as it arrives.
+    listens: bool,
+}
+
+impl AsrSession for Session {
+    fn so_far(&self, part: &Utterance) -> Option<String> {
+        let heard = self.results.borrow();
+        let is_there = heard.lost.is_none();
+        is_there.then(|| heard.transcript.so_far(part.from, part.to()))?
+    }
+
+    fn can_hear(&self, part: &Utterance) -> bool {
+        let begins = self.results.borrow().transcript.from();
+        !self.listens || (begins <= part.from && self.shared.has(part.from, part.to()))
+    }
+
+    fn listen(&mut self, from: Samples, audio: &[f32]) {
+        self.listens = true;
+        self.shared.push(from, audio);
+    }
+
+    fn transcribe(&mut self, part: Utterance) -> BoxFuture<'static, Result<String, AsrError>> {
+        let (mut from, mut to) = (part.from, part.to());
+        if !self.listens {
+            from = self.shared.end();
+            to = Samples(from.0 + part.audio.len() as u64);
+            self.shared.push(from, &part.audio);
+        }
+        self.shared.finalize(to);
+        let results = self.results.clone();
+        let unanswered = Unanswered(Some(self.shared.clone()));
+        async move {
+            let heard = words(results, from, to).await;
+            unanswered.settle();
+            heard.map_err(|lost| match lost {
+                Lost::Denied(reason) => AsrError::Denied(reason),
+                Lost::Failed(reason) => AsrError::Run(reason),
+            })
+        }
+        .boxed()
+    }
+}
+
+/// The words between two positions, as soon as they are final, or at least known.
+async fn words(
+    mut results: watch::Receiver<Heard>,
+    from: Samples,
+    to: Samples,
+) -> Result<String, Lost> {
+    let settled = first(&mut results, |heard| {
+        heard.words(from, to, Transcript::settled)
+    });
+    if let Ok(words) = timeout(SETTLING, settled).await {
+        return words;
+    }
+    first(&mut results, |heard| {
+        heard.words(from, to, Transcript::known)
+    })
+    .await
+}
+
+/// What `read` finds as soon as it finds something.
+async fn first(
+    results: &mut watch::Receiver<Heard>,
+    read: impl Fn(&Heard) -> Option<Result<String, Lost>>,
+) -> Result<String, Lost> {
+    loop {
+        if let Some(words) = read(&results.borrow_and_update()) {
+            return words;
+        }
+        if results.changed().await.is_err() {
+            return Err(Lost::Failed("the session is over".into()));
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+/// Nobody waits any longer for an answer that did not come. The connection may be dead although it takes
+/// audio, so it is replaced.
+struct Unanswered(Option<Arc<Shared>>);
+
+impl Unanswered {
+    fn settle(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.take() {
+            shared.replace();
+        }
+    }
+}

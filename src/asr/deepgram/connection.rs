@@ -1,0 +1,397 @@
+//! A session's connection to Deepgram: the audio on its way there, and what comes back.
+
+use super::transcript::{Results, Transcript};
+use crate::audio::{Ring, to_i16, to_pcm16le};
+use crate::backend::socket::{Lost, Socket};
+use crate::backend::{Backend, KeyForm};
+use crate::time::Samples;
+use bytes::Bytes;
+use serde::Deserialize;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use tokio::time::sleep;
+
+const PATH: &str = "listen";
+
+/// The most audio in a message, ms: Deepgram's advice is 20 to 250 ms.
+const PIECE_MS: u64 = 250;
+
+/// How much audio that was sent is kept, ms. A new connection begins with it, so that it knows the words of an
+/// utterance in which the old one was lost.
+const KEPT_MS: u64 = 10_000;
+
+/// How often a silent client says that it is there. Deepgram closes a connection after 10 s without a message, and
+/// advises 3 to 5 s.
+const KEEP_ALIVE: Duration = Duration::from_secs(4);
+
+/// The shortest and the longest wait between two connections.
+const SHORTEST_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// What is known of the user's words.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    pub(super) transcript: Transcript,
+    /// Why there is no connection now.
+    pub(super) lost: Option<Lost>,
+}
+
+impl Heard {
+    /// The words between two positions: those that `read` finds. `None` if they are still to come.
+    pub(super) fn words(
+        &self,
+        from: Samples,
+        to: Samples,
+        read: fn(&Transcript, Samples, Samples) -> Option<String>,
+    ) -> Option<Result<String, Lost>> {
+        if let Some(lost) = &self.lost {
+            return Some(Err(lost.clone()));
+        }
+        if from < self.transcript.from() {
+            let reason = "the connection was lost within the utterance";
+            return Some(Err(Lost::Failed(reason.into())));
+        }
+        read(&self.transcript, from, to).map(Ok)
+    }
+}
+
+/// The audio of a session, for the task that sends it.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    audio: Mutex<Audio>,
+    /// There is something to do.
+    news: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Audio {
+    ring: Ring,
+    /// Where audio without a gap begins.
+    from: Samples,
+    sent_to: Samples,
+    /// The words up to here are wanted at once.
+    finalize: Option<Samples>,
+    /// The connection is to be replaced.
+    replace: bool,
+    /// The session is over.
+    closed: bool,
+}
+
+/// What the connection is to do.
+#[derive(Debug, PartialEq)]
+enum Next {
+    /// Send audio that begins at this position.
+    Send(Samples, Vec<f32>),
+    Finalize,
+    Replace,
+    Close,
+    Wait,
+}
+
+impl Shared {
+    /// Receives audio. If it does not begin where the last ended, a new connection has to hear it.
+    pub(super) fn push(&self, from: Samples, samples: &[f32]) {
+        let mut audio = self.lock();
+        if audio.ring.end() != from {
+            audio.ring = Ring::at(from);
+            audio.from = from;
+            audio.replace = audio.sent_to > Samples(0);
+            audio.sent_to = from;
+        }
+        audio.ring.push(samples);
+        let kept = audio.ring.end().minus_ms(KEPT_MS).min(audio.sent_to);
+        audio.ring.forget_before(kept);
+        drop(audio);
+        self.news.notify_one();
+    }
+
+    /// One past the last sample.
+    pub(super) fn end(&self) -> Samples {
+        self.lock().ring.end()
+    }
+
+    /// Whether all of this audio was received.
+    pub(super) fn has(&self, from: Samples, to: Samples) -> bool {
+        let audio = self.lock();
+        audio.from <= from && to <= audio.ring.end()
+    }
+
+    /// The words up to `to` are wanted at once.
+    pub(super) fn finalize(&self, to: Samples) {
+        self.lock().finalize = Some(to);
+        self.news.notify_one();
+    }
+
+    /// The connection is to be replaced.
+    pub(super) fn replace(&self) {
+        self.lock().replace = true;
+        self.news.notify_one();
+    }
+
+    /// The session is over.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.news.notify_one();
+    }
+
+    /// A connection is about to be opened.
+    fn begin(&self) {
+        let mut audio = self.lock();
+        let kept = audio.ring.end().minus_ms(KEPT_MS);
+        audio.sent_to = kept.max(audio.ring.start());
+        audio.replace = false;
+    }
+
+    fn next(&self) -> Next {
+        let mut audio = self.lock();
+        let (from, end) = (audio.sent_to, audio.ring.end());
+        if audio.closed {
+            return Next::Close;
+        }
+        if audio.replace || from < audio.ring.start() {
+            return Next::Replace;
+        }
+        if audio.finalize.is_some_and(|to| to <= from) {
+            audio.finalize = None;
+            return Next::Finalize;
+        }
+        let to = end.min(Samples(from.0 + Samples::from_ms(PIECE_MS).0));
+        if to <= from {
+            return Next::Wait;
+        }
+        audio.sent_to = to;
+        Next::Send(from, audio.ring.range(from, to))
+    }
+
+    fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Audio> {
+        self.audio.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A message from Deepgram.
+#[derive(Deserialize)]
+#[serde(tag = "type")]
+enum Message {
+    Results(Results),
+    Error {
+        #[serde(default)]
+        description: String,
+    },
+    #[serde(other)]
+    Other,
+}
+
+/// A session's connections, one after the other.
+pub(super) struct Connection {
+    pub(super) backend: Arc<Backend>,
+    pub(super) model: String,
+    /// As Deepgram calls it; its model's default if `None`.
+    pub(super) language: Option<String>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) heard: watch::Sender<Heard>,
+}
+
+impl Connection {
+    /// Runs until the session is over or the key is refused.
+    pub(super) async fn run(self) {
+        let mut wait = SHORTEST_WAIT;
+        loop {
+            self.shared.begin();
+            let Err(lost) = self.serve().await else {
+                match self.shared.is_closed() {
+                    true => return,
+                    false => continue,
+                }
+            };
+            tracing::debug!(%lost, "the connection to a recogniser is lost");
+            wait = match self.heard.borrow().transcript.is_new() {
+                true => (2 * wait).min(LONGEST_WAIT),
+                false => SHORTEST_WAIT,
+            };
+            let is_denied = matches!(lost, Lost::Denied(_));
+            self.heard.send_modify(|heard| heard.lost = Some(lost));
+            if is_denied || self.nothing_more(wait).await {
+                return;
+            }
+        }
+    }
+
+    /// Waits this long, and then for more audio. Whether the session is over.
+    async fn nothing_more(&self, wait: Duration) -> bool {
+        let end = self.shared.end();
+        let mut over = pin!(sleep(wait));
+        let mut waited = false;
+        while !self.shared.is_closed() {
+            if waited && self.shared.end() > end {
+                return false;
+            }
+            tokio::select! {
+                () = self.shared.news.notified() => {}
+                () = &mut over, if !waited => waited = true,
+            }
+        }
+        true
+    }
+
+    /// One connection, until it is to be closed or replaced.
+    async fn serve(&self) -> Result<(), Lost> {
+        let mut query = vec![
+            ("model", self.model.as_str()),
+            ("encoding", "linear16"),
+            ("sample_rate", "16000"),
+            ("channels", "1"),
+            ("interim_results", "true"),
+            ("punctuate", "true"),
+            // The session knows better when the user pauses.
+            ("endpointing", "false"),
+        ];
+        query.extend(self.language.as_deref().map(|tag| ("language", tag)));
+        let request = self.backend.get_with(PATH, &query);
+        let mut socket = Socket::open(&self.backend, request, KeyForm::Token).await?;
+        let mut begun = false;
+        let mut idle = pin!(sleep(KEEP_ALIVE));
+        loop {
+            match self.shared.next() {
+                Next::Send(from, samples) => {
+                    if !std::mem::replace(&mut begun, true) {
+                        self.heard.send_modify(|heard| {
+                            heard.transcript = Transcript::new(from);
+                            heard.lost = None;
+                        });
+                    }
+                    let bytes = Bytes::from(to_pcm16le(&to_i16(&samples)));
+                    socket.send(bytes).await?;
+                }
+                Next::Finalize => socket.send(r#"{"type":"Finalize"}"#).await?,
+                Next::Close => {
+                    socket.finish(r#"{"type":"CloseStream"}"#).await;
+                    return Ok(());
+                }
+                Next::Replace => return Ok(()),
+                Next::Wait => {
+                    tokio::select! {
+                        () = self.shared.news.notified() => {}
+                        text = socket.next() => self.take(&socket, &text?)?,
+                        () = idle.as_mut() => {
+                            socket.send(r#"{"type":"KeepAlive"}"#).await?;
+                            idle.set(sleep(KEEP_ALIVE));
+                        }
+                    }
+                    continue;
+                }
+            }
+            idle.set(sleep(KEEP_ALIVE));
+        }
+    }
+
+    /// Takes in a message.
+    fn take(&self, socket: &Socket, text: &str) -> Result<(), Lost> {
+        match serde_json::from_str(text) {
+            Ok(Message::Results(results)) => {
+                self.heard
+                    .send_modify(|heard| heard.transcript.push(results));
+                Ok(())
+            }
+            Ok(Message::Error { description }) => {
+                Err(socket.failed(&format!("failed: {description}")))
+            }
+            Ok(Message::Other) => Ok(()),
+            Err(error) => Err(socket.failed(&format!("sent what is no message: {error}"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Samples {
+        Samples::from_ms(ms)
+    }
+
+    fn silence(ms: u64) -> Vec<f32> {
+        vec![0.0; at(ms).0 as usize]
+    }
+
+    /// What the connection does until it has to wait: lengths in ms, "F" for `Finalize`.
+    fn done(shared: &Shared) -> Vec<String> {
+        let mut done = Vec::new();
+        loop {
+            done.push(match shared.next() {
+                Next::Send(from, audio) => {
+                    let end = Samples(from.0 + audio.len() as u64);
+                    format!("{}-{}", from.as_ms(), end.as_ms())
+                }
+                Next::Finalize => "F".into(),
+                Next::Replace => "replace".into(),
+                Next::Close => "close".into(),
+                Next::Wait => return done,
+            });
+            if done
+                .last()
+                .is_some_and(|last| last == "replace" || last == "close")
+            {
+                return done;
+            }
+        }
+    }
+
+    #[test]
+    fn audio_is_sent_as_it_comes_and_finalized_behind_the_part() {
+        let shared = Shared::default();
+        shared.push(at(0), &silence(20));
+        assert_eq!(done(&shared), ["0-20"]);
+        shared.push(at(20), &silence(400));
+        shared.finalize(at(420));
+        assert_eq!(done(&shared), ["20-270", "270-420", "F"]);
+        assert_eq!(done(&shared), [""; 0]);
+    }
+
+    #[test]
+    fn a_new_connection_hears_the_last_seconds_again() {
+        let shared = Shared::default();
+        shared.push(at(0), &silence(12_000));
+        assert_eq!(done(&shared).len(), 48);
+        shared.replace();
+        assert_eq!(done(&shared), ["replace"]);
+        shared.begin();
+        assert_eq!(done(&shared)[0], "2000-2250");
+        assert!(shared.has(at(0), at(12_000)));
+    }
+
+    #[test]
+    fn what_was_not_sent_yet_is_kept() {
+        let shared = Shared::default();
+        for second in 0..20 {
+            shared.push(at(1_000 * second), &silence(1_000));
+        }
+        assert_eq!(done(&shared)[0], "0-250");
+    }
+
+    #[test]
+    fn audio_behind_a_gap_is_for_a_new_connection() {
+        let shared = Shared::default();
+        shared.push(at(0), &silence(100));
+        assert_eq!(done(&shared), ["0-100"]);
+        shared.push(at(500), &silence(100));
+        assert_eq!(done(&shared), ["replace"]);
+        shared.begin();
+        assert_eq!(done(&shared), ["500-600"]);
+        assert!(!shared.has(at(0), at(600)) && shared.has(at(500), at(600)));
+    }
+
+    #[test]
+    fn a_session_that_begins_late_is_no_gap() {
+        let shared = Shared::default();
+        shared.push(at(7_000), &silence(100));
+        assert_eq!(done(&shared), ["7000-7100"]);
+        shared.close();
+        assert_eq!(done(&shared), ["close"]);
+    }
+}

@@ -1,0 +1,216 @@
+//! Deepgram as the recogniser: it hears along, over one connection for each session. The service is a
+//! simulator, which `foreign.rs` proves with Deepgram's SDK.
+
+use super::*;
+use support::deepgram::{DeepgramService, Manner, recogniser};
+use undertone::asr::{AsrService, Utterance};
+use undertone::conversation::Samples;
+
+/// Engines with this recogniser for all sessions.
+fn with_ear(ear: Arc<dyn AsrService>) -> Builders {
+    let far = || "far".to_owned();
+    Builders {
+        recognisers: [(far(), ear)].into(),
+        recogniser: Some(far()),
+        ..live::without_models(Arc::new(answers()))
+    }
+}
+
+fn serve(service: &DeepgramService) -> Server {
+    live::serve(with_ear(recogniser(service.address, KEY)))
+}
+
+fn count(messages: &[String], kind: &str) -> usize {
+    messages.iter().filter(|known| *known == kind).count()
+}
+
+#[tokio::test]
+async fn deepgram_hears_along_over_one_connection() {
+    let service = DeepgramService::start();
+    let server = serve(&service);
+    let mut call = Call::to(&server).await;
+    for _ in 0..3 {
+        let (_, events) = turn(&mut call).await;
+        is_said(&events, WELL_FAR);
+        assert_eq!(setbacks(&events), []);
+    }
+    let seen = service.seen();
+    assert_eq!(seen.mistakes, [""; 0]);
+    let query = json!({
+        "model": "nova-3", "encoding": "linear16", "sample_rate": "16000", "channels": "1",
+        "interim_results": "true", "punctuate": "true", "endpointing": "false",
+    });
+    // One tried the service out when the session began.
+    assert_eq!(seen.queries, [query.clone(), query]);
+    assert!(count(&seen.messages, "Finalize") >= 4, "{seen:?}");
+    drop(call);
+    let seen = service.until(|seen| seen.open == 0).await;
+    assert_eq!(count(&seen.messages, "CloseStream"), 2, "{seen:?}");
+}
+
+#[tokio::test]
+async fn what_deepgram_hears_while_the_user_speaks_is_a_partial_transcript() {
+    let service = DeepgramService::start();
+    let server = serve(&service);
+    let mut call = Call::to(&server).await;
+    call.say(&live::tone(2_000)).await;
+    let events = call.until("response.done").await;
+    let partials = events
+        .iter()
+        .filter(|heard| heard.is("conversation.item.input_audio_transcription.delta"));
+    let words: Vec<_> = partials.map(|heard| &heard.event["delta"]).collect();
+    assert!(!words.is_empty());
+    is_said(&events, WELL_FAR);
+}
+
+/// Faults of a connection that is open.
+const FAULTS: [Manner; 5] = [
+    Manner::Late(Duration::from_secs(3)),
+    Manner::Silent,
+    Manner::Closes(1011, "NET-0000"),
+    Manner::Closes(1008, "DATA-0000"),
+    Manner::Errs,
+];
+
+#[tokio::test]
+async fn a_deepgram_that_is_late_silent_or_closes_costs_less_than_700_ms() {
+    for fault in FAULTS {
+        let service = DeepgramService::start();
+        let server = serve(&service);
+        let mut call = Call::to(&server).await;
+        let (well, events) = turn(&mut call).await;
+        is_said(&events, WELL_FAR);
+        service.be(fault);
+        let (delay, events) = turn(&mut call).await;
+        is_said(&events, WELL);
+        println!("{fault:?}: {delay:?} after {well:?}");
+        assert!(delay < well + MORE, "{fault:?}: {delay:?} after {well:?}");
+        for (stage, message) in setbacks(&events) {
+            assert_eq!(stage, "asr");
+            assert!(message.starts_with("far: "), "{message}");
+            assert!(
+                !message.contains("canary") && !message.contains("127.0.0.1"),
+                "{message}"
+            );
+        }
+        service.be(Manner::Well);
+        let until_back = async { while said(&turn(&mut call).await.1).trim() != WELL_FAR {} };
+        let back = tokio::time::timeout(PATIENCE, until_back).await;
+        back.unwrap_or_else(|_| panic!("{fault:?}: it is not back"));
+    }
+}
+
+#[tokio::test]
+async fn a_deepgram_that_cannot_be_reached_costs_less_than_700_ms() {
+    let well = live::serve(live::without_models(Arc::new(answers())));
+    let (well, _) = turn(&mut Call::to(&well).await).await;
+    let dead = recogniser(speech_services::dead().await, KEY);
+    let service = DeepgramService::start();
+    service.be(Manner::Refuses(503));
+    for ear in [dead, recogniser(service.address, KEY)] {
+        let server = live::serve(with_ear(ear));
+        let (delay, events) = turn(&mut Call::to(&server).await).await;
+        is_said(&events, WELL);
+        println!("unreachable: {delay:?} after {well:?}");
+        assert!(delay < well + MORE, "{delay:?} after {well:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_deepgram_that_does_not_take_the_key_is_never_asked_again() {
+    let service = DeepgramService::start();
+    let server = live::serve(with_ear(recogniser(service.address, "old")));
+    let mut call = Call::to(&server).await;
+    let (_, events) = turn(&mut call).await;
+    is_said(&events, WELL);
+    let before = service.seen().queries.len();
+    let (_, events) = turn(&mut call).await;
+    is_said(&events, WELL);
+    assert_eq!(setbacks(&events), []);
+    assert_eq!(service.seen().queries.len(), before);
+}
+
+/// A part of the audio that `session` has listened to, of which everything is loud.
+fn spoken(session: &mut dyn undertone::asr::AsrSession, from: Samples) -> Utterance {
+    let audio = vec![0.5; 16 * 600];
+    for (nth, frame) in audio.chunks(320).enumerate() {
+        session.listen(Samples(from.0 + 320 * nth as u64), frame);
+    }
+    Utterance {
+        from,
+        audio,
+        partial: false,
+    }
+}
+
+#[tokio::test]
+async fn interim_results_will_do_if_deepgram_does_not_confirm() {
+    let service = DeepgramService::start();
+    service.be(Manner::NeverFinal);
+    let mut session = recogniser(service.address, KEY).open(None);
+    let part = spoken(&mut *session, Samples(0));
+    let words = tokio::time::timeout(PATIENCE, session.transcribe(part)).await;
+    assert_eq!(words.expect("in time").expect("words"), HEARD);
+}
+
+#[tokio::test]
+async fn a_connection_that_is_lost_within_an_utterance_is_replaced_by_one_that_hears_all_of_it() {
+    let service = DeepgramService::start();
+    let ear = recogniser(service.address, KEY);
+    let mut session = ear.open(Some("en-GB"));
+    service.be(Manner::ClosesOnce(1011, "NET-0000"));
+    let part = spoken(&mut *session, Samples(0));
+    let lost = session.transcribe(part.clone()).await;
+    assert!(lost.is_err_and(|error| error.to_string().contains("1011")));
+    // With more audio it is opened anew, and hears what was said before.
+    session.listen(part.to(), &[0.0; 320]);
+    let words = tokio::time::timeout(PATIENCE, async {
+        loop {
+            match session.transcribe(part.clone()).await {
+                Ok(words) => return words,
+                Err(_) => tokio::task::yield_now().await,
+            }
+        }
+    });
+    assert_eq!(words.await.expect("in time"), HEARD);
+    let seen = service.seen();
+    assert_eq!(seen.mistakes, [""; 0]);
+    assert_eq!(seen.queries.len(), 2);
+    assert_eq!(seen.queries[0]["language"], "en");
+}
+
+#[tokio::test]
+async fn a_silent_client_keeps_its_connection() {
+    let service = DeepgramService::start();
+    let ear = recogniser(service.address, KEY);
+    let mut session = ear.open(None);
+    let is_kept = |messages: &[String]| count(messages, "KeepAlive") == 3;
+    service.until(|seen| is_kept(&seen.messages)).await;
+    let part = spoken(&mut *session, Samples(0));
+    let words = session.transcribe(part).await.expect("words");
+    assert_eq!(words, HEARD);
+    let seen = service.seen();
+    assert_eq!(
+        (seen.queries.len(), seen.mistakes.len()),
+        (1, 0),
+        "{seen:?}"
+    );
+}
+
+#[tokio::test]
+async fn audio_that_nobody_spoke_live_is_transcribed_too() {
+    let service = DeepgramService::start();
+    let ear = recogniser(service.address, KEY);
+    let mut session = ear.open(None);
+    for _ in 0..2 {
+        let mut audio = vec![0.5; 16 * 600];
+        audio.extend([0.0; 16 * 400]);
+        let part = Utterance {
+            from: Samples(0),
+            audio,
+            partial: false,
+        };
+        assert_eq!(session.transcribe(part).await.expect("words"), HEARD);
+    }
+    assert_eq!(service.seen().queries.len(), 1);
+}
