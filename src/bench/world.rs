@@ -264,6 +264,7 @@ impl World<'_> {
                         clause,
                         length,
                         last,
+                        word_ends: Vec::new(),
                     });
                 }
             }

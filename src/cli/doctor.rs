@@ -10,7 +10,7 @@ use crate::conversation::Samples;
 use crate::models::Models;
 use crate::server::HEALTHY;
 use crate::tools::{JournalFile, declared};
-use crate::tts::TtsError;
+use crate::tts::{Piece, TtsError};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use futures_util::StreamExt;
@@ -280,8 +280,9 @@ fn voice_services(config: &Config) -> Result<String> {
         let mut session = tts_service(settings)?.open(None);
         let began = Instant::now();
         let speech = session.speak("Everything works.");
-        let is_empty = |piece: &Result<Vec<f32>, TtsError>| {
-            std::future::ready(piece.as_ref().is_ok_and(Vec::is_empty))
+        let is_empty = |piece: &Result<Piece, TtsError>| {
+            let is_empty = |piece: &Piece| piece.samples.is_empty();
+            std::future::ready(piece.as_ref().is_ok_and(is_empty))
         };
         let mut audible = std::pin::pin!(speech.skip_while(is_empty));
         let first = async { timeout(BACKEND_PATIENCE, audible.next()).await };

@@ -9,8 +9,11 @@ use crate::time::Micros;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
+mod speech;
 #[cfg(test)]
 mod tests;
+
+use speech::Speech;
 
 /// The history of one session.
 #[derive(Debug, Default)]
@@ -30,82 +33,6 @@ struct Item {
 enum Content {
     Fixed(Message),
     Spoken(Speech),
-}
-
-/// An item of the agent's speech, clause by clause.
-#[derive(Debug, Default)]
-struct Speech {
-    clauses: Vec<(String, Micros)>,
-    /// How much was heard of an item that was cut; all of it if `None`.
-    heard: Option<Micros>,
-    /// The model never sees it.
-    outside: bool,
-    /// Fillers that were not said. The model has seen them, and its prompts begin alike.
-    unsaid: Vec<String>,
-}
-
-impl Speech {
-    fn length(&self) -> Micros {
-        Micros(self.clauses.iter().map(|(_, length)| length.0).sum())
-    }
-
-    fn all_text(&self) -> String {
-        let texts = self.clauses.iter().map(|(text, _)| text.as_str());
-        texts
-            .filter(|text| !text.is_empty())
-            .collect::<Vec<_>>()
-            .join(" ")
-    }
-
-    /// The words that were heard. Within a clause, time is taken to be proportional to bytes of text.
-    fn text(&self) -> String {
-        let mut left = self.heard.unwrap_or(Micros(u64::MAX));
-        let mut text = Vec::new();
-        for (clause, length) in self.clauses.iter().filter(|(text, _)| !text.is_empty()) {
-            if left.0 == 0 {
-                break;
-            }
-            text.push(if left >= *length {
-                clause.as_str()
-            } else {
-                beginning(clause, left, *length)
-            });
-            left = Micros(left.0.saturating_sub(length.0));
-        }
-        text.join(" ").trim_end().to_owned()
-    }
-}
-
-impl Speech {
-    /// Letters and digits in lower case, each with the length of the audio up to and including it. Within a
-    /// clause, time is taken to be proportional to bytes of text.
-    fn letters(&self) -> impl Iterator<Item = (Micros, char)> {
-        let begins = self.clauses.iter().scan(Micros(0), |at, (_, length)| {
-            let begins = *at;
-            *at = *at + *length;
-            Some(begins)
-        });
-        let clauses = self.clauses.iter().zip(begins);
-        clauses.flat_map(|((text, length), begins)| {
-            letters(text).map(move |(end, c)| {
-                let so_far = (end as u64 * length.0).div_ceil(text.len() as u64);
-                (begins + Micros(so_far), c)
-            })
-        })
-    }
-}
-
-/// The whole words of `clause` heard in the first `heard` of its `length`.
-fn beginning(clause: &str, heard: Micros, length: Micros) -> &str {
-    let budget = clause.len() as u64 * heard.0 / length.0.max(1);
-    let end = clause
-        .char_indices()
-        .filter(|(_, c)| c.is_whitespace())
-        .map(|(at, _)| at)
-        .chain([clause.len()])
-        .take_while(|end| *end as u64 <= budget)
-        .last();
-    &clause[..end.unwrap_or(0)]
 }
 
 impl History {
@@ -148,42 +75,39 @@ impl History {
 
     /// Adds an item of the agent's speech, without words so far.
     pub(super) fn begin_speech(&mut self, id: ItemId, outside: bool) {
-        let speech = Speech {
-            outside,
-            ..Speech::default()
-        };
+        let speech = Speech::new(outside);
         self.items.push(Item::new(id, Content::Spoken(speech)));
     }
 
     /// Adds a clause to an item and returns its index. Its length is unknown until it has been synthesised.
     pub(super) fn add_clause(&mut self, id: ItemId, text: &str) -> usize {
-        let Some(speech) = self.speech(id) else {
-            return 0;
-        };
-        speech.clauses.push((text.to_owned(), Micros(0)));
-        speech.clauses.len() - 1
+        self.speech(id).map_or(0, |speech| speech.add(text))
     }
 
     /// Removes the words of a clause that was not spoken.
     pub(super) fn drop_clause(&mut self, id: ItemId, index: usize) {
-        if let Some((text, _)) = self.speech(id).and_then(|s| s.clauses.get_mut(index)) {
-            text.clear();
+        if let Some(speech) = self.speech(id) {
+            speech.drop_clause(index);
         }
     }
 
     /// Notes that a filler was not said, although the model has seen it.
     pub(super) fn leave_unsaid(&mut self, id: ItemId, index: usize) {
-        if let Some(speech) = self.speech(id)
-            && let Some((text, _)) = speech.clauses.get_mut(index)
-        {
-            speech.unsaid.push(std::mem::take(text));
+        if let Some(speech) = self.speech(id) {
+            speech.leave_unsaid(index);
         }
     }
 
-    /// Adds synthesised audio to the clause at `index`.
-    pub(super) fn lengthen_clause(&mut self, id: ItemId, index: usize, by: Micros) {
-        if let Some((_, length)) = self.speech(id).and_then(|s| s.clauses.get_mut(index)) {
-            *length = *length + by;
+    /// Adds synthesised audio to the clause at `index`, and the ends of its next words if the voice tells them.
+    pub(super) fn lengthen_clause(
+        &mut self,
+        id: ItemId,
+        index: usize,
+        by: Micros,
+        word_ends: &[Micros],
+    ) {
+        if let Some(speech) = self.speech(id) {
+            speech.lengthen(index, by, word_ends);
         }
     }
 

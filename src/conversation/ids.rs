@@ -61,3 +61,19 @@ impl CallId {
         Self(CLIENTS + n)
     }
 }
+
+/// A job of the shell, named when it fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Job {
+    /// Voice activity detection.
+    Detection,
+    /// A transcription.
+    Transcription(RequestId),
+    /// An end-of-turn score.
+    Completeness(RequestId),
+    /// A generation of the language model.
+    Generation(RequestId),
+    /// The synthesis of a clause.
+    Synthesis(ClauseId),
+}

@@ -3,7 +3,7 @@
 use super::agent::Agent;
 use super::draft::SampledCall;
 use super::early_tools::EarlyTool;
-use super::ids::{CallId, ClauseId, ItemId, RequestId, RunId, TurnId};
+use super::ids::{CallId, ClauseId, ItemId, Job, RequestId, RunId, TurnId};
 use super::policy::Declarations;
 use super::speculation::Discard;
 use super::turn_detection::TurnDetection;
@@ -125,6 +125,10 @@ pub enum Input {
         length: Micros,
         /// This was the last piece.
         last: bool,
+        /// When the clause's next words end, since its beginning, if the voice tells it: one for each word between
+        /// spaces.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        word_ends: Vec<Micros>,
     },
     /// Audio of a clause was handed to the client's socket.
     Sent {
@@ -237,22 +241,6 @@ pub enum Input {
     HangUp,
     /// The server is shutting down: finish the current turn, then hang up.
     Drain,
-}
-
-/// A job of the shell, named when it fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Job {
-    /// Voice activity detection.
-    Detection,
-    /// A transcription.
-    Transcription(RequestId),
-    /// An end-of-turn score.
-    Completeness(RequestId),
-    /// A generation of the language model.
-    Generation(RequestId),
-    /// The synthesis of a clause.
-    Synthesis(ClauseId),
 }
 
 /// Where an item goes in the history.

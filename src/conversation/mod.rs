@@ -105,9 +105,9 @@ pub use clauses::Clauses;
 pub use draft::{DraftPolicy, SampledCall};
 pub use early_tools::{CLIENT_TIMEOUT, EarlyTool};
 pub use experience::{Experience, Lesson};
-pub use ids::{CallId, ClauseId, ItemId, RequestId, RunId, TurnId};
+pub use ids::{CallId, ClauseId, ItemId, Job, RequestId, RunId, TurnId};
 pub use input::{
-    Context, Input, Job, MaxTokens, NewItem, Place, ResponsePlace, ResponseTerms, Settings,
+    Context, Input, MaxTokens, NewItem, Place, ResponsePlace, ResponseTerms, Settings,
 };
 pub use latency::TurnLatency;
 pub use outcome::{ConfirmationOutcome, HangUpReason, ResponseStatus};

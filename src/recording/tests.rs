@@ -95,9 +95,15 @@ fn inputs() -> impl Strategy<Value = Input> {
         2 => ((0u64..8).prop_map(RunId), result).prop_map(|(run, result)| {
             Input::ToolFinished { run, result }
         }),
-        3 => (clause(), 0u64..2_000_000, any::<bool>()).prop_map(|(clause, length, last)| {
-            Input::Synthesised { clause, length: Micros(length), last }
-        }),
+        3 => (
+            clause(),
+            0u64..2_000_000,
+            any::<bool>(),
+            prop::collection::vec((0u64..2_000_000).prop_map(Micros), 0..3),
+        )
+            .prop_map(|(clause, length, last, word_ends)| {
+                Input::Synthesised { clause, length: Micros(length), last, word_ends }
+            }),
         3 => (clause(), 0u64..2_000_000).prop_map(|(clause, until)| Input::Sent {
             clause,
             until: Micros(until),

@@ -2,7 +2,7 @@
 //! hears it unless the conversation asks for the same words in the same voice.
 
 use crate::conversation::{ClauseId, RequestId};
-use crate::tts::Speaker;
+use crate::tts::{Piece, Speaker};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// The most clauses that wait: one for each generation that can be held back at the same time.
@@ -23,7 +23,7 @@ struct Early {
     text: String,
     speaker: Speaker,
     /// Its audio so far, at the voice's rate.
-    audio: Vec<f32>,
+    audio: Piece,
     /// How its synthesis ended; `None` while it runs.
     ended: Option<Result<(), String>>,
     /// The clause that has taken it over.
@@ -35,7 +35,7 @@ struct Early {
 /// A part of a clause that was synthesised in advance.
 pub(super) enum Part {
     /// Audio at the voice's rate.
-    Audio(Vec<f32>),
+    Audio(Piece),
     /// It is complete, or has failed for this reason.
     End(Result<(), String>),
 }
@@ -43,7 +43,7 @@ pub(super) enum Part {
 /// A clause that was taken over.
 pub(super) struct TakenOver {
     /// Its audio so far, at the voice's rate. The rest comes through [`Ahead::receive`].
-    pub(super) audio: Vec<f32>,
+    pub(super) audio: Piece,
     /// How its synthesis ended; `None` while it runs.
     pub(super) ended: Option<Result<(), String>>,
 }
@@ -70,7 +70,7 @@ impl Ahead {
             request,
             text,
             speaker,
-            audio: Vec::new(),
+            audio: Piece::default(),
             ended: None,
             clause: None,
             _cancel: cancel.drop_guard(),
@@ -126,7 +126,7 @@ impl Ahead {
             return Some((clause, part));
         }
         match part {
-            Part::Audio(samples) => early.audio.extend(samples),
+            Part::Audio(piece) => early.audio.append(piece),
             Part::End(ended) => early.ended = Some(ended),
         }
         None
@@ -150,6 +150,10 @@ mod tests {
         (ahead, id, cancel)
     }
 
+    fn audio(samples: &[f32]) -> Part {
+        Part::Audio(samples.to_vec().into())
+    }
+
     fn take(ahead: &mut Ahead, text: &str) -> Option<TakenOver> {
         ahead.take(text, &Speaker::default(), ClauseId(7))
     }
@@ -157,12 +161,12 @@ mod tests {
     #[test]
     fn audio_waits_until_the_words_are_spoken() {
         let (mut ahead, id, _) = begun();
-        assert!(ahead.receive(id, Part::Audio(vec![0.1, 0.2])).is_none());
+        assert!(ahead.receive(id, audio(&[0.1, 0.2])).is_none());
         assert!(take(&mut ahead, "It is one.").is_none());
         let taken = take(&mut ahead, "It is noon.").unwrap();
-        assert_eq!((taken.audio, taken.ended), (vec![0.1, 0.2], None));
-        let rest = ahead.receive(id, Part::Audio(vec![0.3]));
-        assert!(matches!(rest, Some((ClauseId(7), Part::Audio(rest))) if rest == [0.3]));
+        assert_eq!((taken.audio.samples, taken.ended), (vec![0.1, 0.2], None));
+        let rest = ahead.receive(id, audio(&[0.3]));
+        assert!(matches!(rest, Some((ClauseId(7), Part::Audio(rest))) if rest.samples == [0.3]));
         assert!(ahead.receive(id, Part::End(Ok(()))).is_some());
         assert!(ahead.clauses.is_empty());
     }
@@ -182,7 +186,7 @@ mod tests {
         assert!(!cancel.is_cancelled());
         ahead.cancel(HELD);
         assert!(cancel.is_cancelled());
-        assert!(ahead.receive(id, Part::Audio(vec![0.1])).is_none());
+        assert!(ahead.receive(id, audio(&[0.1])).is_none());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use super::load::{Gauge, Stage};
 use super::shelf::Loaded;
 use super::voices::Wanted;
-use crate::tts::{Speech, Speed, Tts, TtsError};
+use crate::tts::{Piece, Speech, Speed, Tts, TtsError};
 use crate::worker::Step;
 use std::ops::ControlFlow;
 use std::sync::PoisonError;
@@ -35,7 +35,7 @@ pub(super) struct SpeakJob {
 }
 
 /// Takes a clause's audio chunk by chunk, at the voice's rate, until it breaks off.
-pub(super) type TakeChunk = Box<dyn FnMut(Vec<f32>) -> ControlFlow<()> + Send>;
+pub(super) type TakeChunk = Box<dyn FnMut(Piece) -> ControlFlow<()> + Send>;
 
 impl SpeakJob {
     pub(super) fn new(place: Place, speed: Speed, wanted: Wanted, chunk: TakeChunk) -> Self {
@@ -97,7 +97,7 @@ impl SpeakJob {
         match chunk {
             Ok(Some(samples)) => {
                 let seconds = samples.len() as f64 / f64::from(tts.sample_rate());
-                if (self.chunk)(samples).is_break() {
+                if (self.chunk)(samples.into()).is_break() {
                     return self.over(gauge);
                 }
                 let needed = self.wanted.needed.max(Instant::now());
@@ -127,8 +127,8 @@ mod tests {
         let (gauge, mut tts) = (Gauge::new(Arc::default()), Scripted::new());
         let heard = Arc::new(Mutex::new(0));
         let take = heard.clone();
-        let chunk = Box::new(move |samples: Vec<f32>| {
-            *take.lock().unwrap() += samples.len();
+        let chunk = Box::new(move |piece: Piece| {
+            *take.lock().unwrap() += piece.samples.len();
             ControlFlow::Continue(())
         });
         let now = Instant::now();
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn a_clause_that_nobody_takes_is_over() {
         let (gauge, mut tts) = (Gauge::new(Arc::default()), Scripted::new());
-        let gone = Box::new(|_: Vec<f32>| ControlFlow::Break(()));
+        let gone = Box::new(|_: Piece| ControlFlow::Break(()));
         let wanted = Wanted::unhurried("one two".into());
         let job = SpeakJob::new(Place::Thread(0), Speed::NORMAL, wanted, gone);
         let step = job.step(&mut tts, &gauge);

@@ -32,7 +32,7 @@ use crate::prediction::{Evidence, Moment};
 use crate::report::{About, CallReport};
 use crate::tools::builtin::Timer;
 use crate::tools::{CallContext, Effect, Registry, SessionTools, SystemClock, ToolError};
-use crate::tts::Speaker;
+use crate::tts::{Piece, Speaker};
 use crate::vad::WINDOW;
 use futures_util::{FutureExt, StreamExt};
 use serde_json::{Map, Value};
@@ -1059,7 +1059,7 @@ impl Driver {
         };
         self.clauses.insert(clause, being_made);
         if let Some(clip) = prepared {
-            return self.on_audio(clause, &clip.samples, true);
+            return self.on_audio(clause, &clip.samples, Vec::new(), true);
         }
         if let Some(TakenOver { audio, ended }) = self.ahead.take(&text, &speaker, clause) {
             if !audio.is_empty() {
@@ -1117,11 +1117,11 @@ impl Driver {
     /// Takes in a part of a clause.
     fn on_part(&mut self, clause: ClauseId, part: Part) {
         match part {
-            Part::Audio(samples) => {
+            Part::Audio(Piece { samples, word_ends }) => {
                 self.voice_failed = false;
-                self.on_audio(clause, &samples, false);
+                self.on_audio(clause, &samples, word_ends, false);
             }
-            Part::End(Ok(())) => self.on_audio(clause, &[], true),
+            Part::End(Ok(())) => self.on_audio(clause, &[], Vec::new(), true),
             Part::End(Err(reason)) => self.input(failure(Job::Synthesis(clause), reason)),
         }
     }
@@ -1136,11 +1136,12 @@ impl Driver {
             clause,
             length,
             last: true,
+            word_ends: Vec::new(),
         });
         self.input(sent(length));
     }
 
-    fn on_audio(&mut self, clause: ClauseId, samples: &[f32], last: bool) {
+    fn on_audio(&mut self, clause: ClauseId, samples: &[f32], word_ends: Vec<Micros>, last: bool) {
         let Some(being_made) = self.clauses.get_mut(&clause) else {
             return;
         };
@@ -1154,6 +1155,7 @@ impl Driver {
                 clause,
                 length,
                 last,
+                word_ends,
             });
         }
     }
@@ -1174,8 +1176,8 @@ fn parts(
     synthesis: Synthesis,
 ) -> (TakeChunk, impl FnOnce(Result<(), String>) + Send + use<>) {
     let (chunks, end) = (results.clone(), results.clone());
-    let chunk = Box::new(move |samples| {
-        let part = Done::Spoken(synthesis, Part::Audio(samples));
+    let chunk = Box::new(move |piece| {
+        let part = Done::Spoken(synthesis, Part::Audio(piece));
         match chunks.try_send(part) {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),

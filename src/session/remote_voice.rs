@@ -8,7 +8,7 @@ use super::source::{Report, Source, Trouble};
 use super::voices::Wanted;
 use crate::audio::Resampler;
 use crate::conversation::{Micros, spoken_length};
-use crate::tts::{SpeechStream, TtsError, TtsService, TtsSession};
+use crate::tts::{Piece, SpeechStream, TtsError, TtsService, TtsSession};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use std::panic::AssertUnwindSafe;
@@ -95,6 +95,7 @@ impl RemoteVoice {
             heard_until: wanted.needed,
             wanted,
             made: 0,
+            word_ends: Vec::new(),
             rate: self.rate,
             chunk,
             began: Instant::now(),
@@ -111,8 +112,9 @@ impl RemoteVoice {
         let speech = self.session.speak(text);
         let all = async {
             let pieces: Vec<_> = speech.collect().await;
-            let pieces: Result<Vec<Vec<f32>>, TtsError> = pieces.into_iter().collect();
-            pieces.map(|pieces| pieces.concat())
+            let samples = pieces.into_iter().map(|piece| Ok(piece?.samples));
+            let samples: Result<Vec<Vec<f32>>, TtsError> = samples.collect();
+            samples.map(|samples| samples.concat())
         };
         let all = AssertUnwindSafe(all).catch_unwind();
         let trouble = match timeout(PREPARED_IN, all).await {
@@ -134,7 +136,7 @@ pub(super) fn try_out(service: &dyn TtsService) -> BoxFuture<'static, Result<(),
         let _open = session;
         loop {
             match speech.next().await {
-                Some(Ok(samples)) if samples.is_empty() => {}
+                Some(Ok(piece)) if piece.samples.is_empty() => {}
                 Some(Ok(_)) => return Ok(()),
                 Some(Err(error)) => return Err(error.into()),
                 None => return Err(Trouble::Failed("it made no sound".into())),
@@ -160,6 +162,8 @@ struct Clause {
     heard_until: Instant,
     /// Samples so far.
     made: usize,
+    /// When its first words end, if the service tells it.
+    word_ends: Vec<Micros>,
     /// Hz.
     rate: u32,
     chunk: TakeChunk,
@@ -186,7 +190,7 @@ impl Clause {
             }
             let begun = match first {
                 Ok(_) if self.is_local.load(Relaxed) => Ok(()),
-                Ok(samples) => match self.rest(samples, &mut speech).await {
+                Ok(piece) => match self.rest(piece, &mut speech).await {
                     Ok(()) => return Ok(()),
                     Err(trouble) => Err(trouble),
                 },
@@ -208,7 +212,7 @@ impl Clause {
     }
 
     /// Waits for the first sound.
-    async fn first(&mut self, speech: &mut SpeechStream) -> Result<Vec<f32>, Trouble> {
+    async fn first(&mut self, speech: &mut SpeechStream) -> Result<Piece, Trouble> {
         let deadline = self.source.deadline();
         let due = self.began + deadline;
         let due = self
@@ -216,13 +220,15 @@ impl Clause {
             .needed
             .checked_sub(LOCAL_LEAD)
             .map_or(due, |late| due.max(late));
+        let mut first = Piece::default();
         loop {
-            let samples = next(speech, due, deadline).await?;
-            match samples {
-                Some(samples) if samples.is_empty() => {}
-                Some(samples) => {
-                    self.source.took(self.began.elapsed());
-                    return Ok(samples);
+            match next(speech, due, deadline).await? {
+                Some(piece) => {
+                    first.append(piece);
+                    if !first.samples.is_empty() {
+                        self.source.took(self.began.elapsed());
+                        return Ok(first);
+                    }
                 }
                 None => return Err(Trouble::Failed("it made no sound".into())),
             }
@@ -234,13 +240,15 @@ impl Clause {
         clippy::disallowed_methods,
         reason = "an edge: what the user has heard is a matter of real time"
     )]
-    async fn rest(&mut self, first: Vec<f32>, speech: &mut SpeechStream) -> Result<(), Trouble> {
-        let mut samples = first;
+    async fn rest(&mut self, first: Piece, speech: &mut SpeechStream) -> Result<(), Trouble> {
+        let mut piece = first;
         loop {
-            let length = Duration::from_secs_f64(samples.len() as f64 / f64::from(self.rate));
-            self.made += samples.len();
+            let samples = piece.samples.len();
+            let length = Duration::from_secs_f64(samples as f64 / f64::from(self.rate));
+            self.made += samples;
+            self.word_ends.extend(&piece.word_ends);
             self.heard_until = self.heard_until.max(Instant::now()) + length;
-            if (self.chunk)(samples).is_break() {
+            if (self.chunk)(piece).is_break() {
                 return Ok(());
             }
             let Some(more) = next(speech, self.heard_until + GAP, GAP).await? else {
@@ -249,7 +257,7 @@ impl Clause {
                 self.source.said(characters, usual.duration());
                 return Ok(());
             };
-            samples = more;
+            piece = more;
         }
     }
 
@@ -259,8 +267,13 @@ impl Clause {
 
     /// Has the local voice say what is left of the clause.
     async fn said_here(self) -> Result<(), String> {
-        let usual = self.local.speed.usual(self.made());
-        let text = left(&self.wanted.text, usual, self.source.character());
+        let text = match self.word_ends.is_empty() {
+            true => {
+                let usual = self.local.speed.usual(self.made());
+                left(&self.wanted.text, usual, self.source.character())
+            }
+            false => behind(&self.wanted.text, &self.word_ends, self.made()),
+        };
         if text.is_empty() {
             return Ok(());
         }
@@ -272,13 +285,13 @@ impl Clause {
         let resampler = Resampler::new(self.local.rate, self.rate);
         let output = Arc::new(Mutex::new((resampler, self.chunk)));
         let resampled = output.clone();
-        let chunk: TakeChunk = Box::new(move |samples| {
+        let chunk: TakeChunk = Box::new(move |piece| {
             let (resampler, chunk) = &mut *lock(&resampled);
-            chunk(resampler.push(&samples))
+            chunk(resampler.push(&piece.samples).into())
         });
         self.local.speak(wanted, chunk).await?;
         let (resampler, chunk) = &mut *lock(&output);
-        let _ = chunk(resampler.flush());
+        let _ = chunk(resampler.flush().into());
         Ok(())
     }
 }
@@ -288,7 +301,7 @@ async fn next(
     speech: &mut SpeechStream,
     due: Instant,
     patience: Duration,
-) -> Result<Option<Vec<f32>>, Trouble> {
+) -> Result<Option<Piece>, Trouble> {
     let piece = AssertUnwindSafe(speech.next()).catch_unwind();
     match timeout_at(due.into(), piece).await {
         Ok(Ok(piece)) => piece.transpose().map_err(Trouble::from),
@@ -299,6 +312,16 @@ async fn next(
 
 fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The words of a clause that are not in its first `made`, for a voice that tells when its words end.
+fn behind<'a>(text: &'a str, word_ends: &[Micros], made: Micros) -> &'a str {
+    let mut rest = text.trim_start();
+    for _ in word_ends.iter().take_while(|end| **end <= made) {
+        let word = rest.find(char::is_whitespace).unwrap_or(rest.len());
+        rest = rest[word..].trim_start();
+    }
+    rest
 }
 
 /// The words of a clause that are not in its first `made`, at the usual speed, for a voice that takes `character` for
@@ -334,6 +357,22 @@ mod tests {
         assert_eq!(after(0.5), "degrees in Berlin.");
         assert_eq!(after(0.95), "Berlin.");
         assert_eq!(after(1.0), "");
+    }
+
+    #[test]
+    fn words_whose_end_is_known_are_not_said_again() {
+        let text = "It is  nineteen degrees.";
+        let ends: Vec<Micros> = [200, 400, 2_000].map(Micros::from_ms).into();
+        assert_eq!(
+            behind(text, &ends, Micros::from_ms(399)),
+            "is  nineteen degrees."
+        );
+        assert_eq!(
+            behind(text, &ends, Micros::from_ms(1_999)),
+            "nineteen degrees."
+        );
+        assert_eq!(behind(text, &ends, Micros::from_ms(2_000)), "degrees.");
+        assert_eq!(behind("It is.", &ends, Micros::from_ms(2_000)), "");
     }
 
     #[test]

@@ -577,9 +577,9 @@ impl Voice {
     async fn whole(&mut self, text: String) -> Result<Vec<f32>, String> {
         let audio = Arc::new(Mutex::new(Vec::new()));
         let taken = audio.clone();
-        let chunk: TakeChunk = Box::new(move |samples| {
+        let chunk: TakeChunk = Box::new(move |piece| {
             let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
-            taken.extend(samples);
+            taken.extend(piece.samples);
             ControlFlow::Continue(())
         });
         match &mut self.engine {

@@ -5,6 +5,7 @@ mod formant;
 mod kept;
 mod on_demand;
 pub mod openai;
+mod pcm;
 mod piper;
 mod prepared;
 mod scripted;
@@ -20,6 +21,7 @@ pub use scripted::Scripted;
 pub use speed::Speed;
 
 use crate::language::{Pack, pack};
+use crate::time::Micros;
 use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 
@@ -154,8 +156,8 @@ pub trait TtsService: Send + Sync {
     /// Samples per second of the audio it makes, Hz.
     fn sample_rate(&self) -> u32;
 
-    /// Opens it for one session. Returns at once; the connection is made in the background. `language` is
-    /// a BCP 47 tag; if `None`, the voice's default.
+    /// Opens it for one session, within a Tokio runtime. Returns at once; the connection is made in the
+    /// background. `language` is a BCP 47 tag; if `None`, the voice's default.
     fn open(&self, language: Option<&str>) -> Box<dyn TtsSession>;
 
     /// The same for a session that wants another speed. A service without such a setting speaks at its own.
@@ -170,6 +172,39 @@ pub trait TtsSession: Send {
     fn speak(&mut self, text: &str) -> SpeechStream;
 }
 
+/// A piece of a clause's audio, and what is known of it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Piece {
+    /// Mono in -1..1.
+    pub samples: Vec<f32>,
+    /// When the clause's next words end, since its beginning, if the voice tells it: one for each word between
+    /// spaces.
+    pub word_ends: Vec<Micros>,
+}
+
+impl From<Vec<f32>> for Piece {
+    fn from(samples: Vec<f32>) -> Self {
+        Self {
+            samples,
+            word_ends: Vec::new(),
+        }
+    }
+}
+
+impl Piece {
+    /// Appends the next piece of the same clause.
+    pub fn append(&mut self, next: Self) {
+        self.samples.extend(next.samples);
+        self.word_ends.extend(next.word_ends);
+    }
+
+    /// There is nothing in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.samples.is_empty() && self.word_ends.is_empty()
+    }
+}
+
 /// The audio of a clause from a service, mono in -1..1. An error ends the stream; the chunks before it
 /// stay valid. Dropping it cancels the rest.
-pub type SpeechStream = BoxStream<'static, Result<Vec<f32>, TtsError>>;
+pub type SpeechStream = BoxStream<'static, Result<Piece, TtsError>>;

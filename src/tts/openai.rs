@@ -1,8 +1,8 @@
 //! A voice behind OpenAI's audio API, `POST /v1/audio/speech`: at OpenAI and others, or on a server of one's
 //! own. One request for each clause; its audio is streamed.
 
-use super::{SpeechStream, Speed, TtsError, TtsService, TtsSession};
-use crate::audio::to_f32;
+use super::pcm::Pcm;
+use super::{Piece, SpeechStream, Speed, TtsError, TtsService, TtsSession};
 use crate::backend::{Backend, KeyForm};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use reqwest::Response;
@@ -120,7 +120,7 @@ impl TtsSession for Session {
 async fn begin(
     backend: Arc<Backend>,
     body: serde_json::Value,
-) -> Result<impl stream::Stream<Item = Result<Vec<f32>, TtsError>> + Send + use<>, TtsError> {
+) -> Result<impl stream::Stream<Item = Result<Piece, TtsError>> + Send + use<>, TtsError> {
     let request = backend.post(PATH).json(&body);
     let response = backend
         .send(request, KeyForm::Bearer)
@@ -143,9 +143,9 @@ async fn begin(
         let reason = format!("{url} answered {form} instead of bare samples");
         return Err(TtsError::Run(reason));
     }
-    let mut bytes = Samples::default();
+    let mut bytes = Pcm::default();
     let audio = response.bytes_stream().map(move |piece| match piece {
-        Ok(piece) => bytes.push(&piece).map_err(|found| {
+        Ok(piece) => bytes.push(&piece).map(Piece::from).map_err(|found| {
             TtsError::Run(format!("{url} answered {found} instead of bare samples"))
         }),
         Err(error) => Err(TtsError::Run(backend.explain(&error))),
@@ -161,49 +161,4 @@ fn other_form(response: &Response) -> Option<String> {
         .iter()
         .any(|form| kind.contains(form))
         .then_some(kind)
-}
-
-/// PCM16 that may be cut within a sample.
-#[derive(Default)]
-struct Samples {
-    has_begun: bool,
-    /// The first byte of a sample.
-    half: Option<u8>,
-}
-
-impl Samples {
-    /// The whole samples so far.
-    ///
-    /// # Errors
-    /// The container, if there is one around them.
-    fn push(&mut self, piece: &[u8]) -> Result<Vec<f32>, &'static str> {
-        if !std::mem::replace(&mut self.has_begun, true) && piece.starts_with(b"RIFF") {
-            return Err("WAV");
-        }
-        let bytes: Vec<u8> = self.half.take().into_iter().chain(piece.to_vec()).collect();
-        let (pairs, rest) = bytes.as_chunks::<2>();
-        self.half = rest.first().copied();
-        let samples = pairs.iter().map(|pair| i16::from_le_bytes(*pair));
-        Ok(to_f32(&samples.collect::<Vec<_>>()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_sample_that_is_cut_in_two_is_whole_again() {
-        let mut samples = Samples::default();
-        let mut heard = Vec::new();
-        for piece in [&[0, 0x40, 0][..], &[], &[0xc0], &[0, 0x20, 7]] {
-            heard.extend(samples.push(piece).unwrap());
-        }
-        assert_eq!(heard, [0.5, -0.5, 0.25]);
-    }
-
-    #[test]
-    fn a_container_is_not_taken_for_samples() {
-        assert_eq!(Samples::default().push(b"RIFF....WAVE"), Err("WAV"));
-    }
 }

@@ -189,6 +189,7 @@ impl Play {
                 clause,
                 length,
                 last,
+                word_ends,
             } => {
                 let count = length.0 * u64::from(Samples::RATE) / 1_000_000;
                 let silence = vec![0; count as usize];
@@ -199,6 +200,7 @@ impl Play {
                     clause,
                     length,
                     last,
+                    word_ends,
                 }
             }
             other => other,
@@ -298,6 +300,7 @@ impl Play {
             clause,
             length,
             last: true,
+            word_ends: Vec::new(),
         };
         self.schedule(self.now + after, made);
     }

@@ -188,6 +188,7 @@ impl Ears {
                         clause,
                         length,
                         last: true,
+                        word_ends: Vec::new(),
                     };
                     let sent = Input::Sent {
                         clause,

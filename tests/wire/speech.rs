@@ -246,7 +246,7 @@ impl TtsSession for Level {
             }
         };
         let words = if fate == Fate::Fails { 0 } else { words };
-        let words = stream::iter(std::iter::repeat_n(word, words)).map(Ok);
+        let words = stream::iter(std::iter::repeat_n(word, words)).map(|word| Ok(word.into()));
         words
             .chain(stream::once(end).filter_map(std::future::ready))
             .boxed()

@@ -69,7 +69,7 @@ impl TtsService for Level {
 impl TtsSession for Level {
     fn speak(&mut self, text: &str) -> SpeechStream {
         let said = self.said(text, Speed::NORMAL);
-        Box::pin(futures_util::stream::once(async { Ok(said) }))
+        Box::pin(futures_util::stream::once(async { Ok(said.into()) }))
     }
 }
 

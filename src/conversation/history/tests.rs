@@ -7,7 +7,7 @@ fn spoken(clauses: &[(&str, u64)]) -> History {
     history.begin_speech(ItemId(1), false);
     for (index, (text, ms)) in clauses.iter().enumerate() {
         history.add_clause(ItemId(1), text);
-        history.lengthen_clause(ItemId(1), index, Micros::from_ms(*ms));
+        history.lengthen_clause(ItemId(1), index, Micros::from_ms(*ms), &[]);
     }
     history
 }
@@ -28,6 +28,25 @@ fn an_answer_is_cut_at_the_last_whole_word_heard() {
 }
 
 #[test]
+fn an_answer_is_cut_where_the_voice_says_that_its_words_end() {
+    let mut history = History::default();
+    history.begin_speech(ItemId(1), false);
+    let ms = |ms: &[u64]| -> Vec<Micros> { ms.iter().map(|ms| Micros::from_ms(*ms)).collect() };
+    let index = history.add_clause(ItemId(1), "A thunderstorm  is on its way.");
+    history.lengthen_clause(ItemId(1), index, Micros::from_ms(600), &ms(&[50, 600]));
+    // The voice does not tell when the last three words end.
+    history.lengthen_clause(ItemId(1), index, Micros::from_ms(1_000), &ms(&[1_000]));
+    let mut cut = |ms| history.cut(ItemId(1), Micros::from_ms(ms)).unwrap();
+    assert_eq!(cut(49), "");
+    assert_eq!(cut(50), "A");
+    assert_eq!(cut(599), "A");
+    assert_eq!(cut(999), "A thunderstorm");
+    assert_eq!(cut(1_000), "A thunderstorm  is");
+    assert_eq!(cut(1_400), "A thunderstorm  is on its");
+    assert_eq!(cut(1_600), "A thunderstorm  is on its way.");
+}
+
+#[test]
 fn an_answer_is_cut_after_the_words_that_the_client_reports() {
     let mut history = History::default();
     for (id, clauses) in [
@@ -44,7 +63,7 @@ fn an_answer_is_cut_after_the_words_that_the_client_reports() {
         history.begin_speech(ItemId(id), false);
         for (index, text) in clauses.iter().enumerate() {
             history.add_clause(ItemId(id), text);
-            history.lengthen_clause(ItemId(id), index, Micros::from_ms(1_000));
+            history.lengthen_clause(ItemId(id), index, Micros::from_ms(1_000), &[]);
         }
     }
     let mut left = |words: &str| {

@@ -421,6 +421,7 @@ impl Sim {
             clause,
             length,
             last,
+            ..
         } = &input
         {
             let Some(known) = self.clauses.iter_mut().find(|c| c.id == *clause) else {
@@ -636,6 +637,7 @@ impl Sim {
                 clause,
                 length,
                 last: true,
+                word_ends: Vec::new(),
             },
             Input::Sent {
                 clause,
@@ -678,6 +680,7 @@ impl Sim {
                 clause,
                 length,
                 last: true,
+                word_ends: Vec::new(),
             },
         );
     }

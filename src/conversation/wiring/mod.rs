@@ -168,9 +168,8 @@ impl Conversation {
                 clause,
                 length,
                 last,
-            } => {
-                self.on_synthesised(clause, length, last);
-            }
+                word_ends,
+            } => self.on_synthesised(clause, (length, &word_ends), last),
             Input::Sent { clause, until } => self.on_sent(clause, until),
             Input::Failed { job, reason } => self.on_failed(job, &reason),
             Input::Configure(settings) => self.configure(*settings),

@@ -73,12 +73,17 @@ impl Conversation {
         Some(answer.queue(common, history, &mut self.playout, text, words))
     }
 
-    pub(super) fn on_synthesised(&mut self, clause: ClauseId, length: Micros, last: bool) {
+    pub(super) fn on_synthesised(
+        &mut self,
+        clause: ClauseId,
+        (length, word_ends): (Micros, &[Micros]),
+        last: bool,
+    ) {
         let Some(known) = self.playout.get(clause) else {
             return;
         };
         self.history
-            .lengthen_clause(known.item, known.index, length);
+            .lengthen_clause(known.item, known.index, length, word_ends);
         self.playout.made(clause, length, last);
         if let Some(answer) = &mut self.answer {
             if let Some((words, length)) = self.playout.made_of_answer(clause).filter(|_| last) {
