@@ -227,6 +227,9 @@ impl<'a> Hearing<'a> {
         }
         drop(outgoing);
         drop(sending.await);
+        // What is unread when a socket is closed would take the close frame with it.
+        let rest = async { while let Some(Ok(_)) = stream.next().await {} };
+        drop(timeout(IDLE, rest).await);
     }
 
     fn mistake(&self, what: &str) {
