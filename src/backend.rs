@@ -80,14 +80,17 @@ impl Backend {
 
     /// The same with a query.
     pub fn get_with(&self, path: &str, query: &[(&str, &str)]) -> RequestBuilder {
-        let mut url = below(&self.base_url, path);
-        url.query_pairs_mut().extend_pairs(query);
-        self.client.get(url)
+        self.client.get(with_query(&self.base_url, path, query))
     }
 
     /// A POST request to a path below the base address.
     pub fn post(&self, path: &str) -> RequestBuilder {
         self.client.post(below(&self.base_url, path))
+    }
+
+    /// The same with a query.
+    pub fn post_with(&self, path: &str, query: &[(&str, &str)]) -> RequestBuilder {
+        self.client.post(with_query(&self.base_url, path, query))
     }
 
     /// A POST request to another address of the same server.
@@ -203,6 +206,15 @@ fn without_login(url: &mut Url) {
 pub fn below(base: &Url, path: &str) -> Url {
     let mut url = base.clone();
     url.set_path(&format!("{}/{path}", base.path().trim_end_matches('/')));
+    url
+}
+
+/// The same with a query.
+fn with_query(base: &Url, path: &str, query: &[(&str, &str)]) -> Url {
+    let mut url = below(base, path);
+    if !query.is_empty() {
+        url.query_pairs_mut().extend_pairs(query);
+    }
     url
 }
 

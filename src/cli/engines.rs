@@ -395,6 +395,10 @@ pub(super) fn asr_service(recogniser: &RemoteAsr) -> Result<Arc<dyn AsrService>>
 pub(super) fn tts_service(voice: &RemoteTts) -> Result<Arc<dyn TtsService>> {
     Ok(match voice {
         RemoteTts::OpenAi(settings) => Arc::new(tts::openai::OpenAi::new(settings.clone())?),
+        RemoteTts::ElevenLabs(settings) => {
+            Arc::new(tts::elevenlabs::ElevenLabs::new(settings.clone())?)
+        }
+        RemoteTts::Cartesia(settings) => Arc::new(tts::cartesia::Cartesia::new(settings.clone())?),
     })
 }
 

@@ -4,7 +4,7 @@ use super::check::{Check, Checked};
 use super::error::suggest;
 use super::raw::{RawAsr, RawAsrService, RawTts, RawTtsService};
 use crate::asr::{deepgram, openai as recogniser};
-use crate::tts::openai as voice;
+use crate::tts::{cartesia, elevenlabs, openai as voice};
 use std::collections::BTreeMap;
 use url::Url;
 
@@ -22,6 +22,10 @@ pub enum RemoteAsr {
 pub enum RemoteTts {
     /// OpenAI's audio API.
     OpenAi(voice::Settings),
+    /// ElevenLabs.
+    ElevenLabs(elevenlabs::Settings),
+    /// Cartesia.
+    Cartesia(cartesia::Settings),
 }
 
 /// The speech services, and which of them are used by default.
@@ -46,6 +50,8 @@ enum AsrEngine {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TtsEngine {
     OpenAi,
+    ElevenLabs,
+    Cartesia,
 }
 
 impl Check<'_> {
@@ -117,14 +123,35 @@ impl Check<'_> {
     }
 
     fn voice(&self, section: &str, raw: &RawTtsService) -> Checked<RemoteTts> {
-        let engines = [("openai-compatible", TtsEngine::OpenAi)];
+        let engines = [
+            ("openai-compatible", TtsEngine::OpenAi),
+            ("elevenlabs", TtsEngine::ElevenLabs),
+            ("cartesia", TtsEngine::Cartesia),
+        ];
         let engine = self.choice(&format!("{section}.engine"), &raw.engine, &engines)?;
-        let base_url = self.speech_url(section, &raw.base_url, None)?;
+        let usual = match engine {
+            TtsEngine::OpenAi => None,
+            TtsEngine::ElevenLabs => Some(elevenlabs::BASE_URL),
+            TtsEngine::Cartesia => Some(cartesia::BASE_URL),
+        };
+        let base_url = self.speech_url(section, &raw.base_url, usual)?;
         let model = self.speech_name(section, "model", &raw.model)?;
         let voice = self.speech_name(section, "voice", &raw.voice)?;
         let api_key = self.api_key(section, &raw.api_key_file, &raw.api_key_env)?;
         Ok(match engine {
             TtsEngine::OpenAi => RemoteTts::OpenAi(voice::Settings {
+                base_url,
+                model,
+                voice,
+                api_key,
+            }),
+            TtsEngine::ElevenLabs => RemoteTts::ElevenLabs(elevenlabs::Settings {
+                base_url,
+                model,
+                voice,
+                api_key,
+            }),
+            TtsEngine::Cartesia => RemoteTts::Cartesia(cartesia::Settings {
                 base_url,
                 model,
                 voice,

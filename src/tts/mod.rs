@@ -1,5 +1,7 @@
 //! Speech synthesis: a clause in, audio out, chunk by chunk as it is asked for.
 
+pub mod cartesia;
+pub mod elevenlabs;
 mod espeak;
 mod formant;
 mod kept;
@@ -10,6 +12,7 @@ mod piper;
 mod prepared;
 mod scripted;
 mod speed;
+mod timing;
 mod trim;
 
 pub use formant::Formant;

@@ -400,7 +400,9 @@ fn recognisers_and_voices_on_servers_are_read() {
         panic!("another engine");
     };
     assert_eq!(recogniser.model, "w");
-    let RemoteTts::OpenAi(voice) = &speech.voices["amy"];
+    let RemoteTts::OpenAi(voice) = &speech.voices["amy"] else {
+        panic!("another engine");
+    };
     assert_eq!(
         (voice.voice.as_str(), voice.api_key.is_some()),
         ("alloy", true)
@@ -434,6 +436,18 @@ fn the_services_of_a_vendor_are_at_its_address() {
     assert_eq!(address(nova), "https://api.deepgram.com/v1");
     let own = format!("{nova}base_url = \"http://127.0.0.1:1/v1\"\n");
     assert_eq!(address(&own), "http://127.0.0.1:1/v1");
+    let voice = |engine: &str| {
+        let amy =
+            format!("[tts.services.amy]\nengine = \"{engine}\"\nmodel = \"m\"\nvoice = \"v\"\n");
+        let speech = file(&amy).load().unwrap().config.speech;
+        match &speech.voices["amy"] {
+            RemoteTts::ElevenLabs(amy) => amy.base_url.to_string(),
+            RemoteTts::Cartesia(amy) => amy.base_url.to_string(),
+            RemoteTts::OpenAi(_) => panic!("another engine"),
+        }
+    };
+    assert_eq!(voice("elevenlabs"), "https://api.elevenlabs.io/v1");
+    assert_eq!(voice("cartesia"), "https://api.cartesia.ai/");
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! A server on a free port, its clients, and a scripted session that answers with a tone.
 
 pub(crate) mod anthropic;
+pub(crate) mod cartesia;
 pub(crate) mod deepgram;
+pub(crate) mod elevenlabs;
 pub(crate) mod live;
 pub(crate) mod mcp;
 pub(crate) mod program;

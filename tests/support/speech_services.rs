@@ -26,7 +26,15 @@ pub(crate) const HEARD: &str = "How are you, from afar?";
 pub(crate) const LEVEL: f32 = 0.75;
 
 /// Hz.
-const RATE: usize = 24_000;
+pub(crate) const RATE: usize = 24_000;
+
+/// How long the voices that tell times say a word, ms.
+pub(crate) fn word_ms(word: &str) -> usize {
+    match word.len() > 10 {
+        true => 6_000,
+        false => 200,
+    }
+}
 
 /// How it treats requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +50,17 @@ pub(crate) enum Manner {
     Breaks(usize),
     /// Says so many words of a text, and nothing more.
     Stalls(usize),
+}
+
+impl Manner {
+    /// How many words of a text are said.
+    pub(crate) fn words(self, text: &str) -> usize {
+        let all = text.split_whitespace().count();
+        match self {
+            Self::Breaks(words) | Self::Stalls(words) => words.min(all),
+            _ => all,
+        }
+    }
 }
 
 /// A running service.
@@ -206,11 +225,7 @@ async fn speech(State(state): State<Shared>, headers: HeaderMap, body: Bytes) ->
         Err(refused) => return refused,
         Ok(manner) => manner,
     };
-    let all = text.split_whitespace().count();
-    let words = match manner {
-        Manner::Breaks(words) | Manner::Stalls(words) => words.min(all),
-        _ => all,
-    };
+    let words = manner.words(text);
     let audio = to_pcm16le(&to_i16(&vec![LEVEL; words * RATE / 5]));
     // Pieces that end within samples.
     let pieces: Vec<_> = audio.chunks(1_001).map(<[u8]>::to_vec).collect();

@@ -8,7 +8,9 @@ use crate::{common, support};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
+use support::cartesia::{self, CartesiaService};
 use support::deepgram::DeepgramService;
+use support::elevenlabs::{self, ElevenLabsService};
 use support::scripted::ANSWER_FRAMES;
 use support::speech_services::{HEARD, KEY, SpeechService};
 use support::{Script, Server, local, scripted};
@@ -220,6 +222,42 @@ async fn deepgrams_sdk_takes_the_simulator_for_its_service() {
     let seen = service.seen();
     assert_eq!(seen.messages, ["KeepAlive", "Finalize", "CloseStream"]);
     assert_eq!(seen.mistakes, [""; 0]);
+}
+
+#[tokio::test]
+async fn elevenlabs_sdk_takes_the_simulator_for_its_service() {
+    let service = ElevenLabsService::start();
+    let python = need(".venv/bin/python");
+    let address = service.address.to_string();
+    let args = ["elevenlabs_speech.py", &address, KEY, elevenlabs::VOICE];
+    let report = report(Command::new(python).args(args)).await;
+    assert_eq!(report["bytes"], 3 * 2 * 24_000 / 5, "{report}");
+    assert_eq!(report["characters"], "One two three.", "{report}");
+    let ends = report["ends"].as_array().expect("times");
+    assert!(
+        (ends[2].as_f64().expect("a time") - 0.6).abs() < 1e-6,
+        "{report}"
+    );
+    assert_eq!(report["refused"], json!([401, 404]), "{report}");
+}
+
+#[tokio::test]
+async fn cartesias_sdk_takes_the_simulator_for_its_service() {
+    let service = CartesiaService::start();
+    let python = need(".venv/bin/python");
+    let address = service.address.to_string();
+    let args = ["cartesia_speech.py", &address, KEY, cartesia::VOICE];
+    let report = report(Command::new(python).args(args)).await;
+    assert_eq!(report["bytes"], 3 * 2 * 24_000 / 5, "{report}");
+    assert_eq!(report["words"], json!(["One", "two", "three."]), "{report}");
+    assert_eq!(report["error"], 400, "{report}");
+    assert!(
+        report["refused"]
+            .as_str()
+            .is_some_and(|error| error.contains("401")),
+        "{report}"
+    );
+    assert_eq!(service.seen().mistakes, ["invalid voice"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,6 +3,7 @@
 //! `foreign.rs` proves with the openai package.
 
 mod deepgram;
+mod vendors;
 
 use crate::support;
 use serde_json::json;
