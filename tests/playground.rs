@@ -138,11 +138,12 @@ fn transcript(path: &Path) -> String {
     undertone(&["transcribe", &path.display().to_string()]).to_lowercase()
 }
 
-/// Tests the sentence about a turn, its arithmetic and its drawing: `web/story.js`, `web/marks.js`.
+/// Tests the page's modules without DOM and audio: the sentence about a turn, its arithmetic and its drawing, its
+/// stages, and what was heard of a call's track.
 #[test]
 fn what_the_page_says_of_a_turn_follows_from_its_record() {
     let tests = Command::new("node")
-        .args(["--test", "story.test.mjs"])
+        .args(["--test", "story.test.mjs", "track.test.mjs"])
         .current_dir(FOLDER)
         .output()
         .expect("node runs");
@@ -203,6 +204,33 @@ fn one_click_plays_a_question_with_and_without_the_early_start() {
         "sounds": { "silence": sound(folder.path(), "silence.wav", "Hello.", 60.0, 0.0) },
     });
     visit("compare.mjs", folder.path(), &settings);
+}
+
+/// The server names an address for WebRTC at which nobody answers.
+#[test]
+fn without_webrtc_the_page_says_why_and_goes_on_over_the_websocket() {
+    need(BROWSER);
+    need(format!("{FOLDER}/node_modules/playwright-core"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let (port, artefacts) = (free_port(), artefacts());
+    let config = configure(folder.path(), port);
+    let settings = std::fs::read_to_string(&config).expect("a configuration");
+    let unreachable = "[webrtc]\nadvertise = [\"192.0.2.77\"]\n";
+    std::fs::write(&config, format!("{settings}{unreachable}")).expect("a configuration");
+    let settings = json!({
+        "chromium": BROWSER,
+        "undertone": env!("CARGO_BIN_EXE_undertone"),
+        "config": config,
+        "port": port,
+        "artefacts": artefacts,
+        "sounds": { "silence": sound(folder.path(), "silence.wav", "Hello.", 60.0, 0.0) },
+    });
+    visit("fallback.mjs", folder.path(), &settings);
+    let heard = transcript(&artefacts.join("fallback.wav"));
+    assert!(
+        ["five", "5"].iter().any(|five| heard.contains(five)),
+        "{heard}"
+    );
 }
 
 #[test]

@@ -17,12 +17,13 @@ export function obstacle() {
 }
 
 /**
- * Lists the microphones. Their names are empty until the user has granted permission.
+ * Lists the microphones (`audioinput`) or the loudspeakers (`audiooutput`). Their names are empty until the user has
+ * granted permission.
  * @returns {Promise<MediaDeviceInfo[]>}
  */
-export async function devices() {
+export async function devices(kind) {
   const all = (await navigator.mediaDevices?.enumerateDevices?.()) ?? [];
-  return all.filter((device) => device.kind === 'audioinput');
+  return all.filter((device) => device.kind === kind);
 }
 
 /** An open microphone. Frames are 20 ms of PCM16 at 24 kHz. */
@@ -56,6 +57,8 @@ export class Microphone {
   constructor(stream, context) {
     this.stream = stream;
     this.context = context;
+    /** What a call sends, which may be switched off while the level is still shown. */
+    this.track = stream.getAudioTracks()[0].clone();
   }
 
   /** The id of the device in use. */
@@ -65,6 +68,7 @@ export class Microphone {
 
   /** Switches it off. */
   async close() {
+    this.track.stop();
     this.stream.getTracks().forEach((track) => track.stop());
     await this.context.close();
   }

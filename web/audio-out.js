@@ -1,5 +1,7 @@
 // Plays the agent's voice: a queue of pieces with ids, and exact reports of playout.
 
+import { Track } from './track.js';
+
 export const RATE = 24000;
 
 /** Silence after which the output is suspended, so that an idle page costs nothing, ms. */
@@ -22,6 +24,10 @@ export class Speaker extends EventTarget {
   #ready = null;
   #sleep = 0;
   #playing = false;
+  /** The track of a call, which is played instead of the queue. */
+  #track = null;
+  #device = '';
+  #asides = new Set();
 
   /**
    * Prepares playback. The first call must come from a click or key press, as browsers require.
@@ -43,7 +49,39 @@ export class Speaker extends EventTarget {
 
   /** Whether something is playing. */
   get playing() {
-    return this.#playing;
+    return this.#playing || (this.#track?.playing ?? false);
+  }
+
+  /** Sets the loudspeaker; empty for the usual one. */
+  set device(device) {
+    this.#device = device;
+    if (this.#track) this.#track.device = device;
+    this.#context?.setSinkId?.(device).catch(() => {});
+  }
+
+  /** Plays the agent's track of a call from now on. */
+  follow(receiver, stream) {
+    this.leave();
+    this.#track = new Track(receiver, stream, this.#device);
+    for (const type of ['started', 'ended', 'flushed', 'silent', 'sound', 'blocked']) {
+      this.#track.addEventListener(type, ({ detail }) => this.dispatchEvent(new CustomEvent(type, { detail })));
+    }
+  }
+
+  /** The call is over. */
+  leave() {
+    this.#track?.close();
+    this.#track = null;
+  }
+
+  /** The server tells of an edge of a piece on the track: see `Track`. */
+  edge(kind, id, samples, time) {
+    this.#track?.edge(kind, id, samples, time);
+  }
+
+  /** The server has cleared the track. */
+  cleared() {
+    this.#track?.cleared();
   }
 
   /** Appends samples to the piece `id`; a new id starts a new piece. */
@@ -55,10 +93,14 @@ export class Speaker extends EventTarget {
 
   /** Stops at once and drops the queue. */
   flush() {
+    this.#track?.flush();
     this.#node?.port.postMessage({ flush: true });
   }
 
-  /** Plays a sound quietly in addition to the voice. Resolves when it has started, with a function that stops it. */
+  /**
+   * Plays a sound quietly in addition to the voice. Resolves when it has started, with a function that stops it, and a
+   * track that carries the sound and then silence.
+   */
   async aside(samples, volume) {
     if (!(await this.wake())) throw new Error('This page cannot play sound: the server does not answer.');
     const context = this.#context;
@@ -66,8 +108,24 @@ export class Speaker extends EventTarget {
     buffer.copyToChannel(Float32Array.from(samples, (sample) => sample / 32768), 0);
     const source = new AudioBufferSourceNode(context, { buffer });
     source.connect(new GainNode(context, { gain: volume })).connect(context.destination);
+    const away = new MediaStreamAudioDestinationNode(context, { channelCount: 1 });
+    source.connect(away);
+    // Without a source that goes on, the track stops with the sound.
+    const silence = new ConstantSourceNode(context, { offset: 0 });
+    silence.connect(away);
+    silence.start();
     source.start();
-    return { stop: () => source.stop() };
+    const aside = {
+      track: away.stream.getAudioTracks()[0],
+      stop: () => {
+        source.stop();
+        silence.stop();
+        this.#asides.delete(aside);
+        this.#rest();
+      },
+    };
+    this.#asides.add(aside);
+    return aside;
   }
 
   async #build() {
@@ -80,6 +138,7 @@ export class Speaker extends EventTarget {
       throw error;
     }
     this.#context = context;
+    if (this.#device) await context.setSinkId?.(this.#device).catch(() => {});
     this.#node = new AudioWorkletNode(this.#context, 'playback', { numberOfInputs: 0, outputChannelCount: [1] });
     this.#node.port.onmessage = ({ data }) => this.#report(data);
     this.#node.connect(this.#context.destination);
@@ -97,7 +156,7 @@ export class Speaker extends EventTarget {
 
   #rest() {
     clearTimeout(this.#sleep);
-    if (this.#playing) return;
+    if (this.#playing || this.#asides.size > 0) return;
     this.#sleep = setTimeout(() => this.#context.suspend(), SLEEP_AFTER);
   }
 }

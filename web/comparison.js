@@ -33,14 +33,16 @@ class Playing {
   #switched = false;
   #over = new AbortController();
 
-  constructor(early, preRoll, speaker, transcript) {
+  constructor(early, preRoll, speaker, transcript, connected) {
     this.early = early;
     this.turns.preRoll = preRoll;
     this.#speaker = speaker;
     this.#transcript = transcript;
     this.#demo = new Demo(this.#session, speaker);
     this.#session.addEventListener('message', ({ detail: { event, arrived } }) => this.#take(event, arrived));
+    this.#session.addEventListener('track', ({ detail: { receiver, stream } }) => speaker.follow(receiver, stream));
     this.#session.addEventListener('state', ({ detail: { state, reason } }) => {
+      if (state === 'open') connected(this.#session.onTrack);
       if (['lost', 'ended', 'locked', 'refused'].includes(state)) this.close(reason || 'The server ended the conversation.');
     });
     for (const type of ['started', 'ended', 'flushed']) speaker.addEventListener(type, ({ detail }) => this.#sounded(type, detail), { signal: this.#over.signal });
@@ -64,8 +66,9 @@ class Playing {
   /** Ends the conversation. */
   close(reason = 'Stopped.') {
     this.#over.abort(new Error(reason));
-    this.#session.close();
     this.#demo.stop();
+    this.#session.close();
+    this.#speaker.leave();
     this.#check();
   }
 
@@ -82,7 +85,8 @@ class Playing {
     if (type === 'session.updated') this.#switched = true;
     if (type === 'response.created') this.#talking = true;
     if (type === 'response.done') this.#talking = false;
-    if (type === 'undertone.clear') this.#speaker.flush();
+    if (type === 'undertone.clear' && !this.#session.onTrack) this.#speaker.flush();
+    if (type === 'undertone.playout') this.#edge(event);
     if (type === 'conversation.item.input_audio_transcription.completed') {
       this.#demo.understood();
       this.#transcript.user(event.transcript);
@@ -96,6 +100,11 @@ class Playing {
     const samples = pcm(delta);
     const id = this.turns.audio(item, samples.length);
     if (id !== null) this.#speaker.play(id, samples);
+  }
+
+  #edge(event) {
+    const id = this.turns.edge(event);
+    if (id !== null) this.#speaker.edge(event.kind, id, event.audio_ms * 24, event.rtp_timestamp);
   }
 
   /** Whether the answer is over and has been heard. */
@@ -121,7 +130,7 @@ class Playing {
   }
 }
 
-/** The comparison and its panel. Emits `playing` when it starts or stops. */
+/** The comparison and its panel. Emits `playing` when it starts or stops, and `connected` with whether audio is on tracks. */
 export class Comparison extends EventTarget {
   /** Audio before the start of speech that the server includes in an utterance, ms. */
   preRoll = 0;
@@ -143,6 +152,11 @@ export class Comparison extends EventTarget {
     this.#timelines = [new Timeline(find('with'), find('comparison-detail'), find('with-numbers')), new Timeline(find('without'), find('comparison-detail'), find('without-numbers'))];
     find('compare').addEventListener('click', () => (this.playing ? this.stop() : this.play(this.#questions[0])));
     find('copy-both').addEventListener('click', () => this.#copy());
+  }
+
+  /** Sets the loudspeaker; empty for the usual one. */
+  set device(device) {
+    this.#speaker.device = device;
   }
 
   /** The questions that demonstrate the difference: {number, text}. */
@@ -167,7 +181,7 @@ export class Comparison extends EventTarget {
       // Within the click, as browsers require.
       await this.#speaker.wake();
       for (const early of [true, false]) {
-        const playing = new Playing(early, this.preRoll, this.#speaker, this.#transcript);
+        const playing = new Playing(early, this.preRoll, this.#speaker, this.#transcript, (onTrack) => this.dispatchEvent(new CustomEvent('connected', { detail: onTrack })));
         this.#playings.push(playing);
         this.#transcript.note(`${early ? WITH : WITHOUT}:`);
         this.#draw();

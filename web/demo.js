@@ -35,6 +35,7 @@ export class Demo {
     const [samples] = await Promise.all([this.#fetch(number), this.#session.open(), this.#speaker.wake()]);
     this.stop();
     this.#sound = await this.#speaker.aside(samples, 0.4);
+    this.#session.question = this.#sound.track;
     const began = performance.now();
     const frames = Math.ceil(samples.length / FRAME) + TAIL / STEP;
     let sent = 0;
@@ -54,6 +55,7 @@ export class Demo {
   stop() {
     clearInterval(this.#timer);
     this.#timer = 0;
+    if (this.#sound) this.#session.question = null;
     this.#sound?.stop();
     this.#sound = null;
   }

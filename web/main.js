@@ -7,7 +7,7 @@ import { Demo } from './demo.js';
 import { Recording, save } from './download.js';
 import { showMetrics, waitsInShort } from './metrics.js';
 import { Panel } from './panel.js';
-import { Session } from './session.js';
+import { Session, way } from './session.js';
 import { el, listed } from './text.js';
 import { confirmationCard, showTools, toolsInShort } from './tools.js';
 import { Transcript } from './transcript.js';
@@ -89,7 +89,12 @@ const REACTIONS = {
     offerFiles();
   },
   'undertone.turn_record': (_, turn) => turn?.runs.forEach(noteRun),
-  'undertone.clear': () => speaker.flush(),
+  'undertone.clear': () => session.onTrack || speaker.flush(),
+  'undertone.playout': (event) => {
+    const id = turns.edge(event);
+    if (id !== null) speaker.edge(event.kind, id, event.audio_ms * 24, event.rtp_timestamp);
+  },
+  'output_audio_buffer.cleared': () => speaker.cleared(),
   'undertone.confirmation.asked': askConfirmation,
   'undertone.confirmation.ended': ({ outcome }) => {
     find('confirmations').replaceChildren();
@@ -147,6 +152,7 @@ for (const type of ['started', 'ended', 'flushed']) {
 /** Records the samples played since the piece started. */
 function keepSound({ id, samples }) {
   if (talk.from?.id !== id) return;
+  if (!talk.pieces.has(id)) return (talk.from = null);
   const all = (talk.pieces.get(id) ?? []).flatMap((part) => [...part]);
   recording.sound('agent', talk.from.at, Int16Array.from(all.slice(talk.from.samples, samples)));
   talk.from = null;
@@ -157,12 +163,20 @@ speaker.addEventListener('silent', ({ detail }) => {
   turns.silenced(detail.at);
   const turn = turns.list.findLast((turn) => turn.clauses.length > 0);
   const item = turn?.clauses.at(-1)?.item;
-  if (item === undefined) return;
+  // Over a track the server knows what it has not sent.
+  if (item === undefined || session.onTrack) return;
   const clauses = turn.clauses.filter((clause) => clause.item === item);
   const total = (name) => clauses.reduce((sum, clause) => sum + clause[name], 0);
   if (total('heard') >= total('samples')) return;
   session.send({ type: 'conversation.item.truncate', item_id: item, content_index: 0, audio_end_ms: Math.floor(total('heard') / 24) });
 });
+
+speaker.addEventListener('sound', ({ detail: { samples, at } }) => {
+  recording.sound('agent', at, samples);
+  offerFiles();
+});
+speaker.addEventListener('blocked', () => complain('The browser does not let this page play sound until you click somewhere in it.'));
+session.addEventListener('track', ({ detail: { receiver, stream } }) => speaker.follow(receiver, stream));
 
 // ---------------------------------------------------------------- what the user says
 
@@ -199,8 +213,14 @@ function say(text) {
 /** Stops the agent. */
 function hush() {
   comparison.stop();
+  silence();
+}
+
+/** Stops what is heard of the conversation. */
+function silence() {
+  const mayFollow = talk.open || (session.onTrack && speaker.playing);
   speaker.flush();
-  if (talk.open) session.send({ type: 'output_audio_buffer.clear' });
+  if (mayFollow) session.send({ type: 'output_audio_buffer.clear' });
 }
 
 /** Runs an action once a conversation is open. */
@@ -223,11 +243,28 @@ voice.addEventListener('change', () => {
   speaker.wake();
   opened(() => {});
 });
-voice.addEventListener('shown', () => session.state === 'open' && !speaker.playing && !talk.open && status('open'));
-voice.addEventListener('released', () => session.send({ type: 'input_audio_buffer.commit' }));
+voice.addEventListener('shown', () => {
+  route();
+  if (session.state === 'open' && !speaker.playing && !talk.open) status('open');
+});
+// What was said last may still be on its way, over a track.
+voice.addEventListener('released', () => setTimeout(() => session.send({ type: 'input_audio_buffer.commit' }), session.onTrack ? TRACK_DELAY : 0));
+voice.addEventListener('loudspeaker', ({ detail: device }) => {
+  speaker.device = device;
+  comparison.device = device;
+});
 voice.addEventListener('trouble', ({ detail: words }) => complain(words));
 document.addEventListener('keydown', (event) => event.key === 'Escape' && hush());
 find('hush').addEventListener('click', hush);
+
+/** The delay of audio on a track behind an event, ms. */
+const TRACK_DELAY = 150;
+
+/** Lets the microphone's track be heard while it should be. */
+function route() {
+  if (voice.track) voice.track.enabled = voice.listening && !comparison.playing;
+  session.microphone = voice.track;
+}
 
 async function playQuestion(number) {
   hush();
@@ -235,10 +272,10 @@ async function playQuestion(number) {
 }
 
 comparison.addEventListener('playing', () => {
+  route();
   if (!comparison.playing) return;
   demo.stop();
-  speaker.flush();
-  if (talk.open) session.send({ type: 'output_audio_buffer.clear' });
+  silence();
   complain('');
   leaveStart();
 });
@@ -344,6 +381,24 @@ function status(name) {
   find('hush').hidden = name !== 'speaking';
 }
 
+/** Says how the page is connected, and why not over WebRTC. */
+function tellWay(onTrack) {
+  const isFallback = !onTrack && !way.socket;
+  find('way-told').textContent = onTrack ? 'Connected over WebRTC.' : `Connected over WebSocket${isFallback ? `: ${way.trouble}` : '.'}`;
+  find('way-told').classList.toggle('fallback', isFallback);
+}
+
+comparison.addEventListener('connected', ({ detail: onTrack }) => tellWay(onTrack));
+
+find('way').addEventListener('change', ({ target }) => {
+  way.socket = target.value === 'websocket';
+  // Choosing WebRTC again tries it again.
+  way.trouble = null;
+  hush();
+  demo.stop();
+  session.end();
+});
+
 /** Shows an error. */
 function complain(text) {
   find('alert').textContent = text;
@@ -357,6 +412,9 @@ function reachable() {
 
 session.addEventListener('state', ({ detail: { state, reason } }) => {
   status(state);
+  if (state === 'open') tellWay(session.onTrack);
+  else if (state !== 'opening') find('way-told').textContent = '';
+  if (state !== 'open' && state !== 'opening') speaker.leave();
   find('token').hidden = state !== 'locked';
   enable(reachable());
   if (state === 'lost') {
@@ -413,6 +471,9 @@ async function greet() {
   find('questions').replaceChildren(...about.questions.map(({ text }, number) => el('button', { type: 'button', class: 'question', onclick: () => playQuestion(number) }, text)));
   find('demo').hidden = about.questions.length === 0;
 }
+
+// Otherwise the server learns only by and by that nobody is there.
+addEventListener('pagehide', () => session.close());
 
 voice.show();
 find('microphone-note').textContent = obstacle() ?? '';

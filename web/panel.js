@@ -1,7 +1,8 @@
 // The panel for one turn: the sentence, the drawing, and the copy button.
 
+import { stages } from './stages.js';
 import { story } from './story.js';
-import { copy, el } from './text.js';
+import { copy, el, span } from './text.js';
 import { Timeline } from './timeline.js';
 import { plainTurn } from './turns.js';
 
@@ -51,6 +52,7 @@ export class Panel {
     if (!turn) return;
     this.#timeline.draw(turn, this.#turns.at(performance.now()) ?? 0);
     this.#tell(turn);
+    find('stages').replaceChildren(...stages(turn).map(({ name, after }) => el('li', {}, `${name} `, el('b', {}, after === null ? '…' : span(after)))));
     find('which').textContent = `${turn.number} of ${this.#turns.list.length}`;
     find('question').textContent = turn.user.text ? `“${turn.user.text}”` : '';
     find('earlier').disabled = turn.number === 1;

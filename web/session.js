@@ -1,15 +1,27 @@
-// The socket to the server: one conversation and its state.
+// One conversation with the server and its state.
+
+import { CallLine, NoCall, UNKNOWN } from './call.js';
+import { SocketLine } from './socket.js';
 
 const KEY = 'undertone.token';
 
 /** Pauses between attempts to reconnect, ms. */
 const PAUSES = [500, 1000, 2000, 4000];
 
+/** Which way the page's conversations go: WebRTC, unless the visitor does not want it or it does not work. */
+export const way = {
+  /** The visitor wants WebSockets. */
+  socket: false,
+  /** Why WebRTC does not work here, as the end of a sentence; null while it may. */
+  trouble: null,
+};
+
 /**
  * A conversation over `/v1/realtime`.
  *
  * It opens when it is first needed. Events: `message` with `detail` {event, arrived}, where
- * `arrived` is a time of performance.now(); `state` with `detail` {state, reason}:
+ * `arrived` is a time of performance.now(); `track` with the agent's track, {receiver, stream}, if audio goes over tracks;
+ * `state` with `detail` {state, reason}:
  *
  * - `ready`: the server is reachable, no conversation is open
  * - `opening`, `open`
@@ -19,11 +31,13 @@ const PAUSES = [500, 1000, 2000, 4000];
  * - `refused`: the server refuses this page
  */
 export class Session extends EventTarget {
-  #socket = null;
+  #line = null;
   #opening = null;
   #attempts = 0;
   #told = null;
   #wanted = false;
+  #microphone = null;
+  #question = null;
 
   /** The last reported state. */
   state = 'ready';
@@ -59,28 +73,45 @@ export class Session extends EventTarget {
   /** Opens the conversation if it is not open. */
   open() {
     this.#wanted = true;
-    if (this.#socket?.readyState === WebSocket.OPEN) return Promise.resolve();
+    if (this.#isOpen) return Promise.resolve();
     this.#opening ??= this.#connect().finally(() => (this.#opening = null));
     return this.#opening;
   }
 
   /** Sends an event of the protocol; false if no conversation is open. */
   send(event) {
-    if (this.#socket?.readyState !== WebSocket.OPEN) return false;
-    this.#socket.send(JSON.stringify(event));
+    if (!this.#isOpen) return false;
+    this.#line.send(JSON.stringify(event));
     return true;
   }
 
-  /** Sends PCM16 at 24 kHz as a binary message; false if no conversation is open. */
+  /** Sends PCM16 at 24 kHz, unless it goes over a track; false if no conversation is open. */
   audio(samples) {
-    if (this.#socket?.readyState !== WebSocket.OPEN) return false;
-    this.#socket.send(samples);
+    if (!this.#isOpen) return false;
+    this.#line.audio(samples);
     return true;
+  }
+
+  /** Whether an open conversation has its audio on tracks. */
+  get onTrack() {
+    return this.#line?.onTrack ?? false;
+  }
+
+  /** The microphone's track, or null. */
+  set microphone(track) {
+    this.#microphone = track;
+    this.#feed();
+  }
+
+  /** The track of a question that is played instead of the microphone, or null. */
+  set question(track) {
+    this.#question = track;
+    this.#feed();
   }
 
   /** Ends an open conversation, and says so. */
   end() {
-    if (!this.#socket) return;
+    if (!this.#line) return;
     this.close();
     this.#tell('ended');
   }
@@ -89,27 +120,39 @@ export class Session extends EventTarget {
   close() {
     this.#wanted = false;
     clearTimeout(this.#told);
-    const socket = this.#socket;
-    this.#socket = null;
-    if (!socket) return;
-    socket.onclose = null;
-    socket.close();
+    this.#line?.close();
+    this.#line = null;
   }
 
-  #connect() {
+  get #isOpen() {
+    return this.#line?.isOpen ?? false;
+  }
+
+  #feed() {
+    this.#line?.feed(this.#question ?? this.#microphone);
+  }
+
+  async #connect() {
     this.#tell('opening');
-    const token = sessionStorage.getItem(KEY);
-    const protocols = ['realtime', ...(token ? [`openai-insecure-api-key.${token}`] : [])];
-    const address = new URL('/v1/realtime?model=undertone&vendor_events=1&demonstration=1', location.href);
-    if (this.agent) address.searchParams.set('agent', this.agent);
-    address.protocol = location.protocol === 'https:' ? 'wss:' : 'ws:';
-    const socket = new WebSocket(address, protocols);
-    this.#socket = socket;
+    if (!way.socket && way.trouble === null) {
+      try {
+        return await this.#through(CallLine);
+      } catch (error) {
+        if (!(error instanceof NoCall)) throw error;
+        way.trouble = error.message;
+      }
+    }
+    return this.#through(SocketLine);
+  }
+
+  /** Opens a conversation through a kind of line. */
+  #through(Line) {
+    const query = new URLSearchParams({ model: 'undertone', vendor_events: 1, demonstration: 1, ...(this.agent ? { agent: this.agent } : {}) });
     return new Promise((resolve, reject) => {
       let opened = false;
-      socket.onmessage = ({ data }) => {
+      const message = (text) => {
         const arrived = performance.now();
-        const event = JSON.parse(data);
+        const event = JSON.parse(text);
         if (event.type === 'session.created') {
           opened = true;
           this.#attempts = 0;
@@ -118,16 +161,30 @@ export class Session extends EventTarget {
         }
         this.dispatchEvent(new CustomEvent('message', { detail: { event, arrived } }));
       };
-      socket.onclose = ({ code, reason }) => {
-        if (this.#socket === socket) this.#socket = null;
+      const closed = (code, reason) => {
         reject(new Error('no conversation'));
+        if (this.#line !== line) return;
+        line.close();
+        this.#line = null;
         this.#closed(opened, code, reason);
       };
+      const track = (receiver, stream) => this.dispatchEvent(new CustomEvent('track', { detail: { receiver, stream } }));
+      const line = new Line(query, sessionStorage.getItem(KEY), { message, closed, track });
+      this.#line = line;
+      this.#feed();
+      line.open?.().catch((error) => {
+        reject(error);
+        if (this.#line !== line) return;
+        this.#line = null;
+        if (!(error instanceof NoCall)) this.#closed(false);
+      });
     });
   }
 
-  #closed(opened, code, reason) {
-    if (opened && (code === 1000 || code === 1008)) {
+  async #closed(opened, code, reason) {
+    // A call does not tell why it ends, but a server that shuts down is not ready.
+    const normally = code === 1000 || code === 1008 || (code === UNKNOWN && (await this.#knock()) === 'ready');
+    if (opened && normally) {
       this.#wanted = false;
       this.#tell('ended', reason);
     } else {

@@ -164,6 +164,7 @@ export class Turns extends EventTarget {
   speechStopped(event, at) {
     const turn = this.listening();
     turn.user.speaking = false;
+    turn.user.noticed = at;
     turn.user.length = Math.max(0, event.audio_end_ms - turn.user.audio - this.preRoll);
     // The event comes after enough silence, so the last word was earlier.
     turn.user.to = Math.min(at, turn.user.from - NOTICED + turn.user.length);
@@ -292,6 +293,8 @@ export class Turns extends EventTarget {
       id: `${event.item_id}/${turn.clauses.length}`,
       item: event.item_id,
       text: event.delta.trim(),
+      /** Its number at the server, if its audio is on a track. */
+      number: event.undertone_clause,
       at,
       samples: 0,
       heard: 0,
@@ -308,6 +311,14 @@ export class Turns extends EventTarget {
     if (!clause) return null;
     clause.samples += samples;
     return clause.id;
+  }
+
+  /** Handles an edge of a clause on the track. Returns the id of its piece. */
+  edge({ clause: number, audio_ms: ms }) {
+    const [found] = [...this.#pieces.values()].filter(({ clause }) => clause.number === number).slice(-1);
+    if (!found) return null;
+    found.clause.samples = Math.max(found.clause.samples, ms * 24);
+    return found.clause.id;
   }
 
   /** Handles a playout event of a piece. */
@@ -400,9 +411,10 @@ const HANDLERS = {
   'conversation.item.done'(event, at) {
     return event.item.role === 'user' ? this.said(event.item, at) : null;
   },
-  'conversation.item.input_audio_transcription.completed'(event) {
+  'conversation.item.input_audio_transcription.completed'(event, at) {
     const turn = this.listening();
     turn.user.text = event.transcript;
+    turn.user.understood = at;
     return turn;
   },
   'response.created'(_, at) {

@@ -1,4 +1,4 @@
-// The microphone controls: on and off, mute, push to talk, and device selection.
+// The microphone controls: on and off, mute, push to talk, and the choice of devices.
 
 import { devices, Microphone, obstacle } from './audio-in.js';
 import { el } from './text.js';
@@ -10,8 +10,8 @@ const find = (id) => document.getElementById(id);
 
 /**
  * The Talk button and its controls. Emits `frame` with the samples to send as `detail`, `change`
- * when it is switched on or off, `released` when push to talk ends, and `trouble` with a message
- * for the user.
+ * when it is switched on or off, `released` when push to talk ends, `loudspeaker` with the id of the one that was chosen, and
+ * `trouble` with a message for the user.
  */
 export class Voice extends EventTarget {
   #microphone = null;
@@ -33,6 +33,7 @@ export class Voice extends EventTarget {
       await this.end();
       await this.#switch();
     });
+    find('loudspeaker').addEventListener('change', ({ target }) => this.dispatchEvent(new CustomEvent('loudspeaker', { detail: target.value })));
     navigator.mediaDevices?.addEventListener?.('devicechange', () => this.#list());
     this.#listenForHolding();
   }
@@ -40,6 +41,11 @@ export class Voice extends EventTarget {
   /** Whether it is on. */
   get on() {
     return this.#microphone !== null;
+  }
+
+  /** Its track for a call; null while it is off. */
+  get track() {
+    return this.#microphone?.track ?? null;
   }
 
   /** Whether audio is being sent. */
@@ -114,10 +120,12 @@ export class Voice extends EventTarget {
 
   async #list() {
     const chosen = this.#microphone?.device ?? find('device').value;
-    const found = await devices();
-    find('device').replaceChildren(
-      ...found.map((device, index) => el('option', { value: device.deviceId, selected: device.deviceId === chosen }, device.label || `Microphone ${index + 1}`)),
-    );
+    const found = await devices('audioinput');
+    find('device').replaceChildren(...options(found, chosen, 'Microphone'));
+    // Firefox and Safari let a page choose for a call, but not for other sound.
+    const loudspeakers = 'setSinkId' in AudioContext.prototype ? await devices('audiooutput') : [];
+    find('loudspeaker').replaceChildren(...options(loudspeakers, find('loudspeaker').value, 'Loudspeaker'));
+    find('loudspeaker-line').hidden = loudspeakers.length === 0;
   }
 
   #listenForHolding() {
@@ -142,4 +150,9 @@ export class Voice extends EventTarget {
   #mayHold(target) {
     return this.on && find('push').checked && (target === find('talk') || !target.closest('input, button, select, summary, a'));
   }
+}
+
+/** Options for devices; those without a name are counted. */
+function options(devices, chosen, kind) {
+  return devices.map(({ deviceId: value, label }, index) => el('option', { value, selected: value === chosen }, label || `${kind} ${index + 1}`));
 }

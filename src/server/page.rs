@@ -61,6 +61,7 @@ const FILES: [File; FILE_COUNT] = files! {
     "/audio-in.worklet.js", JS, "audio-in.worklet.js";
     "/audio-out.js", JS, "audio-out.js";
     "/audio-out.worklet.js", JS, "audio-out.worklet.js";
+    "/call.js", JS, "call.js";
     "/comparison.js", JS, "comparison.js";
     "/demo.js", JS, "demo.js";
     "/difference.js", JS, "difference.js";
@@ -70,17 +71,20 @@ const FILES: [File; FILE_COUNT] = files! {
     "/metrics.js", JS, "metrics.js";
     "/panel.js", JS, "panel.js";
     "/session.js", JS, "session.js";
+    "/socket.js", JS, "socket.js";
+    "/stages.js", JS, "stages.js";
     "/story.js", JS, "story.js";
     "/text.js", JS, "text.js";
     "/timeline.js", JS, "timeline.js";
     "/tools.js", JS, "tools.js";
+    "/track.js", JS, "track.js";
     "/transcript.js", JS, "transcript.js";
     "/turns.js", JS, "turns.js";
     "/voice.js", JS, "voice.js";
     "/words.js", JS, "words.js";
 };
 
-const FILE_COUNT: usize = 24;
+const FILE_COUNT: usize = 28;
 
 /// The page's routes.
 pub(super) fn router() -> Router<Arc<Shared>> {

@@ -15,6 +15,9 @@ const ARGUMENTS = [
   '--disable-component-update',
   '--disable-sync',
   '--use-fake-device-for-media-stream',
+  // Without them a browser gathers no address for calls to its own machine.
+  '--allow-loopback-in-peer-connection',
+  '--disable-features=WebRtcHideLocalIpsWithMdns',
 ];
 
 /** Starts a browser whose microphone plays `sound`, once, from the moment it is switched on. */
@@ -45,21 +48,44 @@ export async function open(browser, address, options = {}) {
  */
 function listen() {
   window.heard = [];
+  window.calls = false;
   window.sawStarted = false;
   const connect = AudioNode.prototype.connect;
+  const record = (context) => {
+    const tap = context.createScriptProcessor(1024, 1, 1);
+    tap.isTap = true;
+    tap.onaudioprocess = ({ inputBuffer, playbackTime }) => {
+      const samples = [...inputBuffer.getChannelData(0)];
+      // During a call the answers are on its track.
+      if (!window.calls || samples.some((sample) => sample !== 0)) window.heard.push({ at: playbackTime, samples });
+    };
+    connect.call(tap, context.destination);
+    return tap;
+  };
   AudioNode.prototype.connect = function (to, ...rest) {
     // The microphone's context writes silence to its output; the voice's is at 24 kHz.
     if (to instanceof AudioDestinationNode && to.context.sampleRate === 24000 && !this.isTap) {
-      const tap = to.context.createScriptProcessor(1024, 1, 1);
-      tap.isTap = true;
-      tap.onaudioprocess = ({ inputBuffer, playbackTime }) => {
-        window.heard.push({ at: playbackTime, samples: [...inputBuffer.getChannelData(0)] });
-      };
-      connect.call(this, tap);
-      connect.call(tap, to);
+      connect.call(this, record(to.context));
     }
     return connect.call(this, to, ...rest);
   };
+  const capture = async (stream) => {
+    const context = new AudioContext();
+    await context.audioWorklet.addModule('/audio-in.worklet.js');
+    const node = new AudioWorkletNode(context, 'capture', { channelCount: 1, channelCountMode: 'explicit' });
+    node.port.onmessage = ({ data: { samples } }) => window.heard.push({ samples: [...samples].map((sample) => sample / 32768) });
+    connect.call(context.createMediaStreamSource(stream), node);
+    connect.call(node, context.destination);
+  };
+  // A call's track is played by an element.
+  const { set } = Object.getOwnPropertyDescriptor(HTMLMediaElement.prototype, 'srcObject');
+  Object.defineProperty(HTMLMediaElement.prototype, 'srcObject', {
+    set(stream) {
+      window.calls = Boolean(stream);
+      if (stream) capture(stream);
+      set.call(this, stream);
+    },
+  });
   addEventListener('DOMContentLoaded', () => {
     new MutationObserver(() => {
       window.sawStarted ||= document.querySelector('#drawing .call.started') !== null;
@@ -75,8 +101,8 @@ export async function writeHeard(page, path) {
   const samples = await page.evaluate(() => {
     let silent = 0;
     const kept = window.heard.splice(0).filter(({ samples }) => {
-      silent = samples.some((sample) => sample !== 0) ? 0 : silent + 1;
-      return silent <= 5;
+      silent = samples.some((sample) => Math.abs(sample) > 1e-3) ? 0 : silent + samples.length;
+      return silent <= 4800;
     });
     return kept.flatMap(({ samples }) => samples);
   });

@@ -80,6 +80,7 @@ async function firstVisit(browser) {
   await insist(page, play, 'cloudy in Tokyo');
   await calm(page);
   await writeHeard(page, join(artefacts, 'demo.wav'));
+  assert.equal(await page.locator('#way-told').innerText(), 'Connected over WebRTC.');
   assert.match(await log(page), /how warm is it in tokyo/i);
   assert.match(await log(page), /weather \(place: Tokyo\)/);
   await shots(page, 'first-answer');
@@ -355,7 +356,7 @@ async function pushToTalk() {
   const browser = await launch(chromium, sounds.question);
   const { page, complaints } = await open(browser, address);
   await page.click('#microphone');
-  await page.click('#voice summary');
+  await page.click('#settings summary');
   await page.check('#push');
   const hold = async () => {
     if ((await page.locator('.message').count()) > 0) await page.click('#microphone');

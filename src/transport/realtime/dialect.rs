@@ -26,6 +26,7 @@ use crate::transport::{Action, ClientMessage, Close, Dialect, close_code};
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet, VecDeque};
 use track::Track;
+pub use track::{Edge, EdgeKind};
 
 /// The default model name, also shown in the list of models.
 pub const DEFAULT_MODEL: &str = "undertone";
@@ -420,7 +421,7 @@ impl Realtime {
             Event::ItemTruncated { item, heard, text } => self.item_truncated(item, heard, &text),
             Event::ResponseStarted { requested, .. } => self.response_started(requested),
             Event::AgentItemStarted { item } => self.agent_item_started(item),
-            Event::AgentSpeech { text, .. } => self.agent_speech(&text),
+            Event::AgentSpeech { clause, text, .. } => self.agent_speech(clause, &text),
             Event::AgentItemDone {
                 item,
                 text,

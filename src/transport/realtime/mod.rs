@@ -13,6 +13,7 @@
 //! | `undertone.transcript.partial` | `item_id`, `text` | the partial transcript |
 //! | `undertone.utterance_dropped` | `item_id` | the utterance had no words; no item with this id follows |
 //! | `undertone.clear` | | discard audio that has not been played |
+//! | `undertone.playout` | `kind`, `clause`, `audio_ms`, `rtp_timestamp` | over WebRTC: on the track, behind `audio_ms` of the clause, its sound has `started`, `ended` or was `cleared` |
 //! | `undertone.turn` | `response_id`, `turn`, `status`, `latency` | timestamps of each stage, µs since the session began |
 //! | `undertone.turn_record` | `turn`, `status`, `latency`, `predictions`, `runs`, `fillers` | the predictions and speculative runs of a turn, and the outcome of each run |
 //! | `undertone.speculation` | `kind` and its fields | `predicted`, `started`, `ready`, `committed` or `discarded`, as it happens; results are never included |
@@ -28,6 +29,7 @@
 //! | `undertone.early_call.started` | `call_id`, `name`, `arguments`, `speculative` | the model may make this call; its output is silent until then |
 //! | `undertone.early_call.discarded` | `call_id`, `reason` | the model has not made it: its output is not needed |
 //!
+//! Over WebRTC, `response.output_audio_transcript.delta` carries `undertone_clause`, to which `undertone.playout` refers.
 //! Every event to a client that opted in carries `undertone_at`, the time at which it happened. The client
 //! may send audio as binary messages, raw PCM16LE at 24 kHz, instead of
 //! `input_audio_buffer.append`. A client with a confirmation button may answer for the user with
@@ -57,7 +59,7 @@ pub use client_events::{
     parse,
 };
 pub use codec::{Format, RATE};
-pub use dialect::{DEFAULT_MODEL, Realtime};
+pub use dialect::{DEFAULT_MODEL, Edge, EdgeKind, Realtime};
 pub use fault::Fault;
 pub use fields::Ineffective;
 pub use session_config::SessionUpdate;

@@ -3,8 +3,9 @@
 //! One task per call. The agent's audio waits here, in a line that a barge-in empties, and never in the socket.
 
 use super::gaps::{Gaps, Piece};
-use super::opus::{Ears, Mouth, RATE, VOICE_RATE};
+use super::opus::{CLOCK, Ears, Mouth, RATE, VOICE_RATE};
 use super::peer::{Happening, Peer};
+use super::pieces::Pieces;
 use super::playout::Playout;
 use super::port::{Packet, Wire};
 use crate::audio::{Resampler, to_f32, to_i16};
@@ -30,6 +31,9 @@ use tokio_util::sync::CancellationToken;
 /// Frames of silence after the last words, before the connection is closed: the client's jitter buffer plays
 /// meanwhile.
 const LAST_FRAMES: u32 = 20;
+
+/// The length of a frame in RTP time, ticks of [`CLOCK`].
+const FRAME_TICKS: u64 = FRAME.0 * CLOCK as u64 / 1_000_000;
 
 /// The second clients of a call.
 const MEMBERS: usize = 4;
@@ -137,6 +141,7 @@ struct Call {
     mouth: Mouth,
     line: Line,
     playout: Playout,
+    pieces: Pieces,
     began: Instant,
     /// Audio can be sent.
     is_up: bool,
@@ -168,6 +173,7 @@ impl Call {
             mouth: Mouth::new()?,
             line: Line::new(VOICE_RATE, Micros(0)),
             playout: Playout::default(),
+            pieces: Pieces::default(),
             began: Instant::now(),
             is_up: false,
             over: None,
@@ -375,15 +381,18 @@ impl Call {
             return Ok(());
         };
         let left = Micros(before.0 - self.line.waiting().0);
-        self.playout.sent(now, left);
+        let time = self.next_time() - FRAME_TICKS;
+        let of = self.playout.sent(now, left);
+        for edge in self.pieces.leaves(of, time) {
+            let actions = self.dialect.plays(edge);
+            self.apply(actions)?;
+        }
         self.report(now);
         if self.line.is_empty() {
             self.over = self.over.map(|left| left.saturating_sub(1));
             let actions = self.dialect.played_out();
             self.apply(actions)?;
         }
-        let began = self.line.due().0.saturating_sub(FRAME.0);
-        let time = began * u64::from(super::opus::CLOCK) / 1_000_000;
         match self.mouth.say(&samples) {
             Ok(packet) => {
                 let now = Instant::now().into_std();
@@ -394,6 +403,11 @@ impl Call {
                 Ok(())
             }
         }
+    }
+
+    /// The RTP time of the next frame, in ticks of [`CLOCK`].
+    fn next_time(&self) -> u64 {
+        self.line.due().0 * u64::from(CLOCK) / 1_000_000
     }
 
     /// Tells the session how much the client has heard.
@@ -465,6 +479,10 @@ impl Call {
             Action::DropAudio => {
                 self.line.clear();
                 self.playout.clear();
+                if let Some(edge) = self.pieces.cleared(self.next_time()) {
+                    let actions = self.dialect.plays(edge);
+                    return self.apply(actions);
+                }
             }
             Action::Audio(samples) => {
                 self.link.audio(samples);

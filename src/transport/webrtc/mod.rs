@@ -12,12 +12,14 @@
 //! | `sideband` | WebSockets that take part in a call's session |
 //! | `gaps` | PURE: what takes the place of lost packets |
 //! | `playout` | PURE: how much of the agent's audio the client has heard |
+//! | `pieces` | PURE: which clause is on the track when |
 //! | `opus` | the codec |
 
 mod call;
 mod gaps;
 mod opus;
 mod peer;
+mod pieces;
 mod playout;
 mod port;
 mod sideband;

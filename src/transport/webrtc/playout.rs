@@ -42,16 +42,25 @@ impl Playout {
         self.waiting.push_back((mark, length));
     }
 
-    /// So much audio has left the line.
-    pub(super) fn sent(&mut self, now: Micros, length: Micros) {
+    /// So much audio has left the line. Returns the clause of the last frame that left whole, and how much of it had
+    /// left before and with it.
+    pub(super) fn sent(
+        &mut self,
+        now: Micros,
+        length: Micros,
+    ) -> Option<(ClauseId, Micros, Micros)> {
+        let mut last = None;
         self.left = self.left + length;
         while let Some((mark, length)) = self.waiting.front()
             && *length <= self.left
         {
             self.left = Micros(self.left.0 - length.0);
+            let (clause, until) = *mark;
+            last = Some((clause, Micros(until.0 - length.0), until));
             self.sent.push_back((now, *mark));
             self.waiting.pop_front();
         }
+        last
     }
 
     /// The line was emptied.

@@ -566,6 +566,62 @@ async fn playback_is_told_from_its_first_frame_to_its_last() {
     }
 }
 
+/// The edges of clauses that were told: kind, clause, length of the clause before it in ms, RTP time.
+fn edges(world: &World) -> Vec<(&str, u64, u64, u64)> {
+    let told = world.of_kind("undertone.playout").into_iter();
+    told.map(|event| {
+        let number = |field: &str| event[field].as_u64().unwrap();
+        let kind = event["kind"].as_str().unwrap();
+        let of = [
+            number("clause"),
+            number("audio_ms"),
+            number("rtp_timestamp"),
+        ];
+        (kind, of[0], of[1], of[2])
+    })
+    .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_with_vendor_events_learn_where_a_clause_is_on_the_track() {
+    for dropped in [false, true] {
+        let mut world = World::open(CALM, 1).await;
+        let vendor = json!({"type": "realtime", "undertone": {"events": true}});
+        world.tell(json!({"type": "session.update", "session": vendor}));
+        world.pass(ms(100), |_| false).await;
+        world.events.clear();
+        world.audio.clear();
+        world.answers();
+        world.plays(10);
+        if dropped {
+            world.pass(ms(100), |_| false).await;
+            world.says(Outbound::Clear);
+        }
+        world.done(ResponseStatus::Completed);
+        world.pass(ms(500), |_| false).await;
+        let delta = world.of_kind("response.output_audio_transcript.delta")[0];
+        assert_eq!(delta["undertone_clause"], 3);
+        let told = edges(&world);
+        let [(first, 3, 0, from), (last, 3, length, to)] = told[..] else {
+            panic!("{told:?}");
+        };
+        assert_eq!(first, "started");
+        assert_eq!(last, if dropped { "cleared" } else { "ended" });
+        assert_eq!(to - from, length * 48);
+        assert!(
+            if dropped { length < 200 } else { length == 200 },
+            "{length}"
+        );
+        let heard = world.audio.iter().find(|(_, _, is_loud)| *is_loud);
+        assert_eq!(heard.unwrap().1, from, "the first packet with the clause");
+    }
+    let mut world = World::open(CALM, 1).await;
+    world.answers();
+    world.plays(10);
+    world.pass(ms(500), |_| false).await;
+    assert_eq!(edges(&world), [], "other clients are not told");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_barge_in_empties_the_line_and_truncates_the_item() {
     for after_done in [false, true] {

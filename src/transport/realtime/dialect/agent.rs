@@ -1,7 +1,7 @@
 //! The agent's side: responses and their speech items.
 
 use super::{Asked, Realtime, merge};
-use crate::conversation::{ItemId, Micros, ResponseStatus, TurnId, TurnLatency};
+use crate::conversation::{ClauseId, ItemId, Micros, ResponseStatus, TurnId, TurnLatency};
 use crate::llm::TokenUsage;
 use crate::transport::realtime::client_events::ResponseRequest;
 use crate::transport::realtime::codec::RATE;
@@ -146,7 +146,7 @@ impl Realtime {
         (is_whole && !self.session.vendor_events).then(|| name.clone())
     }
 
-    pub(super) fn agent_speech(&mut self, text: &str) {
+    pub(super) fn agent_speech(&mut self, clause: ClauseId, text: &str) {
         let Some(response) = self.response.as_mut() else {
             return;
         };
@@ -157,7 +157,11 @@ impl Realtime {
             true => "response.output_text.delta",
             false => "response.output_audio_transcript.delta",
         };
-        self.tell(kind, merge(place, json!({ "delta": delta })));
+        let mut fields = merge(place, json!({ "delta": delta }));
+        if self.session.vendor_events && self.track.is_some() {
+            fields["undertone_clause"] = json!(clause);
+        }
+        self.tell(kind, fields);
     }
 
     pub(super) fn audio(&mut self, item: ItemId, samples: &[i16]) {

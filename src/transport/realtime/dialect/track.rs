@@ -2,13 +2,48 @@
 //! what is not.
 
 use super::{Asked, Realtime};
-use crate::conversation::{Input, ItemId, Micros};
+use crate::conversation::{ClauseId, Input, ItemId, Micros};
 use crate::transport::Action;
 use crate::transport::realtime::fault::Fault;
 use serde_json::json;
 
 /// The rate of the user's audio on a track, Hz: that of the session's models.
 const INPUT_RATE: u32 = 16_000;
+
+/// The beginning or the end of a piece: a clause, or the part of one until its audio ran dry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Edge {
+    /// Whether it begins or ends.
+    pub kind: EdgeKind,
+    /// The clause.
+    pub clause: ClauseId,
+    /// How much of the clause comes before it.
+    pub at: Micros,
+    /// The RTP time of the first sample behind it, in ticks of 48 kHz.
+    pub time: u64,
+}
+
+/// What happens at an [`Edge`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EdgeKind {
+    /// It begins.
+    Started,
+    /// It ends, or its audio has run dry.
+    Ended,
+    /// The rest of the clause was dropped.
+    Cleared,
+}
+
+impl EdgeKind {
+    /// Its name on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Ended => "ended",
+            Self::Cleared => "cleared",
+        }
+    }
+}
 
 /// The state of the client's track.
 #[derive(Debug, Default)]
@@ -74,6 +109,17 @@ impl Realtime {
         {
             self.tell("output_audio_buffer.stopped", json!({ "response_id": id }));
         }
+        std::mem::take(&mut self.actions)
+    }
+
+    /// A clause begins or ends on the track.
+    pub fn plays(&mut self, edge: Edge) -> Vec<Action> {
+        // RTP's clock wraps around on the wire, too.
+        let time = edge.time as u32;
+        let fields = json!({
+            "kind": edge.kind.name(), "clause": edge.clause, "audio_ms": edge.at.as_ms(), "rtp_timestamp": time,
+        });
+        self.tell_vendor("undertone.playout", fields);
         std::mem::take(&mut self.actions)
     }
 

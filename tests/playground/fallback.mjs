@@ -1,0 +1,75 @@
+// The page without WebRTC, in a real browser with the real server, whose UDP port nobody can reach.
+//
+// Usage: node fallback.mjs SETTINGS.json   Prints one JSON object of what was measured.
+
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { address, artefacts, measured, PATIENCE, settings, shots, startServer, step, stopServer } from './common.mjs';
+import { launch, open, writeHeard } from './browser.mjs';
+
+const way = (page) => page.locator('#way-told').innerText();
+
+/** Waits until the page says so about its connection. */
+const connected = (page, words) =>
+  page.waitForFunction((words) => document.getElementById('way-told').textContent.includes(words), words, { timeout: PATIENCE }).then(() => way(page));
+
+/** Types a question, and waits until all of the answer was heard. */
+async function ask(page, text, answer) {
+  await page.fill('#words', text);
+  await page.keyboard.press('Enter');
+  await page.waitForFunction((answer) => document.getElementById('log').innerText.includes(answer), answer, { timeout: PATIENCE });
+  await page.waitForFunction(() => document.getElementById('status').dataset.state === 'open' && !document.querySelector('.sounding'), null, { timeout: PATIENCE });
+}
+
+async function unreachable(browser) {
+  step('a call that cannot be made is told, and the conversation goes on over the WebSocket');
+  const { context, page, complaints } = await open(browser, address);
+  const offers = [];
+  page.on('request', (request) => request.method() === 'POST' && request.url().includes('/v1/realtime/calls') && offers.push(request));
+  const clicked = Date.now();
+  await ask(page, 'What is two plus three?', '5');
+  measured.fallback_ms = Date.now() - clicked;
+  assert.match(await way(page), /^Connected over WebSocket: the server’s UDP port did not answer within 4 s; /);
+  await writeHeard(page, join(artefacts, 'fallback.wav'));
+  await shots(page, 'fallback');
+
+  step('who chooses the WebSocket does not wait for a call');
+  assert.equal(offers.length, 1);
+  await page.click('#settings summary');
+  await page.selectOption('#way', 'websocket');
+  await page.waitForFunction(() => document.getElementById('log').innerText.includes('The conversation is over.'), null, { timeout: PATIENCE });
+  await ask(page, 'What is two plus four?', '6');
+  assert.equal(await way(page), 'Connected over WebSocket.');
+  assert.equal(offers.length, 1);
+
+  step('who chooses WebRTC again gets another try');
+  await page.selectOption('#way', 'webrtc');
+  await ask(page, 'What is two plus five?', '7');
+  assert.match(await way(page), /^Connected over WebSocket: the server’s UDP port/);
+  assert.equal(offers.length, 2);
+  assert.deepEqual(complaints, []);
+  await context.close();
+}
+
+async function withoutWebrtc(browser) {
+  step('a browser without WebRTC goes on over the WebSocket, too');
+  const { context, page, complaints } = await open(browser, address);
+  await page.evaluate(() => delete window.RTCPeerConnection);
+  await page.click('#questions button >> nth=0');
+  assert.equal(await connected(page, 'WebSocket'), 'Connected over WebSocket: this browser has no WebRTC.');
+  await page.waitForSelector('.message.user', { timeout: PATIENCE });
+  await page.waitForSelector('.message.agent', { timeout: PATIENCE });
+  assert.deepEqual(complaints, []);
+  await context.close();
+}
+
+try {
+  await startServer();
+  const browser = await launch(settings.chromium, settings.sounds.silence);
+  await unreachable(browser);
+  await withoutWebrtc(browser);
+  await browser.close();
+  console.log(JSON.stringify(measured));
+} finally {
+  stopServer();
+}

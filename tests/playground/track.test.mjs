@@ -1,0 +1,71 @@
+// Tests what the page takes for heard of a call's track. Run by `node --test`.
+
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { stages } from '../../web/stages.js';
+import { Pieces } from '../../web/track.js';
+import { Turns } from '../../web/turns.js';
+
+test('a piece is heard when its RTP time is played, however late that is read', () => {
+  const pieces = new Pieces();
+  pieces.edge('started', 'a', 0, 4800);
+  pieces.edge('ended', 'a', 2400, 9600);
+  assert.deepEqual(pieces.reached(4799, 500), []);
+  assert.deepEqual(pieces.reached(5280, 1000), [{ type: 'started', id: 'a', samples: 0, at: 990 }]);
+  assert.equal(pieces.busy, true);
+  assert.deepEqual(pieces.reached(9600, 1090), [{ type: 'ended', id: 'a', samples: 2400, at: 1090 }]);
+  assert.equal(pieces.busy, false);
+});
+
+test('RTP time wraps around', () => {
+  const pieces = new Pieces();
+  pieces.edge('started', 'a', 0, 2 ** 32 - 480);
+  pieces.edge('ended', 'a', 480, 480);
+  assert.deepEqual(pieces.reached(2 ** 32 - 960, 0), []);
+  assert.deepEqual(pieces.reached(0, 100), [{ type: 'started', id: 'a', samples: 0, at: 90 }]);
+  assert.deepEqual(pieces.reached(480, 110).map(({ type }) => type), ['ended']);
+});
+
+test('what the server drops is flushed when its last frame was played', () => {
+  const pieces = new Pieces();
+  pieces.edge('started', 'a', 0, 0);
+  pieces.edge('cleared', 'a', 480, 960);
+  assert.deepEqual(pieces.reached(960, 20), [
+    { type: 'started', id: 'a', samples: 0, at: 0 },
+    { type: 'flushed', id: 'a', samples: 480, at: 20 },
+    { type: 'silent', id: 'a', samples: 480, at: 20 },
+  ]);
+});
+
+test('a stop ends the piece that is heard, and forgets those that follow', () => {
+  const pieces = new Pieces();
+  pieces.edge('started', 'a', 240, 0);
+  pieces.edge('ended', 'a', 4800, 9600);
+  pieces.edge('started', 'b', 0, 9600);
+  const told = pieces.stop(480, 10);
+  assert.deepEqual(told.map(({ type, samples }) => [type, samples]), [['started', 240], ['flushed', 480], ['silent', 480]]);
+  assert.equal(pieces.busy, false);
+  assert.deepEqual(pieces.reached(20_000, 500), []);
+});
+
+test('stages are told as they are reached, and in the server’s times once those are known', () => {
+  const turns = new Turns();
+  const take = (at, event) => turns.take({ ...event, undertone_at: at * 1000 }, at);
+  take(1100, { type: 'input_audio_buffer.speech_started', audio_start_ms: 1000 });
+  const [turn] = turns.list;
+  assert.deepEqual(stages(turn), []);
+  take(2700, { type: 'input_audio_buffer.speech_stopped', audio_end_ms: 2500 });
+  take(2710, { type: 'conversation.item.input_audio_transcription.completed', transcript: 'What time is it?' });
+  assert.deepEqual(stages(turn).map(({ name, after }) => [name, after && Math.round(after)]), [['End of turn', 196], ['Words', 206], ['Voice', null]]);
+  take(2720, { type: 'response.created' });
+  take(2900, { type: 'response.output_audio_transcript.delta', item_id: 'item', delta: 'Nine.', undertone_clause: 7 });
+  assert.equal(turns.edge({ clause: 8, audio_ms: 0 }), null);
+  const id = turns.edge({ clause: 7, audio_ms: 0 });
+  turns.heard('started', { id, samples: 0, at: 2960 });
+  assert.deepEqual(stages(turn).at(-1), { name: 'Heard', after: 2960 - 2504 });
+  turns.edge({ clause: 7, audio_ms: 500 });
+  assert.equal(turn.clauses[0].samples, 12_000);
+  const latency = { speech_end: 2500_000, transcript: 2560_000, end_of_turn: 2700_000, llm_first: 2800_000, first_audio: 2890_000 };
+  take(3000, { type: 'undertone.turn', turn: 'turn_1', status: 'completed', latency });
+  assert.deepEqual(stages(turn).map(({ name, after }) => [name, after]), [['Words', 60], ['End of turn', 200], ['Model', 300], ['Voice', 390], ['Heard', 460]]);
+});
