@@ -10,6 +10,7 @@ use crate::conversation::Samples;
 use crate::models::Models;
 use crate::server::HEALTHY;
 use crate::tools::{JournalFile, declared};
+use crate::transport::webrtc;
 use crate::tts::{Piece, TtsError};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
@@ -146,6 +147,11 @@ fn examine(loaded: &Loaded) -> Vec<Finding> {
             "port",
             "stop the program that listens there, or choose another --port",
             || port(config),
+        ),
+        try_out(
+            "UDP port of WebRTC",
+            "stop the program that uses it, or set webrtc.udp_port; in containers and behind NAT set webrtc.advertise",
+            || udp_port(config),
         ),
     ]
 }
@@ -394,6 +400,30 @@ fn port(config: &Config) -> Result<String> {
         Err(_) if is_served(address) => Ok(format!("a server is up on {address}")),
         Err(error) => Err(error).with_context(|| format!("cannot listen on {address}")),
     }
+}
+
+/// Whether the UDP port of calls over WebRTC can be bound, and which addresses browsers are told.
+fn udp_port(config: &Config) -> Result<String> {
+    let server = config.server.bind;
+    let address = config.webrtc.address(server);
+    let bound = match webrtc::bind(address, &config.webrtc.advertise) {
+        Ok(bound) => bound,
+        Err(_) if is_served(server) => return Ok(format!("a server is up on {server}")),
+        Err(error) => return Err(error).with_context(|| format!("cannot use UDP port {address}")),
+    };
+    let told: Vec<String> = bound
+        .addresses()
+        .iter()
+        .map(SocketAddr::to_string)
+        .collect();
+    let reach = match bound.is_private() {
+        true => "; other networks cannot reach them: set webrtc.advertise if browsers there should",
+        false => "",
+    };
+    Ok(format!(
+        "{address} is free; browsers are told {}{reach}",
+        told.join(", ")
+    ))
 }
 
 /// Whether this server already listens there, judged by its health check.

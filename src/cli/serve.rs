@@ -238,9 +238,8 @@ impl Doors {
         let bind_calls = |address| server::bind_with(address, audiosocket::SEND_BUFFER);
         let calls = config.audiosocket.map(bind_calls);
         let home = config.wyoming.map(server::bind);
-        let bound = listener.local_addr()?;
         Ok(Self {
-            address: bound,
+            address: listener.local_addr()?,
             listener,
             audiosocket: calls
                 .map(|bound| named("asterisk.audiosocket", bound))
@@ -249,7 +248,7 @@ impl Doors {
                 .map(|bound| named("wyoming.listen", bound))
                 .transpose()?,
             // It logs, and a failure must be one line.
-            webrtc: Some(webrtc_port(config, bound)?),
+            webrtc: Some(webrtc_port(config)?),
         })
     }
 
@@ -300,21 +299,15 @@ impl Doors {
     }
 }
 
-/// Binds the UDP port of WebRTC: the same number as the server's, unless it is configured or any.
-fn webrtc_port(config: &Config, server: SocketAddr) -> Result<webrtc::Bound> {
-    let number = config
-        .webrtc
-        .port
-        .unwrap_or(match config.server.bind.port() {
-            0 => 0,
-            _ => server.port(),
-        });
-    let address = SocketAddr::new(server.ip(), number);
+/// Binds the UDP port of WebRTC.
+fn webrtc_port(config: &Config) -> Result<webrtc::Bound> {
+    let address = config.webrtc.address(config.server.bind);
     let bound = webrtc::bind(address, &config.webrtc.advertise).map_err(|error| {
         anyhow!(
-            "webrtc.udp_port: cannot use UDP port {number} of {}: {error}; stop the program that uses it, or \
+            "webrtc.udp_port: cannot use UDP port {} of {}: {error}; stop the program that uses it, or \
              choose another port",
-            server.ip()
+            address.port(),
+            address.ip()
         )
     })?;
     tracing::info!(addresses = ?bound.addresses(), "WebRTC clients are told these addresses");

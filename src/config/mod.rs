@@ -113,6 +113,13 @@ pub struct WebrtcConfig {
     pub advertise: Vec<IpAddr>,
 }
 
+impl WebrtcConfig {
+    /// The address of the port, for a server at `server`.
+    pub fn address(&self, server: SocketAddr) -> SocketAddr {
+        SocketAddr::new(server.ip(), self.port.unwrap_or(server.port()))
+    }
+}
+
 /// Where calls are recorded as sound.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallRecordingConfig {

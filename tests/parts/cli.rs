@@ -283,9 +283,12 @@ fn the_doctor_names_what_is_broken_and_how_to_fix_it() {
     let folder = tempfile::tempdir().unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
+    let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let udp_port = udp.local_addr().unwrap().port().to_string();
     let output = undertone(folder.path(), &["doctor", "--json"])
         .env("UNDERTONE_MODELS", "nowhere")
         .env("UNDERTONE_SERVER__PORT", port)
+        .env("UNDERTONE_WEBRTC__UDP_PORT", udp_port)
         .env("UNDERTONE_LLM__ENGINE", "openai-compatible")
         .env("UNDERTONE_LLM__MODEL", "m")
         .env("UNDERTONE_LLM__BASE_URL", "http://127.0.0.1:1/v1")
@@ -300,6 +303,7 @@ fn the_doctor_names_what_is_broken_and_how_to_fix_it() {
         ("voice", "skipped"),
         ("language model", "broken"),
         ("port", "broken"),
+        ("UDP port of WebRTC", "broken"),
     ] {
         let mut checks = report["checks"].as_array().unwrap().iter();
         let check = checks.find(|check| check["name"] == name).unwrap();
@@ -309,6 +313,37 @@ fn the_doctor_names_what_is_broken_and_how_to_fix_it() {
             "{check}"
         );
         assert_eq!(check["mend"].is_string(), status == "broken", "{check}");
+    }
+}
+
+#[test]
+fn the_doctor_names_the_addresses_that_browsers_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    for (advertise, told) in [
+        ("[]", format!("browsers are told 127.0.0.1:{port}")),
+        ("[\"10.0.0.7\"]", "set webrtc.advertise".to_owned()),
+        (
+            "[\"203.0.113.7\"]",
+            format!("browsers are told 203.0.113.7:{port}"),
+        ),
+    ] {
+        let text = format!("[webrtc]\nudp_port = {port}\nadvertise = {advertise}\n");
+        std::fs::write(folder.path().join("undertone.toml"), text).unwrap();
+        let output = undertone(folder.path(), &["doctor", "--json"])
+            .env("UNDERTONE_MODELS", "nowhere")
+            .output()
+            .unwrap();
+        let report = json(&output);
+        let mut checks = report["checks"].as_array().unwrap().iter();
+        let check = checks
+            .find(|check| check["name"] == "UDP port of WebRTC")
+            .unwrap();
+        assert_eq!(check["status"], "ok", "{check}");
+        let detail = check["detail"].as_str().unwrap();
+        assert!(detail.contains(&told), "{detail}");
     }
 }
 
