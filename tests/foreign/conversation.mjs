@@ -47,6 +47,12 @@ export class Conversation {
     return { degrees: 21 };
   };
 
+  // The agent was heard, other than in events.
+  speaks(ms) {
+    const step = this.steps.at(-1);
+    if (step) step.audio_ms += ms;
+  }
+
   // Takes every server event, as the client passes it on.
   event(event) {
     this.#lastEvent = this.#sentMs;

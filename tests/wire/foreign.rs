@@ -148,6 +148,18 @@ async fn aiortc_holds_a_conversation_over_webrtc() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn werift_holds_a_conversation_over_webrtc() {
+    need("node_modules/werift");
+    converse(
+        Path::new("node"),
+        "werift_call.mjs",
+        "http",
+        "/v1/realtime/calls",
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn openai_agents_for_javascript_holds_a_conversation() {
     javascript("agents.mjs", "@openai/agents-realtime").await;
 }
