@@ -179,9 +179,9 @@ pub async fn run(
 ) -> Result<(), ServerError> {
     let stop = CancellationToken::new();
     let deadline = app.settings.drain_deadline;
-    let calls = app
-        .webrtc
-        .map(|bound| webrtc::Port::new(bound, app.metrics.clone()));
+    let mut webrtc = app.webrtc;
+    let tcp = webrtc.as_mut().and_then(webrtc::Bound::listener);
+    let calls = webrtc.map(|bound| webrtc::Port::new(bound, app.metrics.clone()));
     let calls = calls.transpose()?.map(Arc::new);
     let shared = Arc::new(Shared {
         address: listener.local_addr()?,
@@ -219,9 +219,10 @@ pub async fn run(
     tokio::select! {
         never = accept_requests(&listener, router, &shared) => match never {},
         never = doors::accept_clients(&doors, &shared) => match never {},
+        never = calls::accept_tcp(tcp.as_ref(), &shared) => match never {},
         () = drained(&shutdown, &tasks, deadline) => {}
     }
-    drop((listener, doors));
+    drop((listener, doors, tcp));
     stop.cancel();
     if timeout(GRACE, tasks.wait()).await.is_err() {
         tracing::warn!(left = tasks.len(), "sockets did not close in time");
@@ -253,6 +254,9 @@ async fn accept_requests(
 
 /// Serves one connection until it ends or becomes a WebSocket.
 async fn serve(stream: TcpStream, place: Arc<Place>, router: Router, shared: Arc<Shared>) {
+    let Some(stream) = calls::serve_tcp(stream, &place, &shared).await else {
+        return;
+    };
     let header_timeout = shared.settings().header_timeout;
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
     // hyper's header timeout starts with the first byte; `overdue` covers the time before it, too.

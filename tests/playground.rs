@@ -234,6 +234,25 @@ fn without_webrtc_the_page_says_why_and_goes_on_over_the_websocket() {
 }
 
 #[test]
+fn a_browser_to_which_no_udp_port_is_open_talks_over_tcp() {
+    need(BROWSER);
+    need(format!("{FOLDER}/node_modules/playwright-core"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let (port, artefacts) = (free_port(), artefacts());
+    let settings = json!({
+        "chromium": BROWSER,
+        "undertone": env!("CARGO_BIN_EXE_undertone"),
+        "config": configure(folder.path(), port),
+        "port": port,
+        "artefacts": artefacts,
+        "sounds": { "silence": sound(folder.path(), "silence.wav", "Hello.", 60.0, 0.0) },
+    });
+    visit("tcp.mjs", folder.path(), &settings);
+    let heard = transcript(&artefacts.join("tcp.wav"));
+    assert!(heard.contains("tokyo"), "{heard}");
+}
+
+#[test]
 fn a_visitor_chooses_the_agent_of_a_conversation() {
     need(BROWSER);
     need(format!("{FOLDER}/node_modules/playwright-core"));

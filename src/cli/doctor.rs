@@ -402,7 +402,7 @@ fn port(config: &Config) -> Result<String> {
     }
 }
 
-/// Whether the UDP port of calls over WebRTC can be bound, and which addresses browsers are told.
+/// Whether the port of calls over WebRTC can be bound, and which addresses browsers are told.
 fn udp_port(config: &Config) -> Result<String> {
     let server = config.server.bind;
     let address = config.webrtc.address(server);
@@ -411,6 +411,9 @@ fn udp_port(config: &Config) -> Result<String> {
         Err(_) if is_served(server) => return Ok(format!("a server is up on {server}")),
         Err(error) => return Err(error).with_context(|| format!("cannot use UDP port {address}")),
     };
+    if config.webrtc.tcp && address.port() != server.port() {
+        TcpListener::bind(address).with_context(|| format!("cannot use TCP port {address}"))?;
+    }
     let told: Vec<String> = bound
         .addresses()
         .iter()

@@ -16,7 +16,7 @@ use crate::transport::webrtc;
 use crate::transport::wyoming::{self, ConversationMemory};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
@@ -238,8 +238,9 @@ impl Doors {
         let bind_calls = |address| server::bind_with(address, audiosocket::SEND_BUFFER);
         let calls = config.audiosocket.map(bind_calls);
         let home = config.wyoming.map(server::bind);
+        let address = listener.local_addr()?;
         Ok(Self {
-            address: listener.local_addr()?,
+            address,
             listener,
             audiosocket: calls
                 .map(|bound| named("asterisk.audiosocket", bound))
@@ -248,7 +249,7 @@ impl Doors {
                 .map(|bound| named("wyoming.listen", bound))
                 .transpose()?,
             // It logs, and a failure must be one line.
-            webrtc: Some(webrtc_port(config)?),
+            webrtc: Some(webrtc_port(config, address)?),
         })
     }
 
@@ -300,9 +301,9 @@ impl Doors {
 }
 
 /// Binds the UDP port of WebRTC.
-fn webrtc_port(config: &Config) -> Result<webrtc::Bound> {
+fn webrtc_port(config: &Config, server: SocketAddr) -> Result<webrtc::Bound> {
     let address = config.webrtc.address(config.server.bind);
-    let bound = webrtc::bind(address, &config.webrtc.advertise).map_err(|error| {
+    let mut bound = webrtc::bind(address, &config.webrtc.advertise).map_err(|error| {
         anyhow!(
             "webrtc.udp_port: cannot use UDP port {} of {}: {error}; stop the program that uses it, or \
              choose another port",
@@ -310,6 +311,9 @@ fn webrtc_port(config: &Config) -> Result<webrtc::Bound> {
             address.ip()
         )
     })?;
+    if config.webrtc.tcp {
+        bound = over_tcp(bound, server, address.ip())?;
+    }
     tracing::info!(addresses = ?bound.addresses(), "WebRTC clients are told these addresses");
     if bound.is_private() {
         tracing::warn!(
@@ -318,6 +322,19 @@ fn webrtc_port(config: &Config) -> Result<webrtc::Bound> {
         );
     }
     Ok(bound)
+}
+
+/// Takes calls over TCP on the number of the UDP port, which may be that of the server's own listener.
+fn over_tcp(bound: webrtc::Bound, server: SocketAddr, ip: IpAddr) -> Result<webrtc::Bound> {
+    let number = bound.port();
+    if number == server.port() {
+        return Ok(bound.over(webrtc::Tcp::Shared));
+    }
+    let listener = named(
+        "webrtc.udp_port, webrtc.tcp",
+        server::bind(SocketAddr::new(ip, number)),
+    )?;
+    Ok(bound.over(webrtc::Tcp::Own(listener)))
 }
 
 /// Adds the settings' names to the error of an address that cannot be listened on.

@@ -109,6 +109,8 @@ pub struct Config {
 pub struct WebrtcConfig {
     /// The port; `None` for the same number as the server's TCP port.
     pub port: Option<u16>,
+    /// Whether calls over TCP are taken, too, on the same number.
+    pub tcp: bool,
     /// The addresses that clients are told; if there are none, those of this machine.
     pub advertise: Vec<IpAddr>,
 }

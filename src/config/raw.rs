@@ -522,11 +522,22 @@ pub(super) struct RawRoute {
     pub(super) trust: String,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawWebrtc {
     pub(super) udp_port: i64,
+    pub(super) tcp: bool,
     pub(super) advertise: Vec<String>,
+}
+
+impl Default for RawWebrtc {
+    fn default() -> Self {
+        Self {
+            udp_port: 0,
+            tcp: true,
+            advertise: Vec::new(),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -167,6 +167,7 @@ impl Check<'_> {
         };
         Ok(WebrtcConfig {
             port: Some(port).filter(|port| *port != 0),
+            tcp: raw.tcp,
             advertise: raw.advertise.iter().map(read).collect::<Checked<_>>()?,
         })
     }

@@ -1,7 +1,9 @@
 //! Calls over WebRTC: `POST /v1/realtime/calls` answers a client's SDP offer, as OpenAI's Realtime API does.
 
+use super::accept::accept;
 use super::access;
 use super::api::{preflight, read, readable_everywhere};
+use super::connections::Place;
 use super::errors::{error, fault};
 use super::routes::{RealtimeQuery, realtime_client};
 use super::shared::Shared;
@@ -9,6 +11,7 @@ use super::upgrade::{RETRY_SECONDS, Upgrade};
 use crate::metrics::Refusal;
 use crate::transport::realtime::Realtime;
 use crate::transport::socket;
+use crate::transport::webrtc;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::QueryRejection;
@@ -20,7 +23,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, post};
 use serde::Deserialize;
 use serde_json::Value;
+use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
 
 const SDP: &str = "application/sdp";
 
@@ -204,6 +210,46 @@ fn busy(refusal: Refusal) -> Response {
     };
     let refused = error(StatusCode::SERVICE_UNAVAILABLE, "no_place", None, message);
     ([(RETRY_AFTER, RETRY_SECONDS)], refused).into_response()
+}
+
+/// Serves a connection if its client speaks as those of calls over TCP do. Returns it if it does not.
+pub(super) async fn serve_tcp(
+    stream: TcpStream,
+    place: &Place,
+    shared: &Shared,
+) -> Option<TcpStream> {
+    let Some(calls) = shared.calls.as_ref().filter(|calls| calls.has_tcp()) else {
+        return Some(stream);
+    };
+    let patience = shared.settings().header_timeout;
+    let serving = async {
+        let (mut first, client) = ([0], stream.peer_addr().ok()?);
+        match stream.peek(&mut first).await {
+            Ok(1..) if webrtc::is_call(first[0]) => {}
+            _ => return Some(stream),
+        }
+        calls.carry(stream, client, || place.serve()).await;
+        None
+    };
+    tokio::select! {
+        biased;
+        () = place.displaced() => None,
+        other = serving => other,
+        // Once its call is named, the call decides how long the connection lasts.
+        () = place.overdue(patience, Duration::MAX, Duration::MAX) => None,
+    }
+}
+
+/// Accepts calls over TCP forever, if they have a listener of their own.
+pub(super) async fn accept_tcp(listener: Option<&TcpListener>, shared: &Arc<Shared>) -> Infallible {
+    let Some(listener) = listener else {
+        return std::future::pending().await;
+    };
+    let serve = |stream, place: Arc<Place>| {
+        let shared = shared.clone();
+        tokio::spawn(async move { serve_tcp(stream, &place, &shared).await });
+    };
+    accept(listener, &shared.connections, serve).await
 }
 
 /// Opens a second client of a call's session.

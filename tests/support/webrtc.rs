@@ -1,18 +1,22 @@
-//! A WebRTC client over a real UDP socket, as a browser behaves.
+//! A WebRTC client over a real socket, UDP or TCP, as a browser behaves.
 
 use super::{PATIENCE, Server, now};
 use reqwest::header::{CONTENT_TYPE, LOCATION};
 use serde_json::Value;
 use std::f32::consts::TAU;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use str0m::change::SdpAnswer;
 use str0m::channel::ChannelId;
 use str0m::format::Codec;
 use str0m::media::{Direction, Frequency, MediaKind, MediaTime, Mid};
-use str0m::net::{Protocol, Receive};
+use str0m::net::{Protocol, Receive, TcpType};
 use str0m::{Candidate, Event, Input, Output, Rtc};
-use tokio::net::UdpSocket;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::OwnedWriteHalf;
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 /// A frame of 20 ms at 48 kHz, and how long it lasts.
@@ -30,7 +34,7 @@ pub(crate) struct Peer {
     /// The server has closed the connection.
     pub(crate) is_closed: bool,
     rtc: Rtc,
-    socket: UdpSocket,
+    socket: Socket,
     mid: Mid,
     channel: ChannelId,
     encoder: opus::Encoder,
@@ -45,15 +49,21 @@ impl Peer {
 
     /// The same, with a token.
     pub(crate) async fn call_with(server: &Server, token: Option<&str>) -> Self {
-        let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
-        let address = socket.local_addr().expect("an address");
+        Self::call_through(server, token, Socket::udp().await).await
+    }
+
+    /// A client to which no UDP port is open calls a server, which takes calls over TCP at `port`.
+    pub(crate) async fn call_over_tcp(server: &Server, port: SocketAddr) -> Self {
+        Self::call_through(server, None, Socket::tcp(port).await).await
+    }
+
+    async fn call_through(server: &Server, token: Option<&str>, socket: Socket) -> Self {
         let mut rtc = Rtc::builder()
             .set_crypto_provider(Arc::new(str0m::crypto::from_feature_flags()))
             .clear_codecs()
             .enable_opus(true, false)
             .build(now().into_std());
-        let candidate = Candidate::host(address, "udp").expect("a candidate");
-        rtc.add_local_candidate(candidate);
+        rtc.add_local_candidate(socket.candidate());
         let mut change = rtc.sdp_api();
         let mid = change.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None);
         let channel = change.add_channel("oai-events".into());
@@ -151,10 +161,13 @@ impl Peer {
         let wake = Instant::from_std(self.drain().await);
         let mut buffer = vec![0; 2_000];
         tokio::select! {
-            received = self.socket.recv_from(&mut buffer) => {
-                let (length, from) = received.expect("a packet");
-                let here = self.socket.local_addr().expect("an address");
-                let receive = Receive::new(Protocol::Udp, from, here, &buffer[..length]);
+            received = self.socket.receive(&mut buffer) => {
+                let Some((length, from)) = received else {
+                    self.is_closed = true;
+                    return sleep_until(end).await;
+                };
+                let here = self.socket.address();
+                let receive = Receive::new(self.socket.protocol(), from, here, &buffer[..length]);
                 let input = Input::Receive(now().into_std(), receive.expect("a packet"));
                 self.rtc.handle_input(input).expect("taken");
             }
@@ -172,8 +185,7 @@ impl Peer {
             match self.rtc.poll_output().expect("it works") {
                 Output::Timeout(at) => return at,
                 Output::Transmit(packet) => {
-                    let sent = self.socket.send_to(&packet.contents, packet.destination);
-                    sent.await.expect("sent");
+                    self.socket.send(&packet.contents, packet.destination).await;
                 }
                 Output::Event(Event::ChannelData(data)) => {
                     let event = serde_json::from_slice(&data.data).expect("JSON");
@@ -182,6 +194,100 @@ impl Peer {
                 Output::Event(Event::MediaData(_)) => self.packets += 1,
                 Output::Event(Event::Closed) => self.is_closed = true,
                 Output::Event(_) => {}
+            }
+        }
+    }
+}
+
+/// What a client talks through.
+enum Socket {
+    Udp(UdpSocket),
+    Tcp(Stream),
+}
+
+/// A TCP connection, on which each packet follows its length (RFC 4571).
+struct Stream {
+    here: SocketAddr,
+    there: SocketAddr,
+    packets: mpsc::Receiver<Vec<u8>>,
+    writing: OwnedWriteHalf,
+}
+
+impl Socket {
+    async fn udp() -> Self {
+        Self::Udp(UdpSocket::bind("127.0.0.1:0").await.expect("a port"))
+    }
+
+    async fn tcp(port: SocketAddr) -> Self {
+        let stream = TcpStream::connect(port).await.expect("a connection");
+        let here = stream.local_addr().expect("an address");
+        let (mut reading, writing) = stream.into_split();
+        let (sender, packets) = mpsc::channel(64);
+        tokio::spawn(async move {
+            while let Ok(length) = reading.read_u16().await {
+                let mut packet = vec![0; usize::from(length)];
+                if reading.read_exact(&mut packet).await.is_err()
+                    || sender.send(packet).await.is_err()
+                {
+                    return;
+                }
+            }
+        });
+        Self::Tcp(Stream {
+            here,
+            there: port,
+            packets,
+            writing,
+        })
+    }
+
+    fn address(&self) -> SocketAddr {
+        match self {
+            Self::Udp(socket) => socket.local_addr().expect("an address"),
+            Self::Tcp(stream) => stream.here,
+        }
+    }
+
+    fn protocol(&self) -> Protocol {
+        match self {
+            Self::Udp(_) => Protocol::Udp,
+            Self::Tcp(_) => Protocol::Tcp,
+        }
+    }
+
+    fn candidate(&self) -> Candidate {
+        let candidate = match self {
+            Self::Udp(_) => Candidate::host(self.address(), "udp"),
+            Self::Tcp(_) => {
+                let candidate = Candidate::builder().tcp().host(self.address());
+                candidate.tcptype(TcpType::Active).build()
+            }
+        };
+        candidate.expect("a candidate")
+    }
+
+    /// The next packet's length and sender; `None` once there are no more.
+    async fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, SocketAddr)> {
+        match self {
+            Self::Udp(socket) => Some(socket.recv_from(buffer).await.expect("a packet")),
+            Self::Tcp(stream) => {
+                let packet = stream.packets.recv().await?;
+                buffer[..packet.len()].copy_from_slice(&packet);
+                Some((packet.len(), stream.there))
+            }
+        }
+    }
+
+    async fn send(&mut self, packet: &[u8], to: SocketAddr) {
+        match self {
+            Self::Udp(socket) => {
+                socket.send_to(packet, to).await.expect("sent");
+            }
+            Self::Tcp(stream) => {
+                let length = u16::try_from(packet.len()).expect("a packet");
+                let framed = [&length.to_be_bytes()[..], packet].concat();
+                // The server may have closed it.
+                let _ = stream.writing.write_all(&framed).await;
             }
         }
     }

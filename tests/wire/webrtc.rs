@@ -11,6 +11,8 @@ use std::time::Duration;
 use support::scripted::ANSWER_FRAMES;
 use support::webrtc::Peer;
 use support::{PATIENCE, Script, Server, local, scripted};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use undertone::server::{App, ServerSettings};
 use undertone::transport::webrtc;
@@ -320,6 +322,91 @@ async fn fifty_calls_share_a_port() {
         assert_eq!(count("error"), 0, "{:?}", peer.events);
     }
     assert_eq!(server.counters.sessions.load(Relaxed), 50);
+}
+
+/// A UDP port, and a listener for TCP with the same number.
+fn both() -> (webrtc::Bound, TcpListener) {
+    loop {
+        let bound = webrtc::bind(local().bind, &[]).expect("a UDP port");
+        // The number may be taken for TCP.
+        if let Ok(listener) = undertone::server::bind(bound.addresses()[0]) {
+            return (bound, listener);
+        }
+    }
+}
+
+/// A server that takes HTTP and calls over UDP and TCP at one number.
+fn serve_at_one_number() -> Server {
+    let (bound, listener) = both();
+    let bind = bound.addresses()[0];
+    drop(listener);
+    Server::serve(App {
+        webrtc: Some(bound.over(webrtc::Tcp::Shared)),
+        ..App::new(
+            ServerSettings { bind, ..local() },
+            scripted::factory(Script::default()),
+        )
+    })
+}
+
+/// Speaks, hears an answer, and hangs up.
+async fn talks_and_leaves(server: &Server, mut peer: Peer) {
+    peer.speak(25, 25).await;
+    peer.until(|peer| peer.has("output_audio_buffer.stopped"))
+        .await;
+    assert!(peer.packets > ANSWER_FRAMES, "{}", peer.packets);
+    let hang_up = format!("/v1/realtime/calls/{}/hangup", peer.id);
+    send(request(server, Method::POST, &hang_up)).await;
+    peer.until(|peer| peer.is_closed).await;
+}
+
+#[tokio::test]
+async fn a_client_to_which_no_udp_port_is_open_calls_over_tcp_at_the_port_of_http() {
+    let server = serve_at_one_number();
+    let peer = Peer::call_over_tcp(&server, server.address).await;
+    // Requests over HTTP are answered beside it.
+    let ready = send(request(&server, Method::GET, "/readyz")).await;
+    assert_eq!(ready.status(), StatusCode::OK);
+    talks_and_leaves(&server, peer).await;
+}
+
+#[tokio::test]
+async fn calls_over_tcp_may_have_a_port_of_their_own() {
+    let (bound, listener) = both();
+    let port = bound.addresses()[0];
+    let server = Server::serve(App {
+        webrtc: Some(bound.over(webrtc::Tcp::Own(listener))),
+        ..App::new(local(), scripted::factory(Script::default()))
+    });
+    let sdp = send(sdp(&server)).await.text().await.expect("SDP");
+    let candidates: Vec<_> = sdp
+        .lines()
+        .filter(|line| line.starts_with("a=candidate:"))
+        .collect();
+    assert!(
+        candidates
+            .iter()
+            .any(|line| line.contains("tcptype passive")),
+        "{candidates:?}"
+    );
+    let peer = Peer::call_over_tcp(&server, port).await;
+    talks_and_leaves(&server, peer).await;
+}
+
+#[tokio::test]
+async fn connections_that_name_no_call_are_closed() {
+    let server = serve_at_one_number();
+    for packet in [&[0, 4, 1, 2, 3, 4][..], &[0, 0], &[7, 255]] {
+        let mut stream = TcpStream::connect(server.address)
+            .await
+            .expect("a connection");
+        stream.write_all(packet).await.expect("written");
+        stream.shutdown().await.expect("shut down");
+        let mut answer = Vec::new();
+        let read = timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
+        // It may also be reset.
+        assert!(read.expect("it is closed").is_err() || answer.is_empty());
+    }
 }
 
 #[tokio::test]

@@ -277,8 +277,8 @@ impl Call {
 
     fn happened(&mut self, happening: Happening) -> Result<(), End> {
         match happening {
-            Happening::Send { to, bytes } => {
-                self.seat.wire.send(to, &bytes);
+            Happening::Send { way, to, bytes } => {
+                self.seat.wire.send(way, to, &bytes);
                 Ok(())
             }
             Happening::Connected => {
@@ -334,7 +334,7 @@ impl Call {
         self.patience.heard();
         let here = self.here(packet.from);
         let peer = &mut self.seat.peer;
-        peer.receive(packet.at, packet.from, here, &packet.bytes)
+        peer.receive(packet.at, packet.way, packet.from, here, &packet.bytes)
             .map_err(broken)
     }
 
@@ -514,8 +514,8 @@ impl Call {
     fn say_goodbye(&mut self) {
         self.seat.peer.close();
         while let Ok(Some(happening)) = self.seat.peer.poll() {
-            if let Happening::Send { to, bytes } = happening {
-                self.seat.wire.send(to, &bytes);
+            if let Happening::Send { way, to, bytes } = happening {
+                self.seat.wire.send(way, to, &bytes);
             }
         }
     }

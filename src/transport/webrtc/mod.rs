@@ -1,12 +1,14 @@
 //! OpenAI's Realtime protocol over WebRTC: the user's and the agent's audio are Opus on a track, and the events go
 //! over the data channel `oai-events`. The events are those of [`realtime`](super::realtime), without audio.
 //!
-//! A client posts an SDP offer and gets an answer. All calls share one UDP port (`port.rs`); we are ICE-lite:
+//! A client posts an SDP offer and gets an answer. All calls share one UDP port (`port.rs`), and TCP where a client
+//! cannot reach that (`tcp.rs`). We are ICE-lite:
 //! we never dial, but learn a client's address from its first packets.
 //!
 //! | module | subject |
 //! |---|---|
 //! | `port` | the UDP socket: whose packet is it |
+//! | `tcp` | the same over TCP connections |
 //! | `peer` | one connection's protocols, the only user of str0m |
 //! | `call` | the pump between a client and its session |
 //! | `sideband` | WebSockets that take part in a call's session |
@@ -23,10 +25,12 @@ mod pieces;
 mod playout;
 mod port;
 mod sideband;
+mod tcp;
 #[cfg(test)]
 mod tests;
 
 pub use call::Seat;
 pub use peer::BadOffer;
-pub use port::{Answered, Bound, Port, bind};
+pub use port::{Answered, Bound, Port, Tcp, bind};
 pub use sideband::Sideband;
+pub use tcp::is_call;

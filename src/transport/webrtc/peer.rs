@@ -8,6 +8,7 @@
 pub(super) mod client;
 
 use super::opus::CLOCK;
+use super::port::Way;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use str0m::channel::ChannelId;
 use str0m::config::{CryptoProvider, DtlsCert};
 use str0m::format::Codec;
 use str0m::media::{Frequency, MediaKind, MediaTime, Mid, Pt};
-use str0m::net::{Protocol, Receive};
+use str0m::net::{Protocol, Receive, TcpType};
 use str0m::{Candidate, Event, IceCreds, Input, Output, Rtc, RtcError};
 
 /// The data channel of the Realtime API's events.
@@ -82,6 +83,7 @@ pub(super) struct Peer {
 pub(super) enum Happening {
     /// Send these bytes.
     Send {
+        way: Way,
         /// The client's address.
         to: SocketAddr,
         bytes: Vec<u8>,
@@ -107,13 +109,15 @@ pub(super) enum Happening {
 }
 
 impl Peer {
-    /// Answers an offer. `addresses` are those at which clients reach us. Returns the answer, too.
+    /// Answers an offer. `addresses` are those at which clients reach us, over TCP too if `has_tcp`. Returns the answer,
+    /// too.
     ///
     /// # Errors
     /// [`BadOffer`]
     pub(super) fn answer(
         offer: &str,
         addresses: &[SocketAddr],
+        has_tcp: bool,
         identity: &Identity,
         now: Instant,
     ) -> Result<(Self, String), BadOffer> {
@@ -134,9 +138,13 @@ impl Peer {
             .set_stats_interval(Some(STATISTICS))
             .build(now);
         for address in addresses {
-            let candidate = Candidate::host(*address, "udp");
-            let candidate = candidate.map_err(|error| BadOffer(error.to_string()))?;
-            rtc.add_local_candidate(candidate);
+            let udp = Candidate::host(*address, "udp");
+            let tcp = Candidate::builder().tcp().host(*address);
+            let tcp = has_tcp.then(|| tcp.tcptype(TcpType::Passive).build());
+            for candidate in [Some(udp), tcp].into_iter().flatten() {
+                let candidate = candidate.map_err(|error| BadOffer(error.to_string()))?;
+                rtc.add_local_candidate(candidate);
+            }
         }
         let answer = rtc.sdp_api().accept_offer(parsed);
         let answer = answer.map_err(|error| BadOffer(format!("The SDP offer: {error}")))?;
@@ -175,11 +183,16 @@ impl Peer {
     pub(super) fn receive(
         &mut self,
         now: Instant,
+        way: Way,
         from: SocketAddr,
         to: SocketAddr,
         bytes: &[u8],
     ) -> Result<(), RtcError> {
-        match Receive::new(Protocol::Udp, from, to, bytes) {
+        let protocol = match way {
+            Way::Udp => Protocol::Udp,
+            Way::Tcp => Protocol::Tcp,
+        };
+        match Receive::new(protocol, from, to, bytes) {
             Ok(receive) => self.rtc.handle_input(Input::Receive(now, receive)),
             Err(_) => Ok(()),
         }
@@ -210,6 +223,10 @@ impl Peer {
                     return Ok(None);
                 }
                 Output::Transmit(transmit) => Some(Happening::Send {
+                    way: match transmit.proto {
+                        Protocol::Tcp => Way::Tcp,
+                        _ => Way::Udp,
+                    },
                     to: transmit.destination,
                     bytes: transmit.contents.into(),
                 }),

@@ -1,4 +1,4 @@
-//! The UDP port of all calls: which packet belongs to which call.
+//! The port of all calls, UDP and TCP: which packet belongs to which call.
 //!
 //! A client's first packets are STUN requests that name the call; from then on its address does. Everything else
 //! is dropped and counted.
@@ -6,21 +6,22 @@
 use super::call::Seat;
 use super::peer::{BadOffer, Identity, Peer};
 use super::sideband::{self, Sideband};
+use super::tcp::Streams;
 use crate::metrics::{Metrics, UdpLoss};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::net::UdpSocket;
+use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 /// Packets that may wait for a call. UDP has no backpressure: more are dropped and counted.
-const WAITING: usize = 64;
+pub(super) const WAITING: usize = 64;
 
 /// The largest packet, bytes.
-const LARGEST: usize = 2_048;
+pub(super) const LARGEST: usize = 2_048;
 
 /// Addresses that are kept for a call: a client tries several, and changes networks.
 const ADDRESSES: usize = 16;
@@ -38,9 +39,43 @@ const RETRY: Duration = Duration::from_millis(10);
 pub struct Bound {
     socket: std::net::UdpSocket,
     addresses: Vec<SocketAddr>,
+    tcp: Tcp,
+}
+
+/// How calls over TCP arrive, on the number of the UDP port.
+#[derive(Debug)]
+pub enum Tcp {
+    /// Not at all.
+    None,
+    /// At the server's own listener, beside HTTP.
+    Shared,
+    /// At a listener of their own.
+    Own(TcpListener),
 }
 
 impl Bound {
+    /// Clients are told that calls over TCP are taken, too.
+    #[must_use]
+    pub fn over(self, tcp: Tcp) -> Self {
+        Self { tcp, ..self }
+    }
+
+    /// The number of the port.
+    pub fn port(&self) -> u16 {
+        self.addresses.first().map_or(0, SocketAddr::port)
+    }
+
+    /// Takes out the listener of calls over TCP, if they have one of their own.
+    pub fn listener(&mut self) -> Option<TcpListener> {
+        match std::mem::replace(&mut self.tcp, Tcp::Shared) {
+            Tcp::Own(listener) => Some(listener),
+            other => {
+                self.tcp = other;
+                None
+            }
+        }
+    }
+
     /// The addresses that clients are told.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
@@ -79,6 +114,7 @@ pub fn bind(address: SocketAddr, advertise: &[IpAddr]) -> io::Result<Bound> {
     Ok(Bound {
         socket,
         addresses: addresses.collect(),
+        tcp: Tcp::None,
     })
 }
 
@@ -107,26 +143,36 @@ fn own_addresses() -> Vec<IpAddr> {
     }
 }
 
+/// How a packet travels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Way {
+    Udp,
+    Tcp,
+}
+
 /// Where a call's packets go.
 pub(super) trait Wire: Send + Sync {
     /// Sends a packet, or loses it.
-    fn send(&self, to: SocketAddr, bytes: &[u8]);
+    fn send(&self, way: Way, to: SocketAddr, bytes: &[u8]);
 }
 
 /// A packet of a client.
 #[derive(Debug)]
 pub(super) struct Packet {
     pub(super) at: Instant,
+    pub(super) way: Way,
     pub(super) from: SocketAddr,
     pub(super) bytes: Vec<u8>,
 }
 
-/// The UDP port of all calls.
+/// The port of all calls.
 pub struct Port {
     socket: UdpSocket,
     /// Whether it is bound to an IPv6 address, so that it knows IPv4 addresses as mapped ones.
     is_v6: bool,
     addresses: Vec<SocketAddr>,
+    has_tcp: bool,
+    streams: Streams,
     identity: Identity,
     routes: Mutex<Routes>,
     metrics: Arc<Metrics>,
@@ -136,7 +182,7 @@ pub struct Port {
 struct Routes {
     calls: HashMap<Arc<str>, Route>,
     by_name: HashMap<String, Arc<str>>,
-    by_address: HashMap<SocketAddr, Arc<str>>,
+    by_address: HashMap<(Way, SocketAddr), Arc<str>>,
 }
 
 struct Route {
@@ -148,7 +194,7 @@ struct Route {
     requests: mpsc::Sender<String>,
     name: String,
     /// Those that lead to it, oldest first.
-    addresses: VecDeque<SocketAddr>,
+    addresses: VecDeque<(Way, SocketAddr)>,
 }
 
 /// An answered offer.
@@ -171,6 +217,8 @@ impl Port {
             is_v6: bound.socket.local_addr()?.is_ipv6(),
             socket: UdpSocket::from_std(bound.socket)?,
             addresses: bound.addresses,
+            has_tcp: !matches!(bound.tcp, Tcp::None),
+            streams: Streams::default(),
             identity: Identity::new().map_err(io::Error::other)?,
             routes: Mutex::default(),
             metrics,
@@ -187,7 +235,7 @@ impl Port {
     )]
     pub fn answer(self: &Arc<Self>, offer: &str) -> Result<Answered, BadOffer> {
         let now = tokio::time::Instant::now().into_std();
-        let (peer, sdp) = Peer::answer(offer, &self.addresses, &self.identity, now)?;
+        let (peer, sdp) = Peer::answer(offer, &self.addresses, self.has_tcp, &self.identity, now)?;
         let id: Arc<str> = format!("rtc_{}", uuid::Uuid::new_v4().simple()).into();
         let (sender, packets) = mpsc::channel(WAITING);
         let (joins, joining) = mpsc::channel(WAITING);
@@ -242,22 +290,19 @@ impl Port {
         })
     }
 
-    /// Receives packets until it is dropped.
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "an edge: a connection's time is real"
-    )]
+    /// Whether clients are told that they may come over TCP.
+    pub fn has_tcp(&self) -> bool {
+        self.has_tcp
+    }
+
+    /// Receives UDP packets until it is dropped.
     pub async fn receive(&self) {
         let mut buffer = vec![0; LARGEST];
         loop {
             match self.socket.recv_from(&mut buffer).await {
                 Ok((length, from)) => {
                     let from = SocketAddr::new(from.ip().to_canonical(), from.port());
-                    let at = tokio::time::Instant::now().into_std();
-                    let bytes = buffer[..length].to_vec();
-                    if let Err(loss) = self.routes().deliver(Packet { at, from, bytes }) {
-                        self.metrics.udp_lost(loss);
-                    }
+                    self.take(from, Way::Udp, buffer[..length].to_vec());
                 }
                 Err(error) => {
                     tracing::debug!(%error, "the UDP port of WebRTC failed");
@@ -267,21 +312,54 @@ impl Port {
         }
     }
 
+    /// Gives a client's packet to its call. False if it has none.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: a connection's time is real"
+    )]
+    pub(super) fn take(&self, from: SocketAddr, way: Way, bytes: Vec<u8>) -> bool {
+        let at = tokio::time::Instant::now().into_std();
+        let packet = Packet {
+            at,
+            way,
+            from,
+            bytes,
+        };
+        let delivered = self.routes().deliver(packet, &self.streams);
+        delivered.inspect_err(|loss| self.lost(*loss)) != Err(UdpLoss::Stray)
+    }
+
+    /// Counts a packet that was dropped.
+    pub(super) fn lost(&self, loss: UdpLoss) {
+        self.metrics.udp_lost(loss);
+    }
+
+    pub(super) fn streams(&self) -> &Streams {
+        &self.streams
+    }
+
+    /// A client's TCP connection has ended.
+    pub(super) fn leave(&self, client: SocketAddr) {
+        self.streams.close(client);
+        self.routes().by_address.remove(&(Way::Tcp, client));
+    }
+
     fn routes(&self) -> MutexGuard<'_, Routes> {
         self.routes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Routes {
-    fn deliver(&mut self, packet: Packet) -> Result<(), UdpLoss> {
+    fn deliver(&mut self, packet: Packet, streams: &Streams) -> Result<(), UdpLoss> {
+        let address = (packet.way, packet.from);
         let id = match addressee(&packet.bytes) {
             Some(name) => {
                 let id = self.by_name.get(name).ok_or(UdpLoss::Stray)?.clone();
-                self.remember(packet.from, &id);
+                self.remember(address, &id, streams);
                 id
             }
             None => {
-                let known = self.by_address.get(&packet.from);
+                let known = self.by_address.get(&address);
                 known.ok_or(UdpLoss::Stray)?.clone()
             }
         };
@@ -289,7 +367,7 @@ impl Routes {
         call.packets.try_send(packet).map_err(|_| UdpLoss::Busy)
     }
 
-    fn remember(&mut self, address: SocketAddr, id: &Arc<str>) {
+    fn remember(&mut self, address: (Way, SocketAddr), id: &Arc<str>, streams: &Streams) {
         if self.by_address.get(&address) == Some(id) {
             return;
         }
@@ -299,23 +377,26 @@ impl Routes {
         call.addresses.push_back(address);
         let oldest = (call.addresses.len() > ADDRESSES).then(|| call.addresses.pop_front());
         if let Some(oldest) = oldest.flatten() {
-            self.forget_address(oldest, id);
+            self.forget_address(oldest, id, streams);
         }
         self.by_address.insert(address, id.clone());
     }
 
     /// Forgets that an address leads to a call; it may have come to lead to another.
-    fn forget_address(&mut self, address: SocketAddr, id: &Arc<str>) {
+    fn forget_address(&mut self, address: (Way, SocketAddr), id: &Arc<str>, streams: &Streams) {
         if self.by_address.get(&address) == Some(id) {
             self.by_address.remove(&address);
+            if let (Way::Tcp, client) = address {
+                streams.close(client);
+            }
         }
     }
 
-    fn forget(&mut self, id: &Arc<str>) {
+    fn forget(&mut self, id: &Arc<str>, streams: &Streams) {
         if let Some(call) = self.calls.remove(id) {
             self.by_name.remove(&call.name);
             for address in call.addresses {
-                self.forget_address(address, id);
+                self.forget_address(address, id, streams);
             }
         }
     }
@@ -328,7 +409,10 @@ struct Lane {
 }
 
 impl Wire for Lane {
-    fn send(&self, to: SocketAddr, bytes: &[u8]) {
+    fn send(&self, way: Way, to: SocketAddr, bytes: &[u8]) {
+        if way == Way::Tcp {
+            return self.port.streams.send(to, bytes);
+        }
         let to = match to.ip() {
             IpAddr::V4(ip) if self.port.is_v6 => {
                 SocketAddr::new(ip.to_ipv6_mapped().into(), to.port())
@@ -343,13 +427,13 @@ impl Wire for Lane {
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        self.port.routes().forget(&self.id);
+        self.port.routes().forget(&self.id, &self.port.streams);
     }
 }
 
 /// The call that a STUN request names: the first half of its `USERNAME` (RFC 8445, 7.2.2). It is read here, before
 /// any call's own parser, because this task serves all of them.
-fn addressee(bytes: &[u8]) -> Option<&str> {
+pub(super) fn addressee(bytes: &[u8]) -> Option<&str> {
     let (header, mut attributes) = bytes.split_at_checked(20)?;
     if header[..2] != BINDING_REQUEST || header[4..8] != MAGIC_COOKIE {
         return None;
@@ -413,28 +497,44 @@ mod tests {
     #[allow(clippy::disallowed_methods, reason = "the time is not looked at")]
     fn packet(from: SocketAddr, bytes: Vec<u8>) -> Packet {
         let at = Instant::now();
-        Packet { at, from, bytes }
+        let way = Way::Udp;
+        Packet {
+            at,
+            way,
+            from,
+            bytes,
+        }
+    }
+
+    fn deliver(routes: &mut Routes, packet: Packet) -> Result<(), UdpLoss> {
+        routes.deliver(packet, &Streams::default())
     }
 
     #[test]
     fn a_request_that_names_a_call_makes_its_address_known() {
         let (mut routes, mut calls) = routes(&["a", "b"]);
         let media = || vec![0x80; 20];
-        let stray = routes.deliver(packet(client(1), media()));
+        let stray = deliver(&mut routes, packet(client(1), media()));
         assert_eq!(stray, Err(UdpLoss::Stray));
-        assert_eq!(routes.deliver(packet(client(1), request("b"))), Ok(()));
-        assert_eq!(routes.deliver(packet(client(1), media())), Ok(()));
+        assert_eq!(
+            deliver(&mut routes, packet(client(1), request("b"))),
+            Ok(())
+        );
+        assert_eq!(deliver(&mut routes, packet(client(1), media())), Ok(()));
         assert!(calls[0].try_recv().is_err());
         assert_eq!(calls[1].len(), 2);
-        let unknown = routes.deliver(packet(client(1), request("c")));
+        let unknown = deliver(&mut routes, packet(client(1), request("c")));
         assert_eq!(unknown, Err(UdpLoss::Stray));
         // The client's next call from the same address.
-        assert_eq!(routes.deliver(packet(client(1), request("a"))), Ok(()));
-        assert_eq!(routes.deliver(packet(client(1), media())), Ok(()));
+        assert_eq!(
+            deliver(&mut routes, packet(client(1), request("a"))),
+            Ok(())
+        );
+        assert_eq!(deliver(&mut routes, packet(client(1), media())), Ok(()));
         assert_eq!((calls[0].len(), calls[1].len()), (2, 2));
-        routes.forget(&"b".into());
-        assert_eq!(routes.deliver(packet(client(1), media())), Ok(()));
-        routes.forget(&"a".into());
+        routes.forget(&"b".into(), &Streams::default());
+        assert_eq!(deliver(&mut routes, packet(client(1), media())), Ok(()));
+        routes.forget(&"a".into(), &Streams::default());
         assert!(routes.by_address.is_empty() && routes.by_name.is_empty());
     }
 
@@ -464,10 +564,11 @@ mod tests {
     #[test]
     fn a_flood_is_dropped_and_addresses_are_bounded() {
         let (mut routes, calls) = routes(&["a"]);
-        let lost = (0..100).filter(|_| routes.deliver(packet(client(1), request("a"))).is_err());
+        let lost =
+            (0..100).filter(|_| deliver(&mut routes, packet(client(1), request("a"))).is_err());
         assert_eq!((lost.count(), calls[0].len()), (36, WAITING));
         for port in 1..1_000 {
-            let _ = routes.deliver(packet(client(port), request("a")));
+            let _ = deliver(&mut routes, packet(client(port), request("a")));
         }
         assert_eq!(routes.by_address.len(), ADDRESSES);
     }

@@ -5,7 +5,7 @@ use super::call::Seat;
 use super::opus::{CLOCK, Ears, Mouth};
 use super::peer::client::{Client, Got};
 use super::peer::{Identity, Peer};
-use super::port::{Packet, Wire};
+use super::port::{Packet, Way, Wire};
 use crate::asr::Asr;
 use crate::audio::{Resampler, to_f32, to_i16};
 use crate::conversation::{
@@ -107,7 +107,7 @@ struct Downlink {
 }
 
 impl Wire for Downlink {
-    fn send(&self, to: SocketAddr, bytes: &[u8]) {
+    fn send(&self, _: Way, to: SocketAddr, bytes: &[u8]) {
         assert_eq!(to, SocketAddr::from(CLIENT));
         self.network.lock().unwrap().send(bytes);
         self.sent.notify_one();
@@ -154,7 +154,7 @@ impl World {
         let (mut client, offer) = Client::offer(CLIENT.into(), begins.into_std());
         let identity = Identity::new().unwrap();
         let here = vec![SocketAddr::from(SERVER)];
-        let answered = Peer::answer(&offer, &here, &identity, begins.into_std());
+        let answered = Peer::answer(&offer, &here, false, &identity, begins.into_std());
         let (peer, answer) = answered.unwrap();
         client.accept(&answer);
         let down = Arc::new(Downlink {
@@ -252,6 +252,7 @@ impl World {
         while let Some(bytes) = self.up.arrived(now()) {
             let packet = Packet {
                 at: now().into_std(),
+                way: Way::Udp,
                 from: CLIENT.into(),
                 bytes,
             };
@@ -450,7 +451,7 @@ async fn the_answer_names_a_stream_for_the_track() {
     let identity = Identity::new().unwrap();
     let here = [SocketAddr::from(SERVER)];
     let answer = |offer: &str| {
-        Peer::answer(offer, &here, &identity, now().into_std()).map(|(_, answer)| answer)
+        Peer::answer(offer, &here, true, &identity, now().into_std()).map(|(_, answer)| answer)
     };
     // As the official SDK for browsers offers its track: without a stream.
     let bare = offer.replace("a=sendrecv", "a=msid:- 1234\r\na=sendrecv");

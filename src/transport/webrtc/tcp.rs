@@ -1,0 +1,188 @@
+//! Calls over TCP, for clients that no UDP port is open to: ICE-TCP (RFC 6544), where we are always called. Each packet
+//! follows its length (RFC 4571).
+
+use super::port::{LARGEST, Port, WAITING, Way, addressee};
+use crate::metrics::UdpLoss;
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// Whether a connection whose first byte is this one carries packets of a call. It is that of a length below
+/// [`LARGEST`]; a request over HTTP begins with a letter.
+pub fn is_call(first: u8) -> bool {
+    usize::from(first) <= LARGEST >> 8
+}
+
+/// The connections of all calls over TCP, by the client's address.
+#[derive(Debug, Default)]
+pub(super) struct Streams(Mutex<HashMap<SocketAddr, Stream>>);
+
+/// Packets on their way to one connection.
+#[derive(Debug)]
+struct Stream {
+    packets: mpsc::Sender<Vec<u8>>,
+    /// The client reads too slowly.
+    cut_off: CancellationToken,
+}
+
+impl Streams {
+    /// Sends a packet, or cuts the client off if too many wait for it.
+    pub(super) fn send(&self, to: SocketAddr, bytes: &[u8]) {
+        let mut streams = self.lock();
+        let Some(stream) = streams.get(&to) else {
+            return;
+        };
+        if stream.packets.try_send(bytes.to_vec()).is_err() {
+            stream.cut_off.cancel();
+            streams.remove(&to);
+        }
+    }
+
+    /// Closes a connection once everything so far is written.
+    pub(super) fn close(&self, client: SocketAddr) {
+        self.lock().remove(&client);
+    }
+
+    fn open(&self, client: SocketAddr) -> (mpsc::Receiver<Vec<u8>>, CancellationToken) {
+        let (packets, waiting) = mpsc::channel(WAITING);
+        let cut_off = CancellationToken::new();
+        let stream = Stream {
+            packets,
+            cut_off: cut_off.clone(),
+        };
+        self.lock().insert(client, stream);
+        (waiting, cut_off)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SocketAddr, Stream>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Port {
+    /// Carries the packets of one client until it or its call ends, or it reads too slowly. `is_called` is told as soon
+    /// as the client has named its call; it must do so first.
+    pub async fn carry(
+        self: &Arc<Self>,
+        stream: impl AsyncRead + AsyncWrite,
+        client: SocketAddr,
+        is_called: impl FnOnce(),
+    ) {
+        let client = SocketAddr::new(client.ip().to_canonical(), client.port());
+        let (reading, writing) = tokio::io::split(stream);
+        let mut reading = BufReader::with_capacity(LARGEST, reading);
+        let Ok(first) = receive(&mut reading).await else {
+            return;
+        };
+        let Some(name) = addressee(&first).map(str::to_owned) else {
+            return self.lost(UdpLoss::Stray);
+        };
+        let (waiting, cut_off) = self.streams().open(client);
+        if self.take(client, Way::Tcp, first) {
+            is_called();
+            tokio::select! {
+                () = cut_off.cancelled() => tracing::debug!("a client of a call over TCP reads too slowly"),
+                _ = write(writing, waiting) => {}
+                () = self.read(reading, client, &name) => {}
+            }
+        }
+        self.leave(client);
+    }
+
+    /// Takes in packets until the connection ends, or the client turns to another call.
+    async fn read(&self, mut stream: impl AsyncRead + Unpin, client: SocketAddr, name: &str) {
+        while let Ok(bytes) = receive(&mut stream).await {
+            if addressee(&bytes).is_some_and(|other| other != name) {
+                return;
+            }
+            self.take(client, Way::Tcp, bytes);
+        }
+    }
+}
+
+/// Reads a packet.
+async fn receive(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
+    let length = usize::from(stream.read_u16().await?);
+    if length > LARGEST {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut bytes = vec![0; length];
+    stream.read_exact(&mut bytes).await?;
+    Ok(bytes)
+}
+
+/// Writes packets until no more can come.
+async fn write(
+    mut stream: impl AsyncWrite + Unpin,
+    mut packets: mpsc::Receiver<Vec<u8>>,
+) -> io::Result<()> {
+    while let Some(packet) = packets.recv().await {
+        let length = u16::try_from(packet.len()).map_err(io::Error::other)?;
+        let framed = [&length.to_be_bytes()[..], &packet].concat();
+        stream.write_all(&framed).await?;
+    }
+    stream.shutdown().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::duplex;
+
+    fn client() -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], 9))
+    }
+
+    #[test]
+    fn a_length_is_told_from_a_request() {
+        for length in [0, 20, 100, LARGEST as u16] {
+            assert!(is_call(length.to_be_bytes()[0]));
+        }
+        for request in ["GET / HTTP/1.1", "POST /v1", "OPTIONS *", "\r\nGET"] {
+            assert!(!is_call(request.as_bytes()[0]), "{request}");
+        }
+    }
+
+    #[tokio::test]
+    async fn packets_follow_their_lengths() {
+        let (here, mut there) = duplex(64);
+        let streams = Streams::default();
+        let (waiting, _) = streams.open(client());
+        streams.send(client(), b"one");
+        streams.send(client(), b"three");
+        streams.close(client());
+        write(here, waiting).await.unwrap();
+        assert_eq!(receive(&mut there).await.unwrap(), b"one");
+        assert_eq!(receive(&mut there).await.unwrap(), b"three");
+        assert!(receive(&mut there).await.is_err(), "it is closed");
+    }
+
+    #[tokio::test]
+    async fn a_packet_that_is_too_long_ends_the_connection() {
+        let (mut here, mut there) = duplex(64);
+        here.write_u16(LARGEST as u16 + 1).await.unwrap();
+        let error = receive(&mut there).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_read_is_cut_off() {
+        let (here, _there) = duplex(1);
+        let streams = Streams::default();
+        let (waiting, cut_off) = streams.open(client());
+        let writing = tokio::spawn(write(here, waiting));
+        // One may be taken out to be written.
+        for _ in 0..WAITING + 2 {
+            streams.send(client(), &[7; 100]);
+            tokio::task::yield_now().await;
+        }
+        cut_off.cancelled().await;
+        assert!(streams.lock().is_empty());
+        assert!(!writing.is_finished());
+        writing.abort();
+    }
+}
