@@ -300,20 +300,19 @@ impl Doors {
     }
 }
 
-/// Binds the UDP port of WebRTC.
+/// How often a number is tried that is free for both UDP and TCP.
+const TRIES: usize = 8;
+
+/// Binds the port of WebRTC.
 fn webrtc_port(config: &Config, server: SocketAddr) -> Result<webrtc::Bound> {
     let address = config.webrtc.address(config.server.bind);
-    let mut bound = webrtc::bind(address, &config.webrtc.advertise).map_err(|error| {
-        anyhow!(
-            "webrtc.udp_port: cannot use UDP port {} of {}: {error}; stop the program that uses it, or \
-             choose another port",
-            address.port(),
-            address.ip()
-        )
-    })?;
-    if config.webrtc.tcp {
-        bound = over_tcp(bound, server, address.ip())?;
-    }
+    let bind = || match config.webrtc.tcp {
+        true => over_tcp(udp_port(config, address)?, server, address.ip()),
+        false => udp_port(config, address),
+    };
+    // A number that the system chose for UDP may be taken for TCP.
+    let chosen = (address.port() == 0).then(|| (1..TRIES).find_map(|_| bind().ok()));
+    let bound = chosen.flatten().map_or_else(bind, Ok)?;
     tracing::info!(addresses = ?bound.addresses(), "WebRTC clients are told these addresses");
     if bound.is_private() {
         tracing::warn!(
@@ -322,6 +321,17 @@ fn webrtc_port(config: &Config, server: SocketAddr) -> Result<webrtc::Bound> {
         );
     }
     Ok(bound)
+}
+
+fn udp_port(config: &Config, address: SocketAddr) -> Result<webrtc::Bound> {
+    webrtc::bind(address, &config.webrtc.advertise).map_err(|error| {
+        anyhow!(
+            "webrtc.udp_port: cannot use UDP port {} of {}: {error}; stop the program that uses it, or \
+             choose another port",
+            address.port(),
+            address.ip()
+        )
+    })
 }
 
 /// Takes calls over TCP on the number of the UDP port, which may be that of the server's own listener.
