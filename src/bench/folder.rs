@@ -40,8 +40,8 @@ const HEAD: &str = "\
 # Benchmarks: what speculation buys and costs
 
 `undertone bench --out docs` writes this page from its own output; `undertone bench NAME --out docs` runs one bench
-again. Reports as JSON and the plots are in `benchmarks/`. The same seed gives the same figures on every machine, since
-the benches run in virtual time.
+again. Reports as JSON and the plots are in `benchmarks/`. The same seed gives the same figures on every machine where a
+bench runs in virtual time. `sockets` runs in real time: its ratios are the same elsewhere within their spread.
 ";
 
 impl Folder {

@@ -1,7 +1,8 @@
-//! `undertone bench`: what speculation buys and costs, on generated data, in virtual time.
+//! `undertone bench`: what speculation buys and costs, on generated data.
 //!
-//! A bench returns a [`Report`]: sentences, tables, plots and checks. The same seed gives the same report on every
-//! machine. [`Folder`] keeps reports as JSON with their plots, and writes one page about all of them.
+//! A bench returns a [`Report`]: sentences, tables, plots and checks. In virtual time the same seed gives the same report
+//! on every machine; `sockets` measures the machine that it runs on. [`Folder`] keeps reports as JSON with their plots,
+//! and writes one page about all of them. [`Simulation`] is the model server and the tool of benches in real time.
 //!
 //! | bench | subject |
 //! |---|---|
@@ -9,6 +10,7 @@
 //! | `agent` | a research task of six calls, on the product's rules |
 //! | `sweep` | many agents with a draft model, on the product's rules |
 //! | `next-call` | exact next calls by patterns learned from other conversations |
+//! | `sockets` | four cells of `turn` over real sockets, in real time |
 //! | `model` | the paper's equations against a simulation of its algorithms |
 
 mod agent;
@@ -20,8 +22,13 @@ mod model;
 mod next_call;
 mod plot;
 mod prompts;
+mod relay;
 mod report;
+mod served;
+mod simulated;
 mod simulation;
+mod socket;
+mod sockets;
 mod sweep;
 mod turn;
 mod world;
@@ -29,7 +36,9 @@ mod world;
 pub use folder::{Folder, FolderError};
 pub use plot::PlotError;
 pub use report::{Cell, Check, Column, Mark, Plot, Report, Series, Spread, Table};
+pub use simulated::{Delays, MODEL, Simulation};
 
+use std::fmt::Display;
 use std::path::PathBuf;
 
 /// A bench.
@@ -37,6 +46,8 @@ use std::path::PathBuf;
 pub enum Bench {
     /// A spoken turn with a tool, with ever more speculation
     Turn,
+    /// Four cells of `turn` over real sockets, in real time
+    Sockets,
     /// A research task of six calls, in six ways to carry it out
     Agent,
     /// Many agents with a draft model, and tools of 0 to 3 s
@@ -68,12 +79,30 @@ pub enum BenchError {
         /// The problem.
         reason: String,
     },
+    /// A bench over real sockets broke off.
+    #[error("{doing}: {reason}")]
+    Sockets {
+        /// What was being done, or with what.
+        doing: String,
+        /// The problem.
+        reason: String,
+    },
+}
+
+impl BenchError {
+    fn sockets(doing: impl Into<String>, reason: impl Display) -> Self {
+        Self::Sockets {
+            doing: doing.into(),
+            reason: reason.to_string(),
+        }
+    }
 }
 
 impl Bench {
     /// All benches, in the order of the page.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Turn,
+        Self::Sockets,
         Self::Agent,
         Self::Sweep,
         Self::NextCall,
@@ -84,6 +113,7 @@ impl Bench {
     pub fn name(self) -> &'static str {
         match self {
             Self::Turn => "turn",
+            Self::Sockets => "sockets",
             Self::Agent => "agent",
             Self::Sweep => "sweep",
             Self::NextCall => "next-call",
@@ -94,10 +124,11 @@ impl Bench {
     /// Runs it.
     ///
     /// # Errors
-    /// [`BenchError`] if the data cannot be used.
+    /// [`BenchError`] if the data cannot be used, or a bench over real sockets breaks off.
     pub fn run(self, settings: &Settings) -> Result<Report, BenchError> {
         match self {
             Self::Turn => Ok(turn::run(settings)),
+            Self::Sockets => sockets::run(settings),
             Self::Agent => Ok(agent::run(settings)),
             Self::Sweep => sweep::run(settings),
             Self::NextCall => next_call::run(settings),

@@ -4,16 +4,13 @@ use super::Settings;
 use super::clock::{as_seconds, seconds};
 use super::dice::Dice;
 use super::report::{Cell, Check, Mark, Plot, Report, Series, Spread, Table};
-use super::world::{self, By, Call, Played, Round, Task};
+use super::simulated::{CITY, FORECAST, WORDS};
+use super::world::{self, By, Call, Played, Round, Task, Voice};
 use crate::conversation::{Micros, Policy, Time};
 use crate::prediction::{Evidence, Prediction, Source};
+use crate::tools::Declaration;
 use serde_json::{Map, json};
-
-/// How long the user speaks, s. The end of it is where all other times count from.
-const SPEECH: f64 = 3.0;
-
-/// How far before the end of speech a partial has all words that matter, s.
-const LEAD: f64 = 0.8;
+use std::sync::Arc;
 
 const DELAYS: [f64; 8] = [0.1, 0.3, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0];
 const REPEATS: usize = 5;
@@ -25,24 +22,30 @@ const FILLER_LENGTH: f64 = 1.5;
 /// The times of a turn, s: the mid values of the two-tracks article. In a repeat each is up to a fifth longer or
 /// shorter.
 #[derive(Debug, Clone, Copy)]
-struct Times {
+pub(super) struct Times {
+    /// How long the user speaks. The end of it is where all other times count from.
+    pub speech: f64,
+    /// How far before the end of speech a partial has all words that matter.
+    pub lead: f64,
     /// E and A: the end-of-turn wait and the rest of the transcript.
-    heard: f64,
+    pub heard: f64,
     /// F: until the model's first words.
-    first: f64,
+    pub first: f64,
     /// G: until the call is complete.
-    call: f64,
+    pub call: f64,
     /// How long before that its arguments are written.
-    written: f64,
+    pub written: f64,
     /// R: the router.
-    router: f64,
+    pub router: f64,
     /// L: the second pass.
-    answer: f64,
+    pub answer: f64,
     /// X: from text to audio.
-    voice: f64,
+    pub voice: f64,
 }
 
-const MIDDLE: Times = Times {
+pub(super) const MIDDLE: Times = Times {
+    speech: 3.0,
+    lead: 0.8,
     heard: 0.3,
     first: 0.57,
     call: 0.9,
@@ -54,7 +57,7 @@ const MIDDLE: Times = Times {
 
 /// Each arm adds to the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Arm {
+pub(super) enum Arm {
     Serial,
     SpeechFirst,
     Stream,
@@ -76,16 +79,16 @@ const ARMS: [Arm; 7] = [
 
 /// The times at which the user hears something, s after the end of speech.
 #[derive(Debug, Clone, Copy)]
-struct Heard {
-    first: f64,
+pub(super) struct Heard {
+    pub first: f64,
     /// When the answer could be heard, if no filler were being said.
     ready: f64,
-    answer: f64,
+    pub answer: f64,
     dead_air: f64,
 }
 
 impl Arm {
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Serial => "serial",
             Self::SpeechFirst => "speech first",
@@ -104,8 +107,8 @@ impl Arm {
             Self::Serial | Self::SpeechFirst => commit,
             Self::Stream => commit - times.written,
             Self::Router => (times.heard + times.router).min(commit - times.written),
-            Self::Partials | Self::Assumed => times.router - LEAD,
-            Self::Oracle => -SPEECH,
+            Self::Partials | Self::Assumed => times.router - times.lead,
+            Self::Oracle => -times.speech,
         };
         let ready = commit.max(start + tool);
         let text = match self {
@@ -130,27 +133,80 @@ impl Arm {
         }
     }
 
-    fn policy(self) -> Policy {
-        let parameters = json!({
-            "type": "object",
-            "properties": { "city": { "type": "string" } },
-            "required": ["city"],
-        });
-        let mut policy = world::policy(
-            vec![world::early_tool("get_weather", parameters, 0.0)],
-            self >= Self::Stream,
-        );
+    pub(super) fn policy(self, tools: Vec<Arc<Declaration>>) -> Policy {
+        let mut policy = world::policy(tools, self >= Self::Stream);
         policy.speculation.preemptive = false;
         policy.speculation.assumed_per_turn = u32::from(self >= Self::Assumed);
         policy
     }
+
+    /// The simulated router: how long it takes, and what it predicts.
+    pub(super) fn predict(
+        self,
+        times: &Times,
+        heard: &Evidence,
+    ) -> Option<(Micros, Vec<Prediction>)> {
+        let wait = match self {
+            Self::Oracle => 0.0,
+            _ => times.router,
+        };
+        let prediction = Prediction {
+            tool: FORECAST.into(),
+            arguments: arguments(),
+            confidence: 0.9,
+            source: Source::Rule,
+        };
+        let predicts = self >= Self::Router && heard.calls.is_empty() && world::is_asked(heard);
+        predicts.then(|| (seconds(wait), vec![prediction]))
+    }
+
+    /// When a partial with all words is there, s after the beginning.
+    pub(super) fn partial(self, times: &Times) -> Option<f64> {
+        match self {
+            Self::Oracle => Some(0.0),
+            Self::Partials | Self::Assumed => Some(times.speech - times.lead),
+            _ => None,
+        }
+    }
+}
+
+/// The arguments of the only call.
+fn arguments() -> Map<String, serde_json::Value> {
+    Map::from_iter([("city".to_owned(), json!(CITY))])
+}
+
+/// The tool, as it is declared for conversations without limits.
+fn tools() -> Vec<Arc<Declaration>> {
+    let parameters = json!({
+        "type": "object",
+        "properties": { "city": { "type": "string" } },
+        "required": ["city"],
+    });
+    vec![world::early_tool(FORECAST, parameters, 0.0).into()]
 }
 
 impl Times {
-    fn draw(dice: &mut Dice) -> Self {
+    /// The same turn in slow motion, or in quick.
+    pub(super) fn scaled(self, by: f64) -> Self {
+        Self {
+            speech: by * self.speech,
+            lead: by * self.lead,
+            heard: by * self.heard,
+            first: by * self.first,
+            call: by * self.call,
+            written: by * self.written,
+            router: by * self.router,
+            answer: by * self.answer,
+            voice: by * self.voice,
+        }
+    }
+
+    pub(super) fn draw(dice: &mut Dice) -> Self {
         let mut about = |mean: f64| mean * (0.8 + 0.4 * dice.share());
         let first = about(MIDDLE.first);
         Self {
+            speech: MIDDLE.speech,
+            lead: MIDDLE.lead,
             heard: about(MIDDLE.heard),
             first,
             call: first + about(MIDDLE.call - MIDDLE.first),
@@ -164,59 +220,55 @@ impl Times {
 
 /// Plays a turn.
 fn play(arm: Arm, times: &Times, tool: f64) -> Option<Heard> {
-    let arguments = Map::from_iter([("city".to_owned(), json!("boulder"))]);
-    let partial = match arm {
-        Arm::Oracle => Some(Micros(0)),
-        Arm::Partials | Arm::Assumed => Some(seconds(SPEECH - LEAD)),
-        _ => None,
-    };
+    let voice = Voice::Server(seconds(times.voice));
+    play_with(arm, times, tool, tools(), voice)
+}
+
+/// Plays a turn with a tool that is declared like this.
+pub(super) fn play_with(
+    arm: Arm,
+    times: &Times,
+    tool: f64,
+    tools: Vec<Arc<Declaration>>,
+    voice: Voice,
+) -> Option<Heard> {
     let task = Task {
-        words: "what is the weather in boulder".into(),
+        words: WORDS.into(),
         by: By::Speech {
-            partial,
-            last: seconds(SPEECH + times.heard),
+            partial: arm.partial(times).map(seconds),
+            last: seconds(times.speech + times.heard),
         },
         rounds: vec![Round {
             generation: seconds(times.call),
             filler: (arm > Arm::Serial).then(|| (seconds(times.first), FILLER.to_owned())),
             written: seconds(times.written),
             calls: vec![Call {
-                tool: "get_weather".into(),
-                arguments: arguments.clone(),
+                tool: FORECAST.into(),
+                arguments: arguments(),
                 result: json!({ "sky": "clear" }),
                 takes: seconds(tool),
             }],
             plan: None,
         }],
         answer: seconds(times.answer),
-        voice: seconds(times.voice),
+        voice,
     };
-    let mut router = |heard: &Evidence| {
-        let prediction = Prediction {
-            tool: "get_weather".into(),
-            arguments: arguments.clone(),
-            confidence: 0.9,
-            source: Source::Rule,
-        };
-        let wait = if arm == Arm::Oracle {
-            0.0
-        } else {
-            times.router
-        };
-        let predicts = arm >= Arm::Router && heard.calls.is_empty();
-        predicts.then(|| (seconds(wait), vec![prediction]))
-    };
+    let mut router = |heard: &Evidence| arm.predict(times, heard);
     let Played {
         total,
         heard,
         dead_air,
         ..
-    } = world::play(arm.policy(), &task, &mut router)?;
+    } = world::play(arm.policy(tools), &task, &mut router)?;
     let (first, answer) = heard?;
-    let after = |at: Time| as_seconds(at.since(Time(0))) - SPEECH;
+    let after = |at: Time| as_seconds(at.since(Time(0))) - times.speech;
+    let said = match voice {
+        Voice::Server(takes) => as_seconds(takes),
+        Voice::Client => 0.0,
+    };
     Some(Heard {
         first: after(first),
-        ready: as_seconds(total) - SPEECH + times.voice,
+        ready: as_seconds(total) - times.speech + said,
         answer: after(answer),
         dead_air: as_seconds(dead_air),
     })

@@ -3,8 +3,8 @@
 
 use super::clock::Clock;
 use crate::conversation::{
-    ClauseId, Conversation, Event, Input, Micros, NewItem, Output, Policy, RequestId, RunId,
-    Samples, Time, Timeouts, TurnRecord,
+    ClauseId, Conversation, Event, Input, ItemId, Micros, NewItem, Output, Policy, RequestId,
+    RunId, Samples, Time, Timeouts, TurnRecord, spoken_length,
 };
 use crate::llm::plan::PLAN;
 use crate::llm::{LlmEvent, Message, Prompt};
@@ -37,8 +37,16 @@ pub(super) struct Task {
     pub rounds: Vec<Round>,
     /// How long the answer takes to generate.
     pub answer: Micros,
-    /// From the text of a clause to its first audio.
-    pub voice: Micros,
+    pub voice: Voice,
+}
+
+/// Who makes speech of the agent's words.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Voice {
+    /// The server, which takes so long from the text of a clause to its first audio.
+    Server(Micros),
+    /// The client, which is handed each clause as soon as it is known. What counts as heard is when it has the words.
+    Client,
 }
 
 /// How the words come in.
@@ -128,9 +136,9 @@ pub(super) fn early_tool(name: &str, parameters: Value, cost: f64) -> Declaratio
 }
 
 /// The shipped policy, without the limits of a spoken turn: a bench of a limit would show the limit.
-pub(super) fn policy(tools: Vec<Declaration>, speculate: bool) -> Policy {
+pub(super) fn policy(tools: Vec<Arc<Declaration>>, speculate: bool) -> Policy {
     let mut policy = Policy {
-        tools: Arc::new(tools.into_iter().map(Arc::new).collect()),
+        tools: Arc::new(tools),
         tool_steps: 32,
         // Nobody listens to a text agent, so nothing covers its waits.
         timeouts: Timeouts {
@@ -342,13 +350,10 @@ impl World<'_> {
                         self.answered = Some(self.clock.now);
                         self.answer = Some((clause, None));
                     }
-                    let words = text.split_whitespace().count() as u64;
-                    let length = match self.task.by {
-                        By::Text => FRAME,
-                        By::Speech { .. } => Micros(WORD.0 * words),
-                    };
-                    self.pacer.expect(clause, item, length);
-                    self.clock.after(self.task.voice, Due::Made(clause, length));
+                    match self.task.voice {
+                        Voice::Server(takes) => self.speak(clause, item, &text, takes),
+                        Voice::Client => self.hand_over(clause, &text),
+                    }
                 }
                 Output::CancelClause { clause } => self.pacer.cancel(clause),
                 Output::Flush => {
@@ -368,6 +373,37 @@ impl World<'_> {
                 | Output::ScoreEndOfTurn { .. }
                 | Output::HangUp { .. } => {}
             }
+        }
+    }
+
+    fn speak(&mut self, clause: ClauseId, item: ItemId, text: &str, takes: Micros) {
+        let words = text.split_whitespace().count() as u64;
+        let length = match self.task.by {
+            By::Text => FRAME,
+            By::Speech { .. } => Micros(WORD.0 * words),
+        };
+        self.pacer.expect(clause, item, length);
+        self.clock.after(takes, Due::Made(clause, length));
+    }
+
+    /// As the session does it for a client with a voice of its own.
+    fn hand_over(&mut self, clause: ClauseId, text: &str) {
+        let now = self.clock.now;
+        self.first.get_or_insert(now);
+        if let Some((answer, heard @ None)) = &mut self.answer
+            && *answer == clause
+        {
+            *heard = Some(now);
+        }
+        let length = spoken_length(text);
+        let sent = |until| Input::Sent { clause, until };
+        let made = Input::Synthesised {
+            clause,
+            length,
+            last: true,
+        };
+        for input in [sent(Micros(0)), made, sent(length)] {
+            self.core.handle_input(now, input);
         }
     }
 
@@ -451,7 +487,7 @@ impl World<'_> {
 }
 
 /// The models of the documents predict from words and results: neither before words nor while a call runs.
-fn is_asked(heard: &Evidence) -> bool {
+pub(super) fn is_asked(heard: &Evidence) -> bool {
     let has_result = |call: &PastCall| call.result.is_some();
     !heard.moment.is_before_words() && heard.calls.last().is_none_or(has_result)
 }
@@ -485,13 +521,13 @@ mod tests {
             by: By::Text,
             rounds: vec![round("rome"), round("oslo")],
             answer: Micros::from_ms(500),
-            voice: Micros(0),
+            voice: Voice::Server(Micros(0)),
         };
         let parameters = json!({
             "type": "object",
             "properties": { "city": { "type": "string" } },
         });
-        let tools = vec![early_tool("weather", parameters, 0.0)];
+        let tools = vec![early_tool("weather", parameters, 0.0).into()];
         let mut sources = |heard: &Evidence| {
             let next = ["rome", guess].get(heard.calls.len())?.to_owned();
             let prediction = Prediction {

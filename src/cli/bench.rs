@@ -1,13 +1,20 @@
 //! `undertone bench`.
 
-use crate::bench::{Bench as Name, Folder, Report, Settings};
-use anyhow::Result;
-use clap::Args;
-use std::path::PathBuf;
+use super::signals::Signals;
+use crate::bench::{Bench as Name, Delays, Folder, MODEL, Report, Settings, Simulation};
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Bench {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// The benches to run; all if none is named
     #[arg(value_enum, value_name = "NAME")]
     names: Vec<Name>,
@@ -23,9 +30,101 @@ pub(super) struct Bench {
     seed: u64,
 }
 
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Keep the benches' model server and tool running, to try a configuration on
+    Serve(Serve),
+}
+
+#[derive(Debug, Args)]
+struct Serve {
+    /// The TCP port on this machine; 0 takes any free one
+    #[arg(long, default_value_t = 9090)]
+    port: u16,
+    /// Write the declaration of the tool into this folder
+    #[arg(long, value_name = "DIR")]
+    tools: Option<PathBuf>,
+    /// How long the tool takes, seconds
+    #[arg(long, value_name = "SECONDS", value_parser = span, default_value = "1.5")]
+    tool: Duration,
+    /// Until the model's first words, seconds
+    #[arg(long, value_name = "SECONDS", value_parser = span, default_value = "0.57")]
+    first: Duration,
+    /// Until its call, seconds
+    #[arg(long, value_name = "SECONDS", value_parser = span, default_value = "0.9")]
+    call: Duration,
+    /// Until an answer, seconds
+    #[arg(long, value_name = "SECONDS", value_parser = span, default_value = "0.3")]
+    answer: Duration,
+    /// The model says nothing before a call
+    #[arg(long)]
+    silent: bool,
+}
+
+fn span(seconds: &str) -> Result<Duration, String> {
+    let seconds: f64 = seconds.parse().map_err(|_| "not a number".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+impl Serve {
+    /// Until a signal.
+    fn run(&self) -> Result<()> {
+        super::runtime()?.block_on(async {
+            let mut signals = Signals::listen()?;
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
+            let simulation = Simulation::open(address, self.delays()).await?;
+            if let Some(folder) = &self.tools {
+                declare(&simulation, folder)?;
+            }
+            super::print(&self.welcome(&simulation))?;
+            signals.stop().await;
+            super::print(&format!("the tool was run {} times", simulation.runs()))
+        })
+    }
+
+    fn delays(&self) -> Delays {
+        let usual = Delays::default();
+        Delays {
+            first: (!self.silent).then_some(self.first.min(self.call)),
+            call: self.call,
+            written: usual.written.min(self.call),
+            answer: self.answer,
+            tool: self.tool,
+        }
+    }
+
+    fn welcome(&self, simulation: &Simulation) -> String {
+        let url = simulation.base_url();
+        let tools = match &self.tools {
+            Some(folder) => format!(" \\\n    UNDERTONE_TOOLS__FOLDER={}", folder.display()),
+            None => String::new(),
+        };
+        format!(
+            "a simulated model at {url}. Try your configuration on it, in another terminal:\n\n  \
+             UNDERTONE_LLM__ENGINE=openai-compatible UNDERTONE_LLM__MODEL={MODEL} \\\n    \
+             UNDERTONE_LLM__BASE_URL={url}{tools} \\\n    undertone serve\n\n\
+             It calls its tool, whose declaration --tools DIR writes, when it is asked for the weather in a city,\n\
+             and any other that somebody types as: call NAME {{\"argument\": \"value\"}}"
+        )
+    }
+}
+
+fn declare(simulation: &Simulation, folder: &Path) -> Result<()> {
+    let (name, text) = simulation.declaration();
+    let path = folder.join(name);
+    let write = || {
+        fs::create_dir_all(folder)?;
+        fs::write(&path, text)
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
 impl Bench {
     /// Fails if an expected value is not met.
     pub(super) fn run(mut self) -> Result<ExitCode> {
+        if let Some(Command::Serve(serve)) = &self.command {
+            return super::done(serve.run());
+        }
         if self.names.is_empty() {
             self.names = Name::ALL.to_vec();
         }

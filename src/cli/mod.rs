@@ -106,7 +106,7 @@ enum Command {
     Config(config::Command),
     /// Ask a language model some forty questions, and print what it can do and how to set its entry
     Probe(probe::Probe),
-    /// Measure what speculation buys and costs, on generated data in virtual time
+    /// Measure what speculation buys and costs, on generated data
     Bench(bench::Bench),
     /// Check everything that the server needs, and say how to fix what is broken
     Doctor(doctor::Doctor),

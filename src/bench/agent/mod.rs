@@ -6,7 +6,7 @@ use super::Settings;
 use super::clock::{as_seconds, seconds};
 use super::dice::Dice;
 use super::report::Report;
-use super::world::{self, By, Call, Played, Round, Task};
+use super::world::{self, By, Call, Played, Round, Task, Voice};
 use crate::conversation::{Fate, Micros, Policy};
 use crate::prediction::{Evidence, Prediction, Source};
 use crate::tools::{Declaration, Eligibility};
@@ -214,7 +214,7 @@ fn play(arm: Arm, topic: &str, generation: f64, luck: &[f64; 6], sums: &mut Sums
         by: By::Text,
         rounds: groups.iter().map(round).collect(),
         answer: Micros(0),
-        voice: Micros(0),
+        voice: Voice::Server(Micros(0)),
     };
     let right = luck.map(|luck| luck < arm.accuracy());
     let delay = arm.delay(generation);
@@ -323,7 +323,8 @@ fn text(tokens: usize) -> String {
 }
 
 fn policy(speculate: bool) -> Policy {
-    let mut policy = world::policy(STEPS.map(tool).into(), speculate);
+    let tools = STEPS.map(|step| tool(step).into());
+    let mut policy = world::policy(tools.into(), speculate);
     policy.briefing.instructions = Some(text(SYSTEM));
     policy
 }

@@ -8,7 +8,7 @@ use super::equations::Engine;
 use super::prompts::{self, Prompt};
 use super::report::Report;
 use super::simulation::{self, Keeps, Turn};
-use super::world::{self, By, Call, Round, Task};
+use super::world::{self, By, Call, Round, Task, Voice};
 use super::{BenchError, Settings};
 use crate::conversation::{Fate, Micros, Policy};
 use crate::prediction::{Evidence, Prediction, Source};
@@ -338,13 +338,13 @@ fn task(point: Point, prompt: &Prompt, dice: &mut Dice) -> Task {
         by: By::Text,
         rounds: prompt.calls.iter().map(&mut round).collect(),
         answer: seconds(GENERATION),
-        voice: Micros(0),
+        voice: Voice::Server(Micros(0)),
     }
 }
 
 fn policy(prompt: &Prompt, speculate: bool) -> Policy {
     let tool = |offered: &prompts::Offered| {
-        world::early_tool(&offered.name, offered.parameters.clone(), 0.0)
+        world::early_tool(&offered.name, offered.parameters.clone(), 0.0).into()
     };
     world::policy(prompt.tools.iter().map(tool).collect(), speculate)
 }

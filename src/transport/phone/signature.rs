@@ -25,22 +25,32 @@ pub fn is_valid(
     let Ok(signature) = STANDARD.decode(signature) else {
         return false;
     };
+    let is_of = |url: &String| {
+        signed(token, url, parameters)
+            .verify_slice(&signature)
+            .is_ok()
+    };
+    spellings(url).iter().any(is_of)
+}
+
+/// Signs a request to `url` without parameters, as Twilio does: for clients that simulate it.
+pub fn sign(token: &SecretString, url: &Url) -> String {
+    let [url, _] = spellings(url);
+    STANDARD.encode(signed(token, &url, &[]).finalize().into_bytes())
+}
+
+fn signed(token: &SecretString, url: &str, parameters: &[(String, String)]) -> Hmac<Sha1> {
+    let key = token.expose_secret().as_bytes();
+    let mut mac: Hmac<Sha1> = Hmac::new_from_slice(key).expect("HMAC takes keys of any length");
+    mac.update(url.as_bytes());
     let mut sorted: Vec<_> = parameters.iter().collect();
     sorted.sort();
     sorted.dedup();
-    spellings(url).iter().any(|url| {
-        let mut mac = mac(token);
-        mac.update(url.as_bytes());
-        for (name, value) in &sorted {
-            mac.update(name.as_bytes());
-            mac.update(value.as_bytes());
-        }
-        mac.verify_slice(&signature).is_ok()
-    })
-}
-
-fn mac(token: &SecretString) -> Hmac<Sha1> {
-    Hmac::new_from_slice(token.expose_secret().as_bytes()).expect("HMAC takes keys of any length")
+    for (name, value) in sorted {
+        mac.update(name.as_bytes());
+        mac.update(value.as_bytes());
+    }
+    mac
 }
 
 /// The URL without and with its port.
@@ -79,6 +89,15 @@ mod tests {
             &posted,
             "iwX5cy2l/b1sdXR8p4iCi5fpvRg="
         ));
+    }
+
+    #[test]
+    fn a_request_is_signed_as_twilio_does() {
+        let socket = "wss://voice.example.com/twilio/media?x=1".parse().unwrap();
+        assert_eq!(
+            sign(&"12345".into(), &socket),
+            "NbP01YFNmEfhHqmagsG4sAbCYzQ="
+        );
     }
 
     #[test]

@@ -1,0 +1,165 @@
+//! The product's server on a free port, with engines that need no models.
+
+use super::BenchError;
+use super::simulated::{MODEL, Simulation};
+use crate::asr::{Asr, AsrError};
+use crate::conversation::Policy;
+use crate::llm::remote::Settings;
+use crate::llm::{Prompts, Remote};
+use crate::prediction::Predictor;
+use crate::server::{self, ANYWHERE, App, ServerSettings, Twilio};
+use crate::session::{self, BudgetMemory, Builders, Cast, Engines, Observers, PhoneSettings};
+use crate::tools::Registry;
+use crate::transport::phone::signature;
+use crate::transport::phone::tickets::{TicketMemory, TicketStore};
+use crate::tts;
+use crate::vad::{Vad, VadError, WINDOW};
+use secrecy::SecretString;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+/// The account, the only call of the server, and the path of its socket.
+pub(super) const ACCOUNT: &str = "AC00000000000000000000000000000000";
+pub(super) const CALL: &str = "CA00000000000000000000000000000000";
+const PATH: &str = "/twilio/relay";
+
+/// How long a server may take to stop.
+const STOP: Duration = Duration::from_secs(10);
+
+/// A running server.
+pub(super) struct Served {
+    pub(super) address: SocketAddr,
+    twilio: Twilio,
+    tickets: Arc<TicketMemory>,
+    shutdown: CancellationToken,
+    serving: JoinHandle<Result<(), server::ServerError>>,
+}
+
+impl Served {
+    /// Serves sessions with these engines.
+    pub(super) fn start(engines: Arc<Engines>) -> Result<Self, BenchError> {
+        let cannot = |reason: &dyn std::fmt::Display| BenchError::sockets("the server", reason);
+        let listener = server::bind(ANYWHERE).map_err(|error| cannot(&error))?;
+        let address = listener.local_addr().map_err(|error| cannot(&error))?;
+        let twilio = account(address).map_err(|error| cannot(&error))?;
+        let settings = ServerSettings {
+            twilio: Some(twilio.clone()),
+            ..ServerSettings::default()
+        };
+        let tickets = Arc::new(TicketMemory::default());
+        let sessions = Arc::new(move |options| Ok(session::open(&engines, &options)));
+        let app = App {
+            tickets: tickets.clone(),
+            ..App::new(settings, sessions)
+        };
+        let shutdown = CancellationToken::new();
+        let serving = tokio::spawn(server::run(listener, app, shutdown.clone()));
+        Ok(Self {
+            address,
+            twilio,
+            tickets,
+            shutdown,
+            serving,
+        })
+    }
+
+    /// The address of a socket for the text of a call, and the signature with which it opens.
+    pub(super) fn relay(&self) -> Result<(String, String), BenchError> {
+        let url = format!("ws://{}{PATH}", self.address);
+        let signed =
+            Url::parse(&url).map_err(|reason| BenchError::sockets(url.as_str(), reason))?;
+        Ok((url, signature::sign(&self.twilio.auth_token, &signed)))
+    }
+
+    /// What the first message on that socket must have.
+    pub(super) async fn ticket(&self) -> Result<String, BenchError> {
+        let ticket = self.tickets.issue(CALL, Default::default()).await;
+        ticket.ok_or_else(|| BenchError::sockets("the call", "no ticket is left"))
+    }
+
+    /// Stops it, and waits for its sessions.
+    pub(super) async fn stop(self) -> Result<(), BenchError> {
+        self.shutdown.cancel();
+        let stopped = timeout(STOP, self.serving).await;
+        let cannot =
+            |reason: &dyn std::fmt::Display| BenchError::sockets("the server's end", reason);
+        let stopped = stopped.map_err(|error| cannot(&error))?;
+        stopped
+            .map_err(|error| cannot(&error))?
+            .map_err(|error| cannot(&error))
+    }
+}
+
+fn account(address: SocketAddr) -> Result<Twilio, url::ParseError> {
+    Ok(Twilio {
+        public_url: format!("http://{address}").parse()?,
+        account_sid: ACCOUNT.into(),
+        auth_token: SecretString::from("bench"),
+        api_url: format!("http://{address}").parse()?,
+        transfer: BTreeMap::new(),
+        relay: true,
+    })
+}
+
+/// Starts engines.
+pub(super) fn started(builders: Builders) -> Result<Arc<Engines>, BenchError> {
+    Engines::start(builders).map_err(|error| BenchError::sockets("the engines", error))
+}
+
+/// Engines whose model is the simulation's. Nothing is heard or spoken, because the client does both.
+pub(super) fn builders(
+    simulation: &Simulation,
+    tools: Registry,
+    predictors: Vec<Arc<dyn Predictor>>,
+    policy: Policy,
+) -> Result<Builders, BenchError> {
+    let settings = Settings::new(simulation.base_url().clone(), MODEL);
+    let llm = Remote::new(settings, Prompts::default());
+    let llm = llm.map_err(|error| BenchError::sockets("the model's client", error.details()))?;
+    Ok(Builders {
+        vad: Box::new(|| Box::new(|| Ok(Box::new(Idle) as Box<dyn Vad>))),
+        asr: Box::new(|| Ok(Box::new(Idle))),
+        recognisers: BTreeMap::new(),
+        recogniser: None,
+        turn_model: None,
+        tts: Box::new(|| Ok(Box::new(tts::Scripted::new()))),
+        voices: BTreeMap::new(),
+        clips: None,
+        llm: Arc::new(llm),
+        draft: None,
+        tools: tools.into(),
+        predictors,
+        journal: None,
+        budget: Arc::new(BudgetMemory::default()),
+        zone: jiff::tz::TimeZone::UTC,
+        policy,
+        phone: PhoneSettings::default(),
+        agents: Cast::default(),
+        observers: Observers::default(),
+    })
+}
+
+/// A detector and a recogniser for clients that send no audio.
+struct Idle;
+
+impl Vad for Idle {
+    fn push(&mut self, _: &[f32; WINDOW]) -> Result<f32, VadError> {
+        Ok(0.0)
+    }
+}
+
+impl Asr for Idle {
+    fn name(&self) -> &str {
+        "idle"
+    }
+
+    fn transcribe(&mut self, _: &[f32]) -> Result<String, AsrError> {
+        Ok(String::new())
+    }
+}

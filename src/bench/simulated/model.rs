@@ -1,0 +1,279 @@
+//! What the simulated model writes, and when.
+//!
+//! | the last message | the model |
+//! |---|---|
+//! | asks for the weather in a city | says a few words, and calls the tool |
+//! | is `call NAME {JSON}` | does the same with this call, so that other tools can be tried |
+//! | is a result | answers |
+//! | is anything else | says what it can be asked |
+//!
+//! It calls in the way that the request asks for: natively if the request offers tools, or else in markup.
+
+use super::{Delays, FORECAST, MODEL};
+use regex::Regex;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+/// The answer to a result, in one clause.
+pub(in crate::bench) const ANSWER: &str = "It is clear and mild.";
+
+/// The answer to what the model does not understand.
+const HINT: &str = "Ask me about the weather in a city.";
+
+/// How results begin in markup.
+const RESULT: &str = "<tool_result";
+
+/// Characters of a token, about.
+const TOKEN: usize = 4;
+
+static WEATHER: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?im)\bweather\b.*? in ([a-z][a-z ]*?)[?.!\s]*$").expect("a pattern")
+});
+
+static CALL: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"(?im)^call ([\w.-]+) *(\{.*\})\s*$").expect("a pattern"));
+
+/// A request, as far as it matters here.
+#[derive(Debug, Deserialize)]
+pub(super) struct Asked {
+    #[serde(default)]
+    pub(super) stream: bool,
+    messages: Vec<Message>,
+    #[serde(default)]
+    tools: Vec<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Message {
+    role: String,
+    #[serde(default)]
+    content: Option<String>,
+}
+
+/// A chunk of the answer, and when it is sent after the request.
+#[derive(Debug, PartialEq)]
+pub(super) struct Piece {
+    pub(super) at: Duration,
+    pub(super) chunk: Value,
+}
+
+/// What the model does.
+#[derive(Debug, PartialEq)]
+enum Move {
+    Say(&'static str),
+    Call(String, Map<String, Value>),
+}
+
+impl Asked {
+    /// The whole answer.
+    pub(super) fn answer(&self, delays: &Delays) -> Vec<Piece> {
+        let mut answer = Answer {
+            native: !self.tools.is_empty(),
+            written: 0,
+            pieces: Vec::new(),
+        };
+        match self.next_move() {
+            Move::Say(words) => {
+                answer.say(delays.answer, words);
+                answer.end(delays.answer, "stop");
+            }
+            Move::Call(name, arguments) => {
+                if let Some(first) = delays.first {
+                    answer.say(first, &filler(&name, &arguments));
+                }
+                answer.call(delays, &name, arguments);
+            }
+        }
+        let read = self.messages.iter().filter_map(|m| m.content.as_deref());
+        let read = read.map(str::len).sum::<usize>();
+        answer.usage(read);
+        answer.pieces
+    }
+
+    fn next_move(&self) -> Move {
+        let Some(Message { role, content }) = self.messages.last() else {
+            return Move::Say(HINT);
+        };
+        let text = content.as_deref().unwrap_or_default();
+        if role == "tool" || text.contains(RESULT) {
+            return Move::Say(ANSWER);
+        }
+        if let Some((name, arguments)) = dictated(text) {
+            return Move::Call(name, arguments);
+        }
+        match WEATHER.captures(text).and_then(|found| found.get(1)) {
+            Some(city) => {
+                let city = json!(city.as_str().to_lowercase());
+                Move::Call(FORECAST.into(), Map::from_iter([("city".to_owned(), city)]))
+            }
+            None => Move::Say(HINT),
+        }
+    }
+}
+
+/// A call that the user dictates.
+fn dictated(text: &str) -> Option<(String, Map<String, Value>)> {
+    let found = CALL.captures(text)?;
+    let arguments = serde_json::from_str(&found[2]).ok()?;
+    Some((found[1].to_owned(), arguments))
+}
+
+/// The words before a call.
+fn filler(name: &str, arguments: &Map<String, Value>) -> String {
+    let city = arguments.get("city").and_then(Value::as_str);
+    match city.filter(|_| name == FORECAST) {
+        Some(city) => {
+            let mut letters = city.chars();
+            let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+            let city: String = first.into_iter().chain(letters).collect();
+            format!("Checking the forecast for {city}.")
+        }
+        None => "Let me look that up.".to_owned(),
+    }
+}
+
+struct Answer {
+    native: bool,
+    /// Characters.
+    written: usize,
+    pieces: Vec<Piece>,
+}
+
+impl Answer {
+    fn say(&mut self, at: Duration, words: &str) {
+        let text = match self.native {
+            true => words.to_owned(),
+            false => format!("<speech>{words}</speech>"),
+        };
+        self.write(at, &text);
+    }
+
+    fn call(&mut self, delays: &Delays, name: &str, arguments: Map<String, Value>) {
+        let written = delays.call.saturating_sub(delays.written);
+        let arguments = Value::Object(arguments).to_string();
+        if self.native {
+            self.written += name.len() + arguments.len();
+            let function = json!({ "name": name, "arguments": arguments });
+            let call = json!({
+                "index": 0, "id": "call_1", "type": "function", "function": function,
+            });
+            self.push(written, json!({ "tool_calls": [call] }), None);
+            return self.end(delays.call, "tool_calls");
+        }
+        self.write(written, &format!("<tool>{name} {arguments}"));
+        self.write(delays.call, "</tool>");
+        self.end(delays.call, "stop");
+    }
+
+    fn write(&mut self, at: Duration, text: &str) {
+        self.written += text.len();
+        self.push(at, json!({ "role": "assistant", "content": text }), None);
+    }
+
+    fn end(&mut self, at: Duration, reason: &'static str) {
+        self.push(at, json!({}), Some(reason));
+    }
+
+    fn push(&mut self, at: Duration, delta: Value, finish: Option<&'static str>) {
+        let choice = json!({ "index": 0, "delta": delta, "finish_reason": finish });
+        let chunk = chunk(json!([choice]));
+        self.pieces.push(Piece { at, chunk });
+    }
+
+    /// The last chunk: tokens, at four characters each.
+    fn usage(&mut self, read: usize) {
+        let at = self.pieces.last().map_or(Duration::ZERO, |last| last.at);
+        let (prompt, completion) = (read / TOKEN, self.written / TOKEN);
+        let mut chunk = chunk(json!([]));
+        chunk["usage"] = json!({
+            "prompt_tokens": prompt, "completion_tokens": completion,
+            "total_tokens": prompt + completion,
+        });
+        self.pieces.push(Piece { at, chunk });
+    }
+}
+
+fn chunk(choices: Value) -> Value {
+    json!({
+        "id": "chatcmpl-simulated", "object": "chat.completion.chunk", "created": 0,
+        "model": MODEL, "choices": choices,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::llm::LlmEvent;
+    use crate::llm::markup::Parser;
+
+    fn asked(role: &str, content: &str, tools: Value) -> Asked {
+        let message = json!({ "role": role, "content": content });
+        let body = json!({ "stream": true, "messages": [message], "tools": tools });
+        serde_json::from_value(body).unwrap()
+    }
+
+    fn does(role: &str, content: &str) -> Move {
+        asked(role, content, json!([])).next_move()
+    }
+
+    fn call(name: &str, arguments: Value) -> Move {
+        Move::Call(name.into(), arguments.as_object().cloned().unwrap())
+    }
+
+    #[test]
+    fn the_last_message_decides() {
+        let rome = call(FORECAST, json!({ "city": "rome" }));
+        assert_eq!(does("user", "What is the weather in Rome?"), rome);
+        let noted = "<note>Today is Monday.</note>\nhow is the weather in rome";
+        assert_eq!(does("user", noted), rome);
+        let other = call("get_stock", json!({ "colour": "red" }));
+        assert_eq!(does("user", r#"Call get_stock {"colour": "red"}"#), other);
+        assert_eq!(does("user", "call get_stock {"), Move::Say(HINT));
+        assert_eq!(does("tool", "{}"), Move::Say(ANSWER));
+        let result = r#"<tool_result name="get_forecast">{}</tool_result>"#;
+        assert_eq!(does("user", result), Move::Say(ANSWER));
+        assert_eq!(does("user", "hello"), Move::Say(HINT));
+    }
+
+    #[test]
+    fn a_call_in_markup_is_written_before_it_is_closed() {
+        let delays = Delays::default();
+        let pieces = asked("user", super::super::WORDS, json!([])).answer(&delays);
+        let mut parser = Parser::new();
+        let mut events = Vec::new();
+        for Piece { at, chunk } in &pieces {
+            if let Some(text) = chunk["choices"][0]["delta"]["content"].as_str() {
+                events.extend(parser.push(text).into_iter().map(|event| (*at, event)));
+            }
+        }
+        let at = |is: fn(&LlmEvent) -> bool| events.iter().find(|(_, event)| is(event)).unwrap().0;
+        assert_eq!(
+            Some(at(|event| matches!(event, LlmEvent::Speech { .. }))),
+            delays.first
+        );
+        let whole = |event: &LlmEvent| matches!(event, LlmEvent::ToolRead { whole: true, .. });
+        assert_eq!(at(whole), delays.call - delays.written);
+        let closed = |event: &LlmEvent| matches!(event, LlmEvent::ToolClosed { arguments: Ok(_) });
+        assert_eq!(at(closed), delays.call);
+    }
+
+    #[test]
+    fn a_request_with_tools_gets_native_calls() {
+        let delays = Delays {
+            first: None,
+            ..Delays::default()
+        };
+        let tools = json!([{ "type": "function", "function": { "name": FORECAST } }]);
+        let pieces = asked("user", super::super::WORDS, tools).answer(&delays);
+        let [calls, end, usage] = &pieces[..] else {
+            panic!("{pieces:#?}");
+        };
+        let function = &calls.chunk["choices"][0]["delta"]["tool_calls"][0]["function"];
+        assert_eq!(function["name"], FORECAST);
+        assert_eq!(function["arguments"], r#"{"city":"boulder"}"#);
+        assert_eq!(end.chunk["choices"][0]["finish_reason"], "tool_calls");
+        assert!(usage.chunk["usage"]["prompt_tokens"].as_u64() > Some(0));
+    }
+}
