@@ -187,6 +187,8 @@ pub struct Metrics {
     predictions: Family<Predicted, Counter>,
     started: Family<Early, Counter>,
     committed: Family<Early, Counter>,
+    committed_first: Family<Early, Counter>,
+    committed_among_three: Family<Early, Counter>,
     wasted: Family<Wasted, Counter>,
     refused_runs: Family<Wasted, Counter>,
     serial: Family<Tool, Counter>,
@@ -236,6 +238,8 @@ impl Default for Metrics {
             predictions: Family::default(),
             started: Family::default(),
             committed: Family::default(),
+            committed_first: Family::default(),
+            committed_among_three: Family::default(),
             wasted: Family::default(),
             refused_runs: Family::default(),
             serial: Family::default(),
@@ -301,6 +305,16 @@ impl Metrics {
             "speculative_hits",
             "Speculative runs that were committed",
             self.committed.clone(),
+        );
+        registry.register(
+            "speculative_first_hits",
+            "Of these, the surest of the runs that waited for a commit then",
+            self.committed_first.clone(),
+        );
+        registry.register(
+            "speculative_among_three_hits",
+            "Of these, those among the three surest",
+            self.committed_among_three.clone(),
         );
         registry.register(
             "speculative_wasted",
@@ -680,7 +694,7 @@ impl Metrics {
             self.predictions.get_or_create(&labels).inc();
         }
         for run in &record.runs {
-            self.run(run, tool_of(&run.tool));
+            self.run(run, tool_of(&run.tool), rank(run, &record.runs));
         }
         record.held.iter().for_each(|held| self.generation(held));
         record.drafts.iter().for_each(|draft| self.draft(draft));
@@ -702,6 +716,14 @@ impl Metrics {
         if let Some(dead_air) = latency.dead_air {
             self.dead_air.observe(seconds(dead_air));
         }
+    }
+
+    fn rank(&self, early: &Early, rank: Option<usize>) {
+        let is_first = u64::from(rank == Some(0));
+        let is_among_three = u64::from(rank.is_some_and(|rank| rank < 3));
+        self.committed_first.get_or_create(early).inc_by(is_first);
+        let among_three = self.committed_among_three.get_or_create(early);
+        among_three.inc_by(is_among_three);
     }
 
     fn generation(&self, held: &HeldRecord) {
@@ -733,7 +755,7 @@ impl Metrics {
         self.draft_cost.inc_by(draft.cost);
     }
 
-    fn run(&self, run: &RunRecord, tool: String) {
+    fn run(&self, run: &RunRecord, tool: String, rank: Option<usize>) {
         let Some(source) = run.source.map(Source::name) else {
             self.serial.get_or_create(&Tool { tool }).inc();
             return;
@@ -746,6 +768,9 @@ impl Metrics {
             Fate::Committed { .. } => {
                 self.started.get_or_create(&early).inc();
                 self.committed.get_or_create(&early).inc();
+                self.rank(&early, rank);
+                // Shown as 0, or else the sum of both would be missing.
+                self.serial.get_or_create(&Tool { tool }).inc_by(0);
                 self.hidden_seconds
                     .get_or_create(&early)
                     .inc_by(seconds(run.saved));
@@ -774,6 +799,28 @@ impl Metrics {
 /// Whether the server never started the run.
 pub(crate) fn was_refused(reason: Discard) -> bool {
     matches!(reason, Discard::Budget | Discard::Overloaded)
+}
+
+/// How many surer speculative runs waited for a commit when this one was committed; `None` if it was not speculative, or
+/// not committed.
+pub(crate) fn rank(run: &RunRecord, all: &[RunRecord]) -> Option<usize> {
+    let Fate::Committed { at, .. } = run.fate else {
+        return None;
+    };
+    run.source?;
+    let waited = |other: &&RunRecord| {
+        let until = match other.fate {
+            Fate::Committed { at, .. } | Fate::Discarded { at, .. } => at,
+        };
+        let was_run = !matches!(other.fate, Fate::Discarded { reason, .. } if was_refused(reason));
+        other.source.is_some() && was_run && other.started <= at && at <= until
+    };
+    let waited = all.iter().filter(waited);
+    Some(
+        waited
+            .filter(|other| other.confidence > run.confidence)
+            .count(),
+    )
 }
 
 fn seconds(span: Micros) -> f64 {
@@ -818,6 +865,7 @@ mod tests {
         for line in [
             format!("undertone_speculative_runs_total{weather} 2"),
             format!("undertone_speculative_hits_total{weather} 1"),
+            format!("undertone_speculative_first_hits_total{weather} 1"),
             format!("undertone_speculative_hidden_seconds_total{weather} 0.8"),
             format!("undertone_speculative_wasted_run_seconds_total{weather} 0.3"),
             format!("undertone_speculative_wasted_cost_total{weather} 0.02"),
@@ -845,6 +893,29 @@ mod tests {
         }
         assert!(!text.contains("the model said") && text.contains(UNKNOWN_TOOL));
         assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn hits_are_counted_by_their_rank_among_the_runs_that_waited() {
+        let metrics = Metrics::default();
+        let mut turn = record();
+        turn.runs[0].confidence = 0.4;
+        let surer = |tool: &str| {
+            let mut run = early_run(tool, Some(Discard::TurnEnded));
+            run.confidence = 0.9;
+            run
+        };
+        turn.runs.push(surer("stock"));
+        metrics.turn(&turn, |_| true);
+        turn.runs.extend(["calendar", "orders"].map(surer));
+        metrics.turn(&turn, |_| true);
+        let weather = r#"{tool="weather",source="rule"}"#;
+        let text = metrics.render();
+        for (name, count) in [("", 2), ("_first", 0), ("_among_three", 1)] {
+            let line = format!("undertone_speculative{name}_hits_total{weather} {count}");
+            assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+        }
+        assert!(!text.contains(r#"hits_total{tool="stock""#), "{text}");
     }
 
     #[test]

@@ -6,10 +6,9 @@ mod log;
 pub use log::{LoggedTurn, TurnLog};
 
 use crate::conversation::{
-    Before, Decision, Decline, DraftRecord, Fate, HeldRecord, Micros, RunRecord, Time, TurnLatency,
-    TurnRecord,
+    Before, Decision, Decline, DraftRecord, Fate, HeldRecord, Micros, Time, TurnLatency, TurnRecord,
 };
-use crate::metrics::was_refused;
+use crate::metrics::{rank, was_refused};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -335,28 +334,6 @@ impl Collector {
             ..self.stats
         }
     }
-}
-
-/// How many surer speculative runs waited for a commit when this one was committed; `None` if it was not speculative, or
-/// not committed.
-fn rank(run: &RunRecord, all: &[RunRecord]) -> Option<usize> {
-    let Fate::Committed { at, .. } = run.fate else {
-        return None;
-    };
-    run.source?;
-    let waited = |other: &&RunRecord| {
-        let until = match other.fate {
-            Fate::Committed { at, .. } | Fate::Discarded { at, .. } => at,
-        };
-        let was_run = !matches!(other.fate, Fate::Discarded { reason, .. } if was_refused(reason));
-        other.source.is_some() && was_run && other.started <= at && at <= until
-    };
-    let waited = all.iter().filter(waited);
-    Some(
-        waited
-            .filter(|other| other.confidence > run.confidence)
-            .count(),
-    )
 }
 
 /// Computes quantiles by nearest rank.
