@@ -2,11 +2,13 @@
 
 use crate::config::{Flags, Scope};
 use crate::conversation::Policy;
+use crate::prediction::patterns::PatternFile;
 use crate::recording::{Difference, Recording, Replayed, replay};
 use crate::stats::{Ahead, Drafts, Quantiles, Stats};
-use crate::what_if::{TurnChange, TurnFigures, Unknown, WhatIf, what_if};
-use anyhow::{Context, Result};
+use crate::what_if::{Foresight, TurnChange, TurnFigures, Unknown, WhatIf, what_if};
+use anyhow::{Context, Result, bail};
 use clap::Args;
+use serde_json::json;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -14,6 +16,29 @@ use std::process::ExitCode;
 
 /// How much of a long line is shown around the first difference, characters.
 const SHOWN: usize = 160;
+
+/// What [`column`] tells of a session.
+const FIGURES: [&str; 19] = [
+    "",
+    "turns",
+    "first audio p50",
+    "answer audio p50",
+    "dead air p50",
+    "immediate recall",
+    "starts",
+    "hits",
+    "saved",
+    "wasted calls",
+    "wasted time",
+    "wasted money",
+    "blocked state-changing",
+    "asked at the pause",
+    "asked at the result",
+    "draft model right",
+    "fillers said",
+    "fillers dropped",
+    "tokens",
+];
 
 #[derive(Debug, Args)]
 pub(super) struct Replay {
@@ -24,6 +49,10 @@ pub(super) struct Replay {
     /// sections
     #[arg(long, value_name = "FILE.toml")]
     policy: Option<PathBuf>,
+    /// Learned patterns (`speculation.patterns_file` of a server): print the outcome if they predict the calls, one call
+    /// ahead and two, in place of what was predicted from calls in the recording
+    #[arg(long, value_name = "FILE.json", requires = "policy")]
+    patterns: Option<PathBuf>,
     /// Print a JSON object
     #[arg(long)]
     json: bool,
@@ -48,11 +77,30 @@ impl Replay {
     }
 
     fn what_if(&self, recording: &Recording, path: &Path) -> Result<()> {
-        let what_if = what_if(recording, other_policy(recording, path)?);
-        if self.json {
-            return super::print_json(&what_if);
+        let policy = other_policy(recording, path)?;
+        let Some(patterns) = &self.patterns else {
+            let changed = what_if(recording, policy, None);
+            return match self.json {
+                true => super::print_json(&changed),
+                false => super::print(&side_by_side(&[("changed", &changed)])),
+            };
+        };
+        let book = PatternFile::at(patterns).read()?;
+        if book.0.is_empty() {
+            bail!(
+                "{} has no patterns; the server writes them to speculation.patterns_file",
+                patterns.display()
+            );
         }
-        super::print(&side_by_side(&what_if))
+        let ahead = |depth| {
+            let book = book.clone();
+            what_if(recording, policy.clone(), Some(&Foresight { book, depth }))
+        };
+        let (one, two) = (ahead(1), ahead(2));
+        match self.json {
+            true => super::print_json(&json!({ "depth_1": one, "depth_2": two })),
+            false => super::print(&side_by_side(&[("depth 1", &one), ("depth 2", &two)])),
+        }
     }
 
     fn read(&self) -> Result<Recording> {
@@ -82,59 +130,50 @@ fn other_policy(recording: &Recording, path: &Path) -> Result<Policy> {
     })
 }
 
-fn side_by_side(what_if: &WhatIf) -> String {
-    let figures = |stats: &Stats| {
-        let part = |part: Option<f64>| part.map_or("-".into(), |p| format!("{:.1} %", 100.0 * p));
-        let median = |q: Option<Quantiles>| q.map_or("-".into(), |q| format!("{} ms", q.p50_ms));
-        let total = &stats.total;
-        [
-            stats.turns.to_string(),
-            median(stats.first_audio),
-            median(stats.answer_audio),
-            median(stats.dead_air),
-            part(stats.immediate_recall),
-            total.starts.to_string(),
-            total.hits.to_string(),
-            format!("{:.0} ms", 1_000.0 * total.saved_seconds),
-            total.wasted_calls.to_string(),
-            format!("{:.0} ms", 1_000.0 * total.wasted_seconds),
-            format!("{:.4}", total.wasted_cost),
-            stats.blocked_state_changing.to_string(),
-            ahead(&stats.preemptive),
-            ahead(&stats.assumed),
-            drafts(&stats.drafts),
-            stats.fillers.to_string(),
-            stats.fillers_dropped.to_string(),
-        ]
+/// The recorded figures beside those of one or more other versions; turn by turn the last of them.
+fn side_by_side(versions: &[(&str, &WhatIf)]) -> String {
+    let Some((_, last)) = versions.last() else {
+        return String::new();
     };
-    let names = [
-        "turns",
-        "first audio p50",
-        "answer audio p50",
-        "dead air p50",
-        "immediate recall",
-        "starts",
-        "hits",
-        "saved",
-        "wasted calls",
-        "wasted time",
-        "wasted money",
-        "blocked state-changing",
-        "asked at the pause",
-        "asked at the result",
-        "draft model right",
-        "fillers said",
-        "fillers dropped",
-    ];
-    let rows = names.into_iter().zip(figures(&what_if.recorded));
-    let rows = rows.zip(figures(&what_if.changed));
-    let mut lines = vec![format!("{:<24} {:>12} {:>12}", "", "recorded", "changed")];
-    lines.extend(rows.map(|((name, was), is)| format!("{name:<24} {was:>12} {is:>12}")));
-    let (was, is) = what_if.tokens;
-    lines.push(format!("{:<24} {was:>12} {is:>12}", "tokens"));
-    lines.extend(turn_by_turn(&what_if.turns));
-    lines.push(caveat(&what_if.unknown));
+    let mut columns = vec![column("recorded", &last.recorded, last.tokens.0)];
+    let changed = versions.iter();
+    columns.extend(changed.map(|(name, one)| column(name, &one.changed, one.tokens.1)));
+    let row = |(at, name): (usize, &&str)| {
+        let cells = columns.iter().map(|column| format!(" {:>12}", column[at]));
+        format!("{name:<24}{}", cells.collect::<String>())
+    };
+    let mut lines: Vec<String> = FIGURES.iter().enumerate().map(row).collect();
+    lines.extend(turn_by_turn(&last.turns));
+    lines.push(caveat(&last.unknown));
     lines.join("\n")
+}
+
+/// What stands below a name, one cell for each of [`FIGURES`].
+fn column(name: &str, stats: &Stats, tokens: u64) -> [String; FIGURES.len()] {
+    let part = |part: Option<f64>| part.map_or("-".into(), |p| format!("{:.1} %", 100.0 * p));
+    let median = |q: Option<Quantiles>| q.map_or("-".into(), |q| format!("{} ms", q.p50_ms));
+    let total = &stats.total;
+    [
+        name.to_owned(),
+        stats.turns.to_string(),
+        median(stats.first_audio),
+        median(stats.answer_audio),
+        median(stats.dead_air),
+        part(stats.immediate_recall),
+        total.starts.to_string(),
+        total.hits.to_string(),
+        format!("{:.0} ms", 1_000.0 * total.saved_seconds),
+        total.wasted_calls.to_string(),
+        format!("{:.0} ms", 1_000.0 * total.wasted_seconds),
+        format!("{:.4}", total.wasted_cost),
+        stats.blocked_state_changing.to_string(),
+        ahead(&stats.preemptive),
+        ahead(&stats.assumed),
+        drafts(&stats.drafts),
+        stats.fillers.to_string(),
+        stats.fillers_dropped.to_string(),
+        tokens.to_string(),
+    ]
 }
 
 fn ahead(ahead: &Ahead) -> String {

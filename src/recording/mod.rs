@@ -19,6 +19,7 @@ pub(crate) mod tape;
 pub use replay::{Difference, Replayed, replay};
 
 use crate::conversation::{Conversation, Experience, Input, Output, Policy, Time};
+use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead};
 
@@ -49,6 +50,12 @@ impl Header {
             policy,
             experience,
         }
+    }
+
+    /// The day of the session, if its model was told.
+    pub fn day(&self) -> Option<Date> {
+        let day = self.policy.briefing.day.as_deref()?;
+        Date::strptime("%A, %d %B %Y", day).ok()
     }
 
     /// The conversation that was recorded, before its first input.

@@ -1,21 +1,18 @@
 //! A session's questions to the sources of predictions: gives them the context, merges their answers
 //! as they come, and passes on what was committed.
 
+use super::course::Course;
 use super::driver::Done;
 use crate::conversation::{EarlyTool, Event, Input, RequestId};
-use crate::prediction::{
-    Committed, Evidence, LentTools, Prediction, Predictor, Question, Said, merged,
-};
+use crate::prediction::{Evidence, LentTools, Prediction, Predictor, Question, merged};
 use crate::tools::{Registry, RouterHints, ToolSpec, canonical};
+use serde_json::{Map, Value};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tracing::Instrument;
 use uuid::Uuid;
-
-/// Things said that sources are told of.
-const HISTORY: usize = 16;
 
 /// Questions of a session that each source may have open; the oldest is cancelled for a new one.
 const OPEN: usize = 8;
@@ -34,7 +31,7 @@ pub(super) struct Routing {
     session: Uuid,
     agent: Arc<str>,
     came_by: Option<Arc<str>>,
-    history: VecDeque<Said>,
+    course: Course,
     /// The client's tools that may run early.
     lent: LentTools,
     /// The answers to each open question so far, one list for each source.
@@ -57,7 +54,7 @@ impl Routing {
             session,
             agent: agent.into(),
             came_by: came_by.map(Arc::from),
-            history: VecDeque::new(),
+            course: Course::default(),
             lent: LentTools::default(),
             answers: BTreeMap::new(),
         }
@@ -104,7 +101,7 @@ impl Routing {
             session: self.session,
             agent: self.agent.clone(),
             came_by: self.came_by.clone(),
-            history: self.history.iter().cloned().collect(),
+            history: self.course.history(),
             evidence,
             tools: self.lent.clone(),
         });
@@ -156,33 +153,15 @@ impl Routing {
 
     /// Remembers what was said, and passes on what was committed.
     pub(super) fn observe(&mut self, event: &Event, tools: &Registry) {
-        let said = match event {
-            Event::UserItem { text, .. } => Said::User(text.clone()),
-            Event::AgentItemDone { text, .. } if !text.is_empty() => Said::Agent(text.clone()),
-            Event::ToolCalled {
-                name,
-                arguments,
-                by_client: false,
-                ..
-            } => {
-                let declared = tools.declaration(name);
-                let call = Committed {
-                    tool: name.clone(),
-                    arguments: declared
-                        .map_or_else(|| arguments.clone(), |tool| canonical(tool, arguments)),
-                    written: arguments.clone(),
-                };
-                for source in &self.sources {
-                    source.committed(self.session, &call);
-                }
-                return;
-            }
-            _ => return,
+        let canonical = |name: &str, arguments: &Map<String, Value>| {
+            let declared = tools.declaration(name);
+            declared.map_or_else(|| arguments.clone(), |tool| canonical(tool, arguments))
         };
-        if self.history.len() == HISTORY {
-            self.history.pop_front();
+        if let Some(call) = self.course.observe(event, canonical) {
+            for source in &self.sources {
+                source.committed(self.session, &call);
+            }
         }
-        self.history.push_back(said);
     }
 }
 

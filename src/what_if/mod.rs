@@ -4,18 +4,22 @@
 //! again and has the same result. A job that was not recorded has no result. New clauses get an
 //! estimated length; every other job without a result never ends, and is counted.
 
+mod foresight;
 mod turns;
 mod world;
 
+pub use foresight::Foresight;
 pub use turns::{TurnChange, TurnFigures};
 
 use crate::conversation::{
     ClauseId, Conversation, Experience, Input, Micros, Output, Policy, Samples, Time, TurnRecord,
 };
+use crate::prediction::Prediction;
 use crate::recording::{Recording, Step};
 use crate::session::Pacer;
 use crate::stats::{Collector, Stats};
 use crate::tools::Effect;
+use foresight::Source;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use turns::Turns;
@@ -55,8 +59,10 @@ pub struct Unknown {
     pub estimated_clauses: u32,
 }
 
-/// Simulates the recorded session under `policy`.
-pub fn what_if(recording: &Recording, policy: Policy) -> WhatIf {
+/// Simulates the recorded session under `policy`, with `foresight` if it is given.
+pub fn what_if(recording: &Recording, policy: Policy, foresight: Option<&Foresight>) -> WhatIf {
+    let day = recording.header.day();
+    let source = foresight.map(|foresight| Source::new(foresight, &policy, day));
     let tools = policy.tools.clone();
     let reads = |name: &str| {
         let tool = tools.iter().find(|tool| tool.spec.name == name);
@@ -71,7 +77,10 @@ pub fn what_if(recording: &Recording, policy: Policy) -> WhatIf {
     };
     let (world, recorded) = observe(recording);
     let experience = recording.header.experience.clone();
-    let mut play = Play::new(world, policy, experience);
+    let mut play = Play {
+        source,
+        ..Play::new(world, policy, experience)
+    };
     play.run(&recording.steps);
     WhatIf {
         recorded: stats(&recorded),
@@ -120,6 +129,8 @@ struct Play {
     prepared: HashMap<String, Time>,
     turns: Turns,
     unknown: Unknown,
+    /// Predicts calls from the calls before, instead of what the recording has of that.
+    source: Option<Source>,
 }
 
 impl Play {
@@ -134,6 +145,7 @@ impl Play {
             prepared: HashMap::new(),
             turns: Turns::default(),
             unknown: Unknown::default(),
+            source: None,
         }
     }
 
@@ -227,6 +239,9 @@ impl Play {
     fn perform(&mut self) {
         while let Some(output) = self.conversation.poll_output() {
             self.turns.decided(&output);
+            if let (Some(source), Output::Notify(event)) = (&mut self.source, &output) {
+                source.observe(event, &self.world);
+            }
             match &output {
                 Output::Prepare { text, .. } => {
                     self.prepared.insert(text.clone(), self.now);
@@ -255,6 +270,7 @@ impl Play {
         };
         let found = self.world.take(asked);
         self.count(asked, found.as_ref());
+        let own = self.foresee(asked);
         let prepared = match asked {
             Output::Speak { text, .. } => self.prepared.remove(text),
             _ => None,
@@ -268,8 +284,26 @@ impl Play {
         };
         for (took, input) in job.answers.iter().take(most) {
             let after = job.takes(*took, lead);
-            self.schedule(self.now + after, id.address(input.clone()));
+            let mut input = id.address(input.clone());
+            if let (Some(own), Input::Predicted { predictions, .. }) = (&own, &mut input) {
+                *predictions = foresight::beside(std::mem::take(predictions), own);
+            }
+            self.schedule(self.now + after, input);
         }
+    }
+
+    /// Asks the own source, which answers at once.
+    fn foresee(&mut self, asked: &Output) -> Option<Vec<Prediction>> {
+        let Output::Route { request, heard } = asked else {
+            return None;
+        };
+        let own = self.source.as_ref()?.predict(heard);
+        let predicted = Input::Predicted {
+            request: *request,
+            predictions: own.clone(),
+        };
+        self.schedule(self.now, predicted);
+        Some(own)
     }
 
     /// Counts what is unknown about a job. `found` is its recorded job, and whether that is an

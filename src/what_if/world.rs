@@ -257,7 +257,11 @@ impl World {
         Some(asked.to_string())
     }
 
-    fn canonical(&self, name: &str, arguments: &Map<String, Value>) -> Map<String, Value> {
+    pub(super) fn canonical(
+        &self,
+        name: &str,
+        arguments: &Map<String, Value>,
+    ) -> Map<String, Value> {
         let tool = self.tools.iter().find(|tool| tool.spec.name == name);
         tool.map_or_else(|| arguments.clone(), |tool| canonical(tool, arguments))
     }
@@ -277,9 +281,16 @@ fn stretch(output: &Output) -> Option<(&'static str, u64, u64)> {
     }
 }
 
-/// The prompt without the ids of calls, and without the fillers before them: other rules may leave a filler unsaid.
+/// The prompt without the ids of calls, and without the fillers before them and their results: other rules may leave a
+/// filler unsaid, or say it elsewhere.
 fn nameless(mut prompt: Prompt) -> Prompt {
-    let calls = |message: Option<&Message>| matches!(message, Some(Message::ToolCall { .. }));
+    let calls = |message: Option<&Message>| {
+        let Some(message) = message else { return false };
+        matches!(
+            message,
+            Message::ToolCall { .. } | Message::ToolResult { .. }
+        )
+    };
     let says = |message: &Message| matches!(message, Message::Agent { .. });
     let messages = prompt.messages.iter().enumerate();
     let kept =

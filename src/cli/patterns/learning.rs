@@ -101,13 +101,12 @@ impl Learn {
 
     fn recorded(&self, file: &Path) -> Result<Lesson> {
         let recording = Recording::read(BufReader::new(File::open(file)?))?;
-        let briefing = &recording.header.policy.briefing;
-        let agent = self.agent.clone().or_else(|| briefing.agent.clone());
-        let day = briefing.day.as_deref();
-        let day = day.and_then(|day| Date::strptime("%A, %d %B %Y", day).ok());
+        let header = &recording.header;
+        let own = self.agent.clone();
+        let agent = own.or_else(|| header.policy.briefing.agent.clone());
         Ok(Lesson {
             agent: agent.unwrap_or_else(|| DEFAULT_AGENT.into()),
-            conversation: conversation(&recording, day.unwrap_or(self.date)),
+            conversation: conversation(&recording, header.day().unwrap_or(self.date)),
         })
     }
 }

@@ -420,7 +420,7 @@ fn a_recording_tells_what_another_number_of_samples_would_have_done() {
     asked(&mut sim, sampled([100, 300, 500], "weather", boulder()));
     let recording = Recording::read(sim.recording().as_bytes()).expect("a recording");
     let under = |samples| {
-        let found = what_if(&recording, policy(samples));
+        let found = what_if(&recording, policy(samples), None);
         let saved = found.changed.total.saved_seconds;
         (
             (saved * 1_000.0).round() as i64,

@@ -5,7 +5,10 @@ use super::sim::{Sim, Step, call_with, end, say};
 use super::speculation::{early, prediction};
 use super::*;
 use crate::llm::ToolChoice;
+use crate::prediction::patterns::{Book, Conversation, Happened, Patterns, Schemas};
 use crate::prediction::{Evidence, Moment, Prediction, Source};
+use crate::recording::Recording;
+use crate::what_if::{Foresight, WhatIf, what_if};
 use serde_json::json;
 
 /// What usually follows.
@@ -364,4 +367,64 @@ fn other_settings_leave_what_runs_early() {
     ask(&mut sim, "what is my balance", 6_000);
     assert_eq!(starts(&sim), [(10, false)]);
     assert_eq!(reasons(&sim), []);
+}
+
+/// Patterns of forty calls in which `orders` followed `profile`.
+fn usual_calls(policy: &Policy) -> Book {
+    let called = |tool: &str| Happened::Called(tool.into(), Default::default());
+    let said = Happened::Said("where is my order".into());
+    let result = || Happened::Resulted(json!({"ok": true}));
+    let call = Conversation {
+        task: String::new(),
+        day: Default::default(),
+        happened: vec![
+            said,
+            called("profile"),
+            result(),
+            called("orders"),
+            result(),
+        ],
+    };
+    let schemas = Schemas::of(policy.tools.iter().map(|tool| &**tool));
+    let mut patterns = Patterns::default();
+    for _ in 0..40 {
+        patterns.study(&call, &schemas);
+    }
+    Book([("default".to_owned(), patterns)].into())
+}
+
+#[test]
+fn a_recording_tells_what_looking_further_ahead_would_have_gained() {
+    let mut policy = with(vec![early("profile"), early("orders")]);
+    policy.speculation.assumed_per_turn = 0;
+    let mut sim = Sim::recorded(policy.clone(), "look-ahead".into());
+    sim.tool_ms = 1_500;
+    for tool in ["profile", "orders"] {
+        let mut script = vec![Step::Wait(1_000)];
+        script.extend(call_with(tool, json!({})));
+        script.push(end());
+        sim.scripts.push_back(script);
+    }
+    sim.scripts.push_back(vec![say("It is on its way."), end()]);
+    ask(&mut sim, "where is my order", 12_000);
+    let recording = Recording::read(sim.recording().as_bytes()).unwrap();
+    let book = usual_calls(&policy);
+    let ahead = |depth| {
+        let book = book.clone();
+        what_if(&recording, policy.clone(), Some(&Foresight { book, depth }))
+    };
+    let (one, two) = (ahead(1), ahead(2));
+    assert_eq!(one.recorded.total.starts, 0);
+    for found in [&one, &two] {
+        let unknown = (found.unknown.runs, found.unknown.generations);
+        assert_eq!(unknown, (0, 0), "all of it is in the recording");
+        let total = &found.changed.total;
+        assert_eq!((total.starts, total.hits, total.wasted_calls), (2, 2, 0));
+    }
+    let answer = |found: &WhatIf| found.turns[0].changed.unwrap().answer_audio_ms.unwrap();
+    let earlier = answer(&one) as i64 - answer(&two) as i64;
+    assert!((200..=500).contains(&earlier), "{earlier} ms");
+    let gained = two.changed.total.saved_seconds - one.changed.total.saved_seconds;
+    let left = "of the second call, half a second was left";
+    assert!((0.4..=0.6).contains(&gained), "{gained} s: {left}");
 }

@@ -94,6 +94,13 @@ impl Memory {
         }
     }
 
+    /// What `book` has, and what is learned from now on. Nothing is kept.
+    pub fn of(book: Book) -> Self {
+        let memory = Self::default();
+        memory.lock().take_over(book);
+        memory
+    }
+
     /// Waits until all that was learned is kept.
     pub async fn finish(&self) {
         if let Some(keeper) = self.keeper.clone() {

@@ -26,6 +26,8 @@ pub struct Transitions {
     figures: PatternFigures,
     sessions: Mutex<HashMap<Uuid, Session>>,
     memory: Memory,
+    /// How many calls ahead it predicts.
+    depth: u32,
 }
 
 /// One session, while it is open.
@@ -63,7 +65,15 @@ impl Transitions {
             figures,
             sessions: Mutex::default(),
             memory,
+            depth: 2,
         }
+    }
+
+    /// The same, predicting so many calls ahead: 1 is the next one alone, 2 (which a new one has) also the one after it, if
+    /// that does not need the next one's result.
+    #[must_use]
+    pub fn looking_ahead(self, depth: u32) -> Self {
+        Self { depth, ..self }
     }
 
     pub(super) fn sessions(&self) -> MutexGuard<'_, HashMap<Uuid, Session>> {
@@ -128,7 +138,7 @@ impl Transitions {
         let mut guesses = patterns.predict(trail, &self.schemas, may, MOST);
         if let Some(first) = guesses
             .first()
-            .filter(|one| one.confidence >= SURE)
+            .filter(|one| one.confidence >= SURE && self.depth > 1)
             .cloned()
         {
             let Guess {

@@ -1,0 +1,88 @@
+//! Calls that learned patterns would have predicted in a recorded session.
+
+use super::World;
+use crate::conversation::{Event, Policy};
+use crate::prediction::patterns::{Book, Memory, PatternFigures, Transitions};
+use crate::prediction::{
+    Evidence, Prediction, Predictor, Question, Source as Origin, Today, merged,
+};
+use crate::session::{Course, DEFAULT_AGENT};
+use crate::tools::Clock;
+use futures_util::FutureExt;
+use jiff::Timestamp;
+use jiff::civil::Date;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// Learned patterns, in place of what was predicted from calls in the recording.
+#[derive(Debug, Clone)]
+pub struct Foresight {
+    /// The patterns of all agents.
+    pub book: Book,
+    /// How many calls ahead they are predicted: [`Transitions::looking_ahead`].
+    pub depth: u32,
+}
+
+/// The source of one simulated session.
+pub(super) struct Source {
+    transitions: Transitions,
+    agent: Arc<str>,
+    course: Course,
+}
+
+impl Source {
+    /// It begins with the patterns, and goes on learning from the session as the server would. `day` is that of the
+    /// session, if it is known.
+    pub(super) fn new(foresight: &Foresight, policy: &Policy, day: Option<Date>) -> Self {
+        let today = day.map_or_else(Today::default, |day| {
+            Today::new(Arc::new(Noon(day)), jiff::tz::TimeZone::UTC)
+        });
+        let memory = Memory::of(foresight.book.clone());
+        let figures = PatternFigures::default();
+        let agent = policy.briefing.agent.as_deref().unwrap_or(DEFAULT_AGENT);
+        Self {
+            transitions: Transitions::new(&policy.tools, today, figures, memory)
+                .looking_ahead(foresight.depth),
+            agent: agent.into(),
+            course: Course::default(),
+        }
+    }
+
+    pub(super) fn observe(&mut self, event: &Event, world: &World) {
+        let canonical = |name: &str, arguments: &_| world.canonical(name, arguments);
+        if let Some(call) = self.course.observe(event, canonical) {
+            self.transitions.committed(Uuid::nil(), &call);
+        }
+    }
+
+    /// The answer to a question, which takes no time worth counting.
+    pub(super) fn predict(&self, heard: &Evidence) -> Vec<Prediction> {
+        let question = Question {
+            session: Uuid::nil(),
+            agent: self.agent.clone(),
+            came_by: None,
+            history: self.course.history(),
+            evidence: heard.clone(),
+            tools: Arc::default(),
+        };
+        let answer = self.transitions.predict(Arc::new(question)).now_or_never();
+        answer.and_then(Result::ok).unwrap_or_default()
+    }
+}
+
+/// The recorded predictions of the other sources, and these.
+pub(super) fn beside(recorded: Vec<Prediction>, own: &[Prediction]) -> Vec<Prediction> {
+    let mut others = recorded;
+    others.retain(|one| one.source != Origin::Transition);
+    merged([others, own.to_vec()])
+}
+
+/// A clock that stands still at noon of a day.
+struct Noon(Date);
+
+impl Clock for Noon {
+    fn now(&self) -> Timestamp {
+        let noon = self.0.at(12, 0, 0, 0).in_tz("UTC");
+        noon.map_or(Timestamp::UNIX_EPOCH, |noon| noon.timestamp())
+    }
+}
