@@ -1,7 +1,7 @@
 //! `undertone bench`: what speculation buys and costs, on generated data.
 //!
 //! A bench returns a [`Report`]: sentences, tables, plots and checks. In virtual time the same seed gives the same report
-//! on every machine; `sockets` measures the machine that it runs on. [`Folder`] keeps reports as JSON with their plots,
+//! on every machine; `sockets` and `overhead` measure the machine that they run on. [`Folder`] keeps reports as JSON with their plots,
 //! and writes one page about all of them. [`Simulation`] is the model server and the tool of benches in real time.
 //!
 //! | bench | subject |
@@ -12,6 +12,7 @@
 //! | `next-call` | exact next calls by patterns learned from other conversations |
 //! | `sockets` | four cells of `turn` over real sockets, in real time |
 //! | `model` | the paper's equations against a simulation of its algorithms |
+//! | `overhead` | what the server adds to an answer, over real sockets |
 
 mod agent;
 mod clock;
@@ -20,6 +21,7 @@ mod equations;
 mod folder;
 mod model;
 mod next_call;
+mod overhead;
 mod plot;
 mod prompts;
 mod relay;
@@ -29,6 +31,7 @@ mod simulated;
 mod simulation;
 mod socket;
 mod sockets;
+mod stubs;
 mod sweep;
 mod turn;
 mod world;
@@ -56,6 +59,8 @@ pub enum Bench {
     NextCall,
     /// The equations of the cost model against a simulation
     Model,
+    /// What the server itself adds to an answer, over real sockets
+    Overhead,
 }
 
 /// The settings of a bench.
@@ -100,13 +105,14 @@ impl BenchError {
 
 impl Bench {
     /// All benches, in the order of the page.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Turn,
         Self::Sockets,
         Self::Agent,
         Self::Sweep,
         Self::NextCall,
         Self::Model,
+        Self::Overhead,
     ];
 
     /// The name on the command line and of its files.
@@ -118,6 +124,7 @@ impl Bench {
             Self::Sweep => "sweep",
             Self::NextCall => "next-call",
             Self::Model => "model",
+            Self::Overhead => "overhead",
         }
     }
 
@@ -133,6 +140,7 @@ impl Bench {
             Self::Sweep => sweep::run(settings),
             Self::NextCall => next_call::run(settings),
             Self::Model => Ok(model::run(settings)),
+            Self::Overhead => overhead::run(settings),
         }
     }
 }
