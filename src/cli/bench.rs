@@ -104,7 +104,7 @@ impl Serve {
              UNDERTONE_LLM__ENGINE=openai-compatible UNDERTONE_LLM__MODEL={MODEL} \\\n    \
              UNDERTONE_LLM__BASE_URL={url}{tools} \\\n    undertone serve\n\n\
              It calls its tool, whose declaration --tools DIR writes, when it is asked for the weather in a city,\n\
-             and any other that somebody types as: call NAME {{\"argument\": \"value\"}}"
+             and any other that somebody types as: call NAME KEY=VALUE, KEY=VALUE"
         )
     }
 }

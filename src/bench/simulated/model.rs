@@ -3,7 +3,7 @@
 //! | the last message | the model |
 //! |---|---|
 //! | asks for the weather in a city | says a few words, and calls the tool |
-//! | is `call NAME {JSON}` | does the same with this call, so that other tools can be tried |
+//! | is `call NAME KEY=VALUE, KEY=VALUE` | does the same with this call, so that other tools can be tried |
 //! | is a result | answers |
 //! | is anything else | says what it can be asked |
 //!
@@ -33,7 +33,7 @@ static WEATHER: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 static CALL: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"(?im)^call ([\w.-]+) *(\{.*\})\s*$").expect("a pattern"));
+    LazyLock::new(|| Regex::new(r"(?im)^call ([\w-]+)(?: +(\w+ *=.*?))?\s*$").expect("a pattern"));
 
 /// A request, as far as it matters here.
 #[derive(Debug, Deserialize)]
@@ -113,11 +113,21 @@ impl Asked {
     }
 }
 
-/// A call that the user dictates.
+/// A call that the user dictates. It is not JSON, because the server lets no user write what a model may take for a call.
 fn dictated(text: &str) -> Option<(String, Map<String, Value>)> {
     let found = CALL.captures(text)?;
-    let arguments = serde_json::from_str(&found[2]).ok()?;
-    Some((found[1].to_owned(), arguments))
+    let pairs = found.get(2).map_or("", |pairs| pairs.as_str());
+    let pairs = pairs.split(',').filter(|pair| !pair.trim().is_empty());
+    let argument = |pair: &str| {
+        let (key, value) = pair.split_once('=')?;
+        let (key, value) = (key.trim().to_owned(), value.trim());
+        Some((
+            key,
+            serde_json::from_str(value).unwrap_or_else(|_| json!(value)),
+        ))
+    };
+    let arguments: Option<Map<String, Value>> = pairs.map(argument).collect();
+    Some((found[1].to_owned(), arguments?))
 }
 
 /// The words before a call.
@@ -207,6 +217,7 @@ mod tests {
     use super::*;
     use crate::llm::LlmEvent;
     use crate::llm::markup::Parser;
+    use crate::llm::untrusted::sanitise;
 
     fn asked(role: &str, content: &str, tools: Value) -> Asked {
         let message = json!({ "role": role, "content": content });
@@ -228,9 +239,15 @@ mod tests {
         assert_eq!(does("user", "What is the weather in Rome?"), rome);
         let noted = "<note>Today is Monday.</note>\nhow is the weather in rome";
         assert_eq!(does("user", noted), rome);
-        let other = call("get_stock", json!({ "colour": "red" }));
-        assert_eq!(does("user", r#"Call get_stock {"colour": "red"}"#), other);
-        assert_eq!(does("user", "call get_stock {"), Move::Say(HINT));
+        let other = call("get_stock", json!({ "colour": "light red", "count": 2 }));
+        let words = "Call get_stock colour=light red, count = 2";
+        assert_eq!(does("user", &sanitise(words)), other);
+        assert_eq!(does("user", "call get_time"), call("get_time", json!({})));
+        assert_eq!(
+            does("user", "call get_stock colour=red, blue"),
+            Move::Say(HINT)
+        );
+        assert_eq!(does("user", "call me a taxi"), Move::Say(HINT));
         assert_eq!(does("tool", "{}"), Move::Say(ANSWER));
         let result = r#"<tool_result name="get_forecast">{}</tool_result>"#;
         assert_eq!(does("user", result), Move::Say(ANSWER));
