@@ -130,6 +130,7 @@ pub(super) fn builders(
         turn_model: None,
         tts: Box::new(|| Ok(Box::new(tts::Scripted::new()))),
         voices: BTreeMap::new(),
+        voice_memory: 0,
         clips: None,
         llm: Arc::new(llm),
         draft: None,

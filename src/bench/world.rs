@@ -401,6 +401,7 @@ impl World<'_> {
             clause,
             length,
             last: true,
+            word_ends: Vec::new(),
         };
         for input in [sent(Micros(0)), made, sent(length)] {
             self.core.handle_input(now, input);
