@@ -17,7 +17,7 @@ use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_tungstenite::tungstenite::Message;
 
 /// The stubs' times: recogniser, model, voice.
@@ -113,7 +113,8 @@ impl Client {
         Ok(client)
     }
 
-    /// Asks, and waits for the end of the answer. Returns the time from the end of the question to the first audio.
+    /// Asks, and hears the answer to its end: the server answers the next question only then. Returns the time from
+    /// the end of the question to the first audio.
     #[allow(clippy::disallowed_methods, reason = "it measures, in real time")]
     async fn ask(&mut self) -> Result<Duration, BenchError> {
         let frame: Vec<u8> = [LOUD; FRAME].iter().flat_map(|s| s.to_le_bytes()).collect();
@@ -127,9 +128,10 @@ impl Client {
         self.send(&json!({ "type": "response.create" })).await?;
         let asked = Instant::now();
         self.until("response.output_audio.delta").await?;
-        let took = asked.elapsed();
+        let began = Instant::now();
         self.until("response.done").await?;
-        Ok(took)
+        sleep_until(began + ANSWER).await;
+        Ok(began - asked)
     }
 
     async fn send(&mut self, event: &Value) -> Result<(), BenchError> {
