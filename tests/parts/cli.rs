@@ -179,7 +179,7 @@ fn a_bench_writes_its_report_its_plots_and_the_page() {
     assert!(read("benchmarks/model-speed-up.svg").contains("<svg"));
     let unknown = run(folder.path(), &["bench", "modle"]);
     assert_eq!(unknown.status.code(), Some(2));
-    assert!(stderr(&unknown).contains("possible values: turn, agent, sweep, next-call, model"));
+    assert!(stderr(&unknown).contains("possible values: turn, sockets, agent, "));
     let no_data = run(folder.path(), &["bench", "sweep", "--data", "none"]);
     assert_eq!(no_data.status.code(), Some(1));
     assert!(
