@@ -11,8 +11,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Whether a connection whose first byte is this one carries packets of a call. It is that of a length below
-/// [`LARGEST`]; a request over HTTP begins with a letter.
+/// Whether a connection whose first byte is this one carries packets of a call. It is that of a length up to 2,303 bytes;
+/// a request over HTTP begins with a letter or the end of a line.
 pub fn is_call(first: u8) -> bool {
     usize::from(first) <= LARGEST >> 8
 }
