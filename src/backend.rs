@@ -39,7 +39,7 @@ impl Backend {
     /// connection, TLS included; `stall_timeout` is the longest silence of the server.
     ///
     /// # Errors
-    /// Why there is no client: the address is not `http` or `https`, the key cannot be sent in a header, or
+    /// An error if the address is not `http` or `https`, the key cannot be sent in a header, or
     /// TLS is unavailable.
     pub fn new(
         mut base_url: Url,
@@ -106,7 +106,7 @@ impl Backend {
     /// Sends a request with the key in this form.
     ///
     /// # Errors
-    /// Why the server cannot be reached.
+    /// An error if the server cannot be reached.
     pub async fn send(
         &self,
         mut request: RequestBuilder,
@@ -126,7 +126,7 @@ impl Backend {
     /// The body's first `limit` bytes as text.
     ///
     /// # Errors
-    /// Why the body broke off.
+    /// The error if the body broke off.
     pub async fn read(&self, mut response: Response, limit: usize) -> Result<String, String> {
         let mut body = Vec::new();
         while body.len() < limit {

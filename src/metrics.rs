@@ -161,7 +161,7 @@ pub enum CallEnd {
     Failed,
 }
 
-/// Why a UDP packet of a WebRTC client was dropped.
+/// The reason why a UDP packet of a WebRTC client was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UdpLoss {
     /// It belongs to no call.

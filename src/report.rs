@@ -1,4 +1,4 @@
-//! What a call was: its turns and figures, as they are told to the operator's webhook when it is over.
+//! The report on a call that has ended, for the operator's webhook: its turns and figures.
 
 mod webhook;
 

@@ -336,7 +336,8 @@ fn webrtcs_own_canceller_with_the_same_placements() {
 /// most `points` percentage points.
 fn heard_as_well_behind_the_canceller(clips: &[Clip], points: f64) {
     let _alone = alone();
-    let mut asr = WhisperOnnx::load(&common::weights().join("whisper-tiny.en")).expect("ears");
+    let mut asr =
+        WhisperOnnx::load(&common::weights().join("whisper-tiny.en")).expect("the recogniser");
     let (mut before, mut after) = (Errors::default(), Errors::default());
     for clip in clips {
         let clean = cancelled(&vec![0.0; clip.samples.len()], &clip.samples);
@@ -467,7 +468,7 @@ fn noise_suppression_for_the_recogniser_and_for_the_detector() {
     let (clips, mut noises) = (common::recorded_speech(), common::recorded_noise());
     let weights = common::weights();
     let silero = SileroModel::load(&weights.join("silero/silero_vad.onnx")).expect("a detector");
-    let mut asr = WhisperOnnx::load(&weights.join("whisper-tiny.en")).expect("ears");
+    let mut asr = WhisperOnnx::load(&weights.join("whisper-tiny.en")).expect("the recogniser");
     noises.push(Clip {
         name: "white noise".into(),
         text: String::new(),
@@ -530,7 +531,8 @@ fn noise_suppression_for_the_recogniser_and_for_the_detector() {
 }
 
 fn understood(samples: &[f32]) -> String {
-    let mut asr = WhisperOnnx::load(&common::weights().join("whisper-tiny.en")).expect("ears");
+    let mut asr =
+        WhisperOnnx::load(&common::weights().join("whisper-tiny.en")).expect("the recogniser");
     asr.transcribe(samples).expect("words")
 }
 

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// What stands before and after a call in the model's text.
+/// The marks before and after a call in the model's text.
 pub const CALL: (&str, &str) = ("<tool_call>", "</tool_call>");
 
 /// The longest answer, tokens, if the request does not say.
@@ -76,7 +76,7 @@ pub struct Tool {
 pub struct Declaration {
     /// Its name.
     pub name: String,
-    /// What it does.
+    /// Its description, for the model.
     #[serde(default)]
     pub description: String,
     /// The JSON Schema of its arguments.
@@ -84,7 +84,7 @@ pub struct Declaration {
     pub parameters: Value,
 }
 
-/// What the model may write next.
+/// The kind of text that the model may write next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
     /// A call of one of these tools, by index, and nothing before it.
@@ -105,7 +105,7 @@ pub enum Piece {
 }
 
 impl ChatRequest {
-    /// What is wrong with the request.
+    /// The first fault of the request; `None` if it can be answered.
     pub fn fault(&self) -> Option<&'static str> {
         if self.messages.is_empty() {
             Some("messages is empty")
@@ -121,8 +121,8 @@ impl ChatRequest {
         self.max_tokens.unwrap_or(MAX_TOKENS) as usize
     }
 
-    /// What the model may write behind the messages. A forced call is of a tool that was not called since the user's
-    /// last message, if there is one.
+    /// The kind of text that the model may write after the messages. A forced call is of a tool that was not called
+    /// since the user's last message, if there is one.
     pub fn next(&self) -> Next {
         let last = self.messages.iter().rposition(|m| m.role == "user");
         let since = &self.messages[last.map_or(0, |at| at + 1)..];

@@ -1,4 +1,4 @@
-//! What the engine has done since it started.
+//! Counters of the engine since it started.
 
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +25,7 @@ macro_rules! counters {
         }
 
         impl Counts {
-            /// What has been added since `earlier`.
+            /// The difference to `earlier`.
             #[must_use]
             pub fn since(self, earlier: Self) -> Self {
                 Self { $($name: self.$name - earlier.$name,)* }

@@ -15,7 +15,7 @@ pub struct Round {
     is_named: bool,
 }
 
-/// What a piece of text has completed.
+/// The unit that a piece of text has completed.
 #[derive(Debug, PartialEq)]
 pub enum Found {
     /// Nothing.

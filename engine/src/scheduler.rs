@@ -32,7 +32,7 @@ const LIKELY: usize = 64;
 /// The most tokens of one forward pass.
 const BATCH: usize = 512;
 
-/// What an engine is made of.
+/// The settings of an engine.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The model's file, in GGUF.
@@ -84,7 +84,7 @@ pub struct Choice {
     pub margin: f32,
 }
 
-/// Why an answer has ended.
+/// The reason for an answer's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finish {
     /// The model was done.

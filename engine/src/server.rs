@@ -25,7 +25,7 @@ const WAITING: usize = 4_096;
 /// The largest body.
 const MOST_BYTES: usize = 4 * 1024 * 1024;
 
-/// What the handlers share.
+/// State that the handlers share.
 #[derive(Debug, Clone)]
 pub struct Engine {
     jobs: mpsc::Sender<Job>,

@@ -119,7 +119,7 @@ impl Engine {
     }
 }
 
-/// What a tool returns.
+/// The result of a tool.
 fn output(name: &str, arguments: &Map<String, Value>) -> String {
     let n = Value::Object(arguments.clone()).to_string().len();
     match name {

@@ -9,7 +9,7 @@ use crate::backend::Backend;
 use crate::backend::socket::Lost;
 use crate::language::base;
 use crate::time::Samples;
-use connection::{Connection, Heard, Shared};
+use connection::{Connection, Progress, Shared};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use secrecy::SecretString;
@@ -72,7 +72,7 @@ impl Deepgram {
 impl AsrService for Deepgram {
     fn open(&self, language: Option<&str>) -> Box<dyn AsrSession> {
         let shared = Arc::<Shared>::default();
-        let (heard, results) = watch::channel(Heard::default());
+        let (heard, results) = watch::channel(Progress::default());
         let connection = Connection {
             backend: self.backend.clone(),
             model: self.model.clone(),
@@ -91,7 +91,7 @@ impl AsrService for Deepgram {
 
 struct Session {
     shared: Arc<Shared>,
-    results: watch::Receiver<Heard>,
+    results: watch::Receiver<Progress>,
     /// It has received a user's audio as it arrives.
     listens: bool,
 }
@@ -137,7 +137,7 @@ impl AsrSession for Session {
 
 /// The words between two positions, as soon as they are final, or at least known.
 async fn words(
-    mut results: watch::Receiver<Heard>,
+    mut results: watch::Receiver<Progress>,
     from: Samples,
     to: Samples,
 ) -> Result<String, Lost> {
@@ -153,10 +153,10 @@ async fn words(
     .await
 }
 
-/// What `read` finds as soon as it finds something.
+/// Waits until `read` finds something, and returns that.
 async fn first(
-    results: &mut watch::Receiver<Heard>,
-    read: impl Fn(&Heard) -> Option<Result<String, Lost>>,
+    results: &mut watch::Receiver<Progress>,
+    read: impl Fn(&Progress) -> Option<Result<String, Lost>>,
 ) -> Result<String, Lost> {
     loop {
         if let Some(words) = read(&results.borrow_and_update()) {

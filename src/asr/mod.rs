@@ -18,7 +18,7 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Why audio could not be transcribed.
+/// An error of a recogniser.
 #[derive(Debug, thiserror::Error)]
 pub enum AsrError {
     /// The model could not be loaded; names file and reason.
@@ -26,7 +26,7 @@ pub enum AsrError {
     Load {
         /// The file.
         path: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The model failed while running.
@@ -92,11 +92,11 @@ pub struct Recognised {
     pub text: String,
     /// The marks that it would set behind the last word, if it tells.
     pub marks: Option<Marks>,
-    /// Why there is no text, although the model heard words.
+    /// The reason why there is no text although the model heard words.
     pub doubt: Option<Doubt>,
 }
 
-/// Why words are not believed.
+/// The reason for which a recogniser's words are not trusted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Doubt {

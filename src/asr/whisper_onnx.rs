@@ -269,7 +269,7 @@ fn shapes(outlets: &[Outlet]) -> Shapes {
     outlets.iter().filter_map(shape).collect()
 }
 
-/// Why a decoder with these inputs and outputs is not that of tiny.en, if it is not.
+/// Checks that a decoder with these inputs and outputs is that of tiny.en. Returns the difference if it is not.
 fn misfit(inputs: &Shapes, outputs: &Shapes) -> Option<String> {
     let ours = format!("only Whisper tiny.en ({LAYERS} layers of {HEADS} heads) can be used here");
     let layers = (0..)

@@ -29,7 +29,7 @@ const WRITING: Duration = Duration::from_secs(2);
 /// How long a server may take to close.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// Why there is no connection, or none any more.
+/// A connection that could not be opened, or was lost.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
     /// The server does not take the key.
@@ -103,7 +103,7 @@ impl Socket {
         }
     }
 
-    /// What the server did wrong, with its name.
+    /// The error for a server that did `what`, with the server's address.
     pub fn failed(&self, what: &str) -> Lost {
         Lost::Failed(format!("{} {}", self.url, clipped(what, MAX_ERROR_BYTES)))
     }

@@ -59,7 +59,7 @@ pub enum Bench {
     NextCall,
     /// The equations of the cost model against a simulation
     Model,
-    /// What the server itself adds to an answer, over real sockets
+    /// The time that the server itself adds to an answer, over real sockets
     Overhead,
 }
 
@@ -87,7 +87,7 @@ pub enum BenchError {
     /// A bench over real sockets broke off.
     #[error("{doing}: {reason}")]
     Sockets {
-        /// What was being done, or with what.
+        /// The step that failed, or its subject.
         doing: String,
         /// The problem.
         reason: String,

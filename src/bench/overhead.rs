@@ -168,7 +168,7 @@ fn stubs() -> f64 {
     1_000.0 * (HEARS + ANSWERS + SPEAKS).as_secs_f64()
 }
 
-/// What is left of all turns, ms, in order.
+/// The times of all turns less that of the stubs, ms, ascending.
 fn overheads(sessions: &[Vec<f64>]) -> Vec<f64> {
     let mut all: Vec<f64> = sessions.iter().flatten().map(|ms| ms - stubs()).collect();
     all.sort_by(f64::total_cmp);

@@ -77,7 +77,7 @@ impl Served {
         Ok((url, signature::sign(&self.twilio.auth_token, &signed)))
     }
 
-    /// What the first message on that socket must have.
+    /// The ticket that the first message on that socket must carry.
     pub(super) async fn ticket(&self) -> Result<String, BenchError> {
         let ticket = self.tickets.issue(CALL, Default::default()).await;
         ticket.ok_or_else(|| BenchError::sockets("the call", "no ticket is left"))

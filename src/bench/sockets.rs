@@ -31,7 +31,7 @@ const CELLS: [Arm; 4] = [Arm::SpeechFirst, Arm::Router, Arm::Partials, Arm::Assu
 
 const REPEATS: usize = 25;
 
-/// How far the ratios may be apart, percentage points.
+/// The largest difference between the ratios, percentage points.
 const APART: f64 = 5.0;
 
 /// A turn over sockets and the same in virtual time.

@@ -25,7 +25,7 @@ const FILLER_LENGTH: f64 = 1.5;
 pub(super) struct Times {
     /// How long the user speaks. The end of it is where all other times count from.
     pub speech: f64,
-    /// How far before the end of speech a partial has all words that matter.
+    /// The time before the end of speech at which a partial has all words that matter.
     pub lead: f64,
     /// E and A: the end-of-turn wait and the rest of the transcript.
     pub heard: f64,
@@ -79,7 +79,7 @@ const ARMS: [Arm; 7] = [
 
 /// The times at which the user hears something, s after the end of speech.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Heard {
+pub(super) struct Latencies {
     pub first: f64,
     /// When the answer could be heard, if no filler were being said.
     ready: f64,
@@ -101,7 +101,7 @@ impl Arm {
     }
 
     /// The closed form.
-    fn closed(self, times: &Times, tool: f64) -> Heard {
+    fn closed(self, times: &Times, tool: f64) -> Latencies {
         let commit = times.heard + times.call;
         let start = match self {
             Self::Serial | Self::SpeechFirst => commit,
@@ -118,13 +118,13 @@ impl Arm {
         let filler = times.heard + times.first + times.voice;
         let ready = text + times.voice;
         match self {
-            Self::Serial => Heard {
+            Self::Serial => Latencies {
                 first: ready,
                 ready,
                 answer: ready,
                 dead_air: 0.0,
             },
-            _ => Heard {
+            _ => Latencies {
                 first: filler,
                 ready,
                 answer: ready.max(filler + FILLER_LENGTH),
@@ -219,7 +219,7 @@ impl Times {
 }
 
 /// Plays a turn.
-fn play(arm: Arm, times: &Times, tool: f64) -> Option<Heard> {
+fn play(arm: Arm, times: &Times, tool: f64) -> Option<Latencies> {
     let voice = Voice::Server(seconds(times.voice));
     play_with(arm, times, tool, tools(), voice)
 }
@@ -231,7 +231,7 @@ pub(super) fn play_with(
     tool: f64,
     tools: Vec<Arc<Declaration>>,
     voice: Voice,
-) -> Option<Heard> {
+) -> Option<Latencies> {
     let task = Task {
         words: WORDS.into(),
         by: By::Speech {
@@ -266,7 +266,7 @@ pub(super) fn play_with(
         Voice::Server(takes) => as_seconds(takes),
         Voice::Client => 0.0,
     };
-    Some(Heard {
+    Some(Latencies {
         first: after(first),
         ready: as_seconds(total) - times.speech + said,
         answer: after(answer),
@@ -278,7 +278,7 @@ pub(super) fn play_with(
 struct Point {
     arm: Arm,
     tool: f64,
-    heard: Vec<(Heard, Heard)>,
+    heard: Vec<(Latencies, Latencies)>,
     /// How much earlier than with speech first the answer was ready, and how much by the closed form, s.
     hidden: Vec<(f64, f64)>,
 }
@@ -369,12 +369,12 @@ fn method() -> Vec<String> {
     ]
 }
 
-fn spread(point: &Point, figure: impl Fn(&(Heard, Heard)) -> f64) -> Spread {
+fn spread(point: &Point, figure: impl Fn(&(Latencies, Latencies)) -> f64) -> Spread {
     Spread::of(point.heard.iter().map(figure).collect())
 }
 
 /// The figures of the mid values.
-fn middle(point: &Point, figure: fn(&Heard) -> f64) -> f64 {
+fn middle(point: &Point, figure: fn(&Latencies) -> f64) -> f64 {
     point.heard.first().map_or(0.0, |(heard, _)| figure(heard))
 }
 
@@ -462,7 +462,7 @@ fn gap_table() -> Table {
     table
 }
 
-fn plot(points: &[Point], name: &str, title: &str, y: &str, figure: fn(&Heard) -> f64) -> Plot {
+fn plot(points: &[Point], name: &str, title: &str, y: &str, figure: fn(&Latencies) -> f64) -> Plot {
     let series = |arm: &Arm| Series {
         label: arm.name().into(),
         mark: Mark::Both,

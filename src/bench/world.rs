@@ -40,7 +40,7 @@ pub(super) struct Task {
     pub voice: Voice,
 }
 
-/// Who makes speech of the agent's words.
+/// The side that turns the agent's words into speech.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Voice {
     /// The server, which takes so long from the text of a clause to its first audio.

@@ -22,7 +22,7 @@ struct Trained {
     head: Head,
 }
 
-/// Why the classifier could not be set up.
+/// An error of a classifier that could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum ClassifierError {
     /// The sentence embeddings could not be loaded.

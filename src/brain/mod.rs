@@ -39,7 +39,7 @@ pub struct Brain {
     worker: Worker<Prompt, Answer>,
 }
 
-/// Why the brain could not be started.
+/// An error of a brain that could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum BrainError {
     /// A model file is missing or broken, or the thread cannot be started.

@@ -211,7 +211,7 @@ fn journal(config: &Config, observers: &Observers) -> Result<Journal> {
     Ok(Journal::new(journal))
 }
 
-/// What the server has learned before, unless it is not to learn.
+/// The patterns that the server has learned so far; empty if learning is off.
 pub(super) fn patterns(config: &Config) -> Memory {
     let file = config.patterns.as_deref().map(PatternFile::at);
     file.map_or_else(Memory::default, |file| Memory::kept(Box::new(file)))

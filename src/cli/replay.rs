@@ -17,7 +17,7 @@ use std::process::ExitCode;
 /// How much of a long line is shown around the first difference, characters.
 const SHOWN: usize = 160;
 
-/// What [`column`] tells of a session.
+/// The names of the rows of [`column`].
 const FIGURES: [&str; 19] = [
     "",
     "turns",
@@ -148,7 +148,7 @@ fn side_by_side(versions: &[(&str, &WhatIf)]) -> String {
     lines.join("\n")
 }
 
-/// What stands below a name, one cell for each of [`FIGURES`].
+/// One column of the comparison: the name, then a cell for each of [`FIGURES`].
 fn column(name: &str, stats: &Stats, tokens: u64) -> [String; FIGURES.len()] {
     let part = |part: Option<f64>| part.map_or("-".into(), |p| format!("{:.1} %", 100.0 * p));
     let median = |q: Option<Quantiles>| q.map_or("-".into(), |q| format!("{} ms", q.p50_ms));

@@ -1,4 +1,4 @@
-//! What the model is told besides the conversation.
+//! The instructions and facts that the model gets besides the conversation.
 
 use serde::{Deserialize, Serialize};
 

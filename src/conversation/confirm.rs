@@ -39,7 +39,7 @@ struct Question {
     stage: Stage,
 }
 
-/// How far the question has come.
+/// The stage of the question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// It is being spoken.

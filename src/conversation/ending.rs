@@ -159,7 +159,7 @@ impl Ending {
         self.hang_up = Some(reason);
     }
 
-    /// Why the server hangs up as soon as nobody is speaking.
+    /// The reason for which the server hangs up as soon as nobody is speaking.
     pub(super) fn hang_up(&self) -> Option<HangUpReason> {
         self.hang_up
     }

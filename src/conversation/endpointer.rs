@@ -1,4 +1,4 @@
-//! Whether the user is speaking.
+//! Detects the beginning and end of speech from the voice activity detector's windows.
 
 use super::policy::VadPolicy;
 use crate::time::Samples;
@@ -6,7 +6,7 @@ use crate::time::Samples;
 /// Samples in one window of the voice activity detector.
 pub(super) const WINDOW: u64 = 512;
 
-/// How far below the loudest window of the utterance a window is quiet, dB.
+/// A window this far below the loudest one of the utterance is quiet, dB.
 const QUIET: f32 = 20.0;
 
 /// Quiet windows in a row after which it is not the detector that lags behind, but the voice that is low: the
@@ -41,7 +41,7 @@ pub(super) struct SpeechDetector {
 
 /// The effect of one window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum Activity {
     /// Speech began; it reaches back to this sample, pre-roll included.
     Started(Samples),
     /// Speech goes on.
@@ -55,7 +55,12 @@ pub(super) enum Heard {
 impl SpeechDetector {
     /// Judges a window. `start_windows` of speech in a row begin an utterance; within one, a single window of
     /// speech continues it.
-    pub(super) fn push(&mut self, window: Window, policy: &VadPolicy, start_windows: u32) -> Heard {
+    pub(super) fn push(
+        &mut self,
+        window: Window,
+        policy: &VadPolicy,
+        start_windows: u32,
+    ) -> Activity {
         let Window {
             end, probability, ..
         } = window;
@@ -63,16 +68,16 @@ impl SpeechDetector {
             let quiet = self.is_quiet(window.level);
             if probability < policy.release {
                 self.quiet = MOST_QUIET;
-                return Heard::Silence;
+                return Activity::Silence;
             }
             if quiet && self.quiet < MOST_QUIET {
                 self.quiet += 1;
-                return Heard::Fading;
+                return Activity::Fading;
             }
             if !quiet {
                 self.quiet = 0;
             }
-            return Heard::Speech;
+            return Activity::Speech;
         }
         self.run = if probability >= policy.threshold {
             self.run + 1
@@ -80,12 +85,12 @@ impl SpeechDetector {
             0
         };
         if self.run < start_windows {
-            return Heard::Silence;
+            return Activity::Silence;
         }
         let first = Samples(end.0.saturating_sub(u64::from(self.run) * WINDOW));
         self.speaking = true;
         self.loudest = Some(f32::from(window.level));
-        Heard::Started(first.minus_ms(policy.pre_roll_ms))
+        Activity::Started(first.minus_ms(policy.pre_roll_ms))
     }
 
     /// Whether a window of this level is quiet beside the loudest.
@@ -108,7 +113,7 @@ mod tests {
     use super::*;
 
     /// The windows have these probabilities and levels.
-    fn detect(windows: &[(f32, i16)]) -> Vec<Heard> {
+    fn detect(windows: &[(f32, i16)]) -> Vec<Activity> {
         let mut detector = SpeechDetector::default();
         let policy = VadPolicy::default();
         let window = |(i, (probability, level)): (usize, &(f32, i16))| Window {
@@ -120,14 +125,14 @@ mod tests {
         windows.map(|w| detector.push(w, &policy, 3)).collect()
     }
 
-    fn at_one_level(probabilities: &[f32]) -> Vec<Heard> {
+    fn at_one_level(probabilities: &[f32]) -> Vec<Activity> {
         let windows: Vec<_> = probabilities.iter().map(|p| (*p, -20)).collect();
         detect(&windows)
     }
 
     #[test]
     fn speech_needs_a_run_and_reaches_back() {
-        use Heard::*;
+        use Activity::*;
         let start = Samples(99 * WINDOW).minus_ms(300);
         assert_eq!(
             at_one_level(&[0.9, 0.9, 0.1, 0.9]),
@@ -141,7 +146,7 @@ mod tests {
 
     #[test]
     fn speech_that_has_become_quiet_fades_before_the_detector_notices() {
-        use Heard::*;
+        use Activity::*;
         let speech = [(0.9, -22), (0.9, -20), (0.9, -24)];
         let after = [(0.9, -41), (0.8, -18), (0.9, -39), (0.9, -37), (0.2, -60)];
         let heard = detect(&[speech.as_slice(), &after].concat());
@@ -150,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_low_voice_is_speech() {
-        use Heard::*;
+        use Activity::*;
         let speech = [(0.9, -20); 3];
         let after_gap = [speech.as_slice(), &[(0.9, -45); 8]].concat();
         let heard = detect(&after_gap);
@@ -166,7 +171,7 @@ mod tests {
         windows.extend([(0.9, -24); 40]);
         windows.push((0.9, -40));
         let heard = detect(&windows);
-        assert_eq!(heard[3], Heard::Fading);
-        assert_eq!(heard[42..], [Heard::Speech, Heard::Fading]);
+        assert_eq!(heard[3], Activity::Fading);
+        assert_eq!(heard[42..], [Activity::Speech, Activity::Fading]);
     }
 }

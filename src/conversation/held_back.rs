@@ -11,6 +11,6 @@ pub(super) struct HeldBack {
     pub(super) preempt: Preempt,
     /// Until a call is committed.
     pub(super) assumed: Assumed,
-    /// What the server of the current generation has, held back or not.
+    /// The results that the server of the current generation was given, whether its output is held back or not.
     pub(super) tool_cache: ToolCache,
 }

@@ -40,7 +40,7 @@ pub enum Input {
         /// The marks that the recogniser would set behind it, if it tells.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         marks: Option<Marks>,
-        /// Why the text is empty, although the recogniser heard words.
+        /// The reason why the text is empty although the recogniser heard words.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         doubt: Option<Doubt>,
     },
@@ -141,7 +141,7 @@ pub enum Input {
     Failed {
         /// The job.
         job: Job,
-        /// Why, for the log.
+        /// The reason, for the log.
         reason: String,
     },
     /// The client changed the session's settings.
@@ -331,7 +331,7 @@ pub struct Settings {
     pub turn_detection: Option<TurnDetection>,
     /// Whether anything may run early. If the operator has turned speculation off, it stays off.
     pub speculation: Option<bool>,
-    /// Which tool responses must call first.
+    /// The tool that responses must call first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<ToolChoice>,
     /// The most tokens of a response.

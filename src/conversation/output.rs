@@ -141,7 +141,7 @@ pub enum Output {
     Notify(Event),
     /// End the session.
     HangUp {
-        /// Why.
+        /// The reason.
         reason: HangUpReason,
     },
 }
@@ -367,7 +367,7 @@ pub enum Event {
     },
     /// A stage failed; the conversation goes on.
     StageFailed {
-        /// Which: `asr`, `llm`, `tts`, `turn_model`.
+        /// The stage: `asr`, `llm`, `tts`, `turn_model`.
         stage: String,
         /// A message that may be shown to the client.
         message: String,
@@ -376,7 +376,7 @@ pub enum Event {
     Refused {
         /// The refused request: the name of the [`super::Input`].
         request: String,
-        /// Why, and what would be right.
+        /// The reason, and what would be right.
         message: String,
     },
 }

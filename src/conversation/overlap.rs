@@ -24,7 +24,7 @@ const WORDLESS_MS: u64 = 1_500;
 /// is more likely that the user goes on, having only paused: then the agent yields at once.
 const SETTLED_MS: u64 = 1_000;
 
-/// Which speech over the agent's voice interrupts it. Recordings from before there was a choice have neither.
+/// The speech that interrupts the agent's voice. Recordings from before there was a choice have neither.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BargeInPolicy {

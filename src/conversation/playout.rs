@@ -34,7 +34,7 @@ pub(super) struct Playout {
     lateness: VecDeque<Micros>,
 }
 
-/// Who chose some words, and what they are for.
+/// The author of some words, and their purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Words {
     /// The model's.

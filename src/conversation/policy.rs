@@ -93,7 +93,7 @@ pub struct VadPolicy {
     pub start_windows: u32,
     /// The same while the agent speaks, so that a cough does not stop it.
     pub interrupt_windows: u32,
-    /// Which speech stops the agent.
+    /// The speech that stops the agent.
     #[serde(default)]
     pub barge_in: BargeInPolicy,
     /// Audio before the first window of speech that belongs to the utterance, ms.
@@ -348,7 +348,7 @@ const BYTES_PER_WORD: usize = 64;
 /// When fillers are said while the user waits for a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct FillerPolicy {
-    /// Who says the first filler.
+    /// The author of the first filler.
     pub lead: FillerLead,
     /// The least confidence of a prediction for the router to lead, 0..1.
     pub confidence: f32,
@@ -358,7 +358,7 @@ pub struct FillerPolicy {
     pub long_ms: u64,
 }
 
-/// Who says the first filler of a turn.
+/// The author of the first filler of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FillerLead {

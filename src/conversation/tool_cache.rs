@@ -19,7 +19,7 @@ pub(super) struct ToolCache(Option<Stream>);
 #[derive(Debug)]
 struct Stream {
     request: RequestId,
-    /// What the model has seen, its own words aside.
+    /// The prompt that the model has seen, its own words aside.
     seen: Prompt,
     /// The server's name for the answer, if it takes results.
     response: Option<String>,
@@ -117,7 +117,7 @@ impl ToolCache {
             .flat_map(|stream| stream.items.iter().copied())
     }
 
-    /// What the prompt `next` has behind what the model has seen; `None` if it does not begin alike.
+    /// The messages that `next` adds to the prompt that the model has seen; `None` if `next` does not begin with it.
     pub(super) fn added<'a>(&self, request: RequestId, next: &'a Prompt) -> Option<&'a [Message]> {
         let seen = &self.of(request)?.seen;
         next.messages.strip_prefix(&seen.messages[..])

@@ -1,7 +1,7 @@
-//! Which audio belongs to the user's utterance, and where the next one begins.
+//! The bounds of the user's utterance in the audio, and where the next one begins.
 
 use super::common::Common;
-use super::endpointer::{Heard, SpeechDetector, Window};
+use super::endpointer::{Activity, SpeechDetector, Window};
 use super::ids::RequestId;
 use super::output::Event;
 use super::overlap::{BargeInPolicy, Overlap};
@@ -90,7 +90,7 @@ impl Turn {
         rule: EndOfTurnRule,
         window: Window,
         agent_is_heard: bool,
-    ) -> Option<Heard> {
+    ) -> Option<Activity> {
         self.received(window.end);
         let is_past = window.end <= self.audio_from;
         if rule == EndOfTurnRule::Client || self.is_committed() || is_past {
@@ -101,7 +101,7 @@ impl Turn {
             false => vad.start_windows,
         };
         Some(match self.detector.push(window, vad, start) {
-            Heard::Started(at) => Heard::Started(at.max(self.audio_from)),
+            Activity::Started(at) => Activity::Started(at.max(self.audio_from)),
             heard => heard,
         })
     }

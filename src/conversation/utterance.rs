@@ -44,7 +44,7 @@ pub(super) struct Utterance {
     given_up: bool,
 }
 
-/// Who recognises the words.
+/// The side that recognises the words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
     /// The server, from audio.
@@ -53,7 +53,7 @@ enum Source {
     Words,
 }
 
-/// How near the end of the turn is.
+/// The stage of the turn's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// The user is speaking.

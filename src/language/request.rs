@@ -35,7 +35,7 @@ pub(crate) enum Request {
     Unknown,
 }
 
-/// Which timers to cancel.
+/// The timers to cancel.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Target {
     Only,

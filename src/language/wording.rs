@@ -1,4 +1,4 @@
-//! What the built-in assistant says in a language other than English.
+//! Phrases of the built-in assistant in languages other than English.
 
 use super::en::dates::{MONTHS, WEEKDAYS};
 use super::en::numbers::plain;
@@ -29,7 +29,7 @@ pub(crate) struct Wording {
     pub(crate) can: &'static str,
     pub(crate) can_chat: &'static str,
     pub(crate) and: &'static str,
-    /// What each tool is good for.
+    /// A description of each tool, said after "I can".
     pub(crate) abilities: &'static [(&'static str, &'static str)],
     pub(crate) beyond: &'static str,
     pub(crate) connect: &'static str,

@@ -251,7 +251,7 @@ pub(super) fn retry_after(response: &Response) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// Why the bytes ended early.
+/// The error if the bytes ended early.
 enum Broken {
     Transport(reqwest::Error),
     TooLong,

@@ -126,7 +126,7 @@ pub fn tokens_of(chars: usize) -> u64 {
     chars.div_ceil(TOKEN_CHARS) as u64
 }
 
-/// Which tool the model must call.
+/// The tool that the model must call, if any.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolChoice {
@@ -205,7 +205,7 @@ pub struct Prompt {
 pub struct Demands {
     /// The token limit; the engine's own if `None`.
     pub max_tokens: Option<u32>,
-    /// Which tool it must call.
+    /// The tool that it must call, if any.
     pub tool_choice: ToolChoice,
     /// Its language, a BCP 47 tag; the model decides if `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -267,7 +267,7 @@ pub struct GivenResult {
     pub keep_alive: Micros,
 }
 
-/// Why a generation failed. The conversation goes on with an apology.
+/// An error of a generation. The conversation goes on with an apology.
 ///
 /// Clients see the `Display` form, so it contains neither an address nor text from the model's server;
 /// [`LlmError::details`] is for the operator.
@@ -342,7 +342,7 @@ pub trait Llm: Send + Sync {
     /// Has the model loaded, and the beginning of `prompt` cached. May take minutes.
     ///
     /// # Errors
-    /// Why the model cannot answer. Another attempt may succeed.
+    /// An error if the model cannot answer. Another attempt may succeed.
     fn warm_up(&self, prompt: Prompt) -> BoxFuture<'static, Result<(), LlmError>> {
         drop(prompt);
         Box::pin(std::future::ready(Ok(())))
@@ -356,7 +356,7 @@ pub trait Llm: Send + Sync {
     /// Gives the server a result for the answer that it calls `response`.
     ///
     /// # Errors
-    /// Why the server has not taken it. The answer does not depend on it.
+    /// An error if the server has not taken it. The answer does not depend on it.
     fn give(
         &self,
         response: &str,

@@ -60,7 +60,7 @@ fn one_moment() -> String {
     Phrases::default().one_moment
 }
 
-/// Why the phrases cannot be used.
+/// An error of the configured phrases.
 #[derive(Debug, thiserror::Error)]
 pub enum PhrasesError {
     /// The file cannot be read.
@@ -68,7 +68,7 @@ pub enum PhrasesError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
     /// The file is not TOML, or a key is unknown or not text.

@@ -121,7 +121,7 @@ impl Plan {
     /// Reads the arguments of a call of [`PLAN`].
     ///
     /// # Errors
-    /// What is wrong with it, for the model.
+    /// The fault, in words for the model.
     pub fn read(arguments: &Map<String, Value>) -> Result<Self, String> {
         if let Some(other) = arguments
             .keys()
@@ -387,10 +387,10 @@ impl Plan {
     }
 }
 
-/// Why references could not be replaced.
+/// An error of a reference to another step's result.
 #[derive(Debug, PartialEq)]
 enum Unfilled {
-    /// What is not there.
+    /// A reference to something that does not exist.
     Wrong(String),
     /// All of it together would be too long.
     TooLong,

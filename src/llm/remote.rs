@@ -48,16 +48,16 @@ const STILL_THINKING: Duration = Duration::from_secs(1);
 /// The token limit of a warm-up. Some servers refuse a limit in which a thought does not fit.
 const WARM_UP_TOKENS: u32 = 16;
 
-/// Why an answer that was cut has no words.
+/// The error of an answer that was cut off before its first word.
 pub(super) const ALL_THOUGHTS: &str = "the token limit was reached before the first word: a model that thinks needs a larger llm.max_tokens";
 
-/// Why an answer of a model that thinks first has no words.
+/// The error of an answer whose thoughts never end, from a model that thinks first.
 pub(super) const UNCLOSED_THOUGHTS: &str = "the whole answer was a thought, because its closing tag never came: llm.thinks_first = false is for a model that does not think";
 
-/// Why a model's server ends an answer.
+/// The error of an answer that the server's content filter has stopped.
 pub(super) const FILTERED: &str = "the server's content filter stopped the answer";
 
-/// Why there is no room for an answer.
+/// The error of a prompt that leaves no room for an answer.
 pub(super) const CONTEXT_FULL: &str =
     "the prompt fills the model's context: a smaller llm.max_prompt_tokens leaves room";
 

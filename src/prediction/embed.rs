@@ -10,7 +10,7 @@ use tokenizers::Tokenizer;
 /// Longest input in tokens, the model's two included: what it was trained on. Longer text is cut.
 const MOST_TOKENS: usize = 128;
 
-/// Why there is no embedding.
+/// An error of the embedding model.
 #[derive(Debug, thiserror::Error)]
 pub enum EmbedError {
     /// The model could not be loaded.

@@ -26,7 +26,7 @@ const LARGE: usize = 2_000;
 /// Fewer annotated examples of an intent teach its tagger nothing.
 const LEAST_ANNOTATED: usize = 10;
 
-/// Why a head cannot be trained or read.
+/// An error of a head that cannot be trained or read.
 #[derive(Debug, thiserror::Error)]
 pub enum HeadError {
     /// There is nothing to tell apart.
@@ -45,7 +45,7 @@ pub enum HeadError {
     Access {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The file is no head.
@@ -53,7 +53,7 @@ pub enum HeadError {
     Broken {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }

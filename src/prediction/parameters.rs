@@ -103,7 +103,7 @@ pub fn parameters(declaration: &Declaration, hints: &RouterHints) -> Vec<Paramet
         .collect()
 }
 
-/// Which differences do not matter tells what a parameter is about.
+/// The kind of a parameter, from the differences that its declaration ignores.
 fn declared_kind(declaration: &Declaration, name: &str) -> Option<Kind> {
     let equivalence = declaration.equivalence.get(name)?;
     if equivalence.contains(&Equivalence::Place) {

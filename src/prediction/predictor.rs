@@ -81,13 +81,13 @@ pub struct Committed {
     pub written: Map<String, Value>,
 }
 
-/// Why a source has no predictions. The others are asked all the same.
+/// An error of a source of predictions. The other sources are asked all the same.
 #[derive(Debug, thiserror::Error)]
 #[error("{name} predicts nothing: {reason}", name = predictor.name())]
 pub struct PredictError {
     /// The source that failed.
     pub predictor: Source,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 

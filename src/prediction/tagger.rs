@@ -1,4 +1,4 @@
-//! Which words of a text fill which slot, learnt from annotated examples.
+//! Tags the words of a text that fill slots, learned from annotated examples.
 //!
 //! An averaged structured perceptron over tokens, decoded by Viterbi: each token begins a slot,
 //! continues one, or stands outside. It learns in seconds and reads a sentence in microseconds.

@@ -42,7 +42,7 @@ const LEAST_BYTES: usize = 24;
 #[derive(Debug, Clone)]
 pub struct Secret(Arc<SecretSlice<u8>>);
 
-/// Why a text is no secret.
+/// An error of a secret that cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it is not \"whsec_\" and at least {LEAST_BYTES} bytes in base64")]
 pub struct SecretError;

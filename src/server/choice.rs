@@ -1,4 +1,4 @@
-//! Which agent a client may choose.
+//! The agents that a client may choose.
 
 use crate::transport::realtime::Fault;
 use std::collections::BTreeMap;

@@ -28,7 +28,7 @@ pub struct Playground {
 pub struct Offered {
     /// Its declaration.
     pub tool: Arc<Declaration>,
-    /// How far it may run before it is committed.
+    /// The furthest that it may run before it is committed.
     pub verdict: Verdict,
     /// It belongs to the demonstration.
     pub demonstrates: bool,

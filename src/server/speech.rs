@@ -41,7 +41,7 @@ use wording::{Container, Wording};
 /// The largest recording, bytes: OpenAI's bound.
 const MAX_FILE: usize = 25 * 1024 * 1024;
 
-/// What the other fields of a form may take, bytes.
+/// The most that the other fields of a form may take together, bytes.
 const MAX_FIELDS: usize = 64 * 1024;
 
 /// The longest recording. It is kept in memory as samples: 115 MB.
@@ -210,7 +210,7 @@ async fn transcriptions(
     }
 }
 
-/// What is said in a recording, stretch by stretch. Ends after an error.
+/// Transcribes a recording segment by segment, cut at pauses. The stream ends after the first error.
 fn segments(turn: Turn, audio: Vec<f32>) -> impl Stream<Item = Result<Segment, String>> {
     // Each is one job of the recogniser, and whoever talks waits for at most one.
     let pieces = stretches(&audio).into_iter();

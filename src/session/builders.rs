@@ -117,7 +117,7 @@ impl PhoneSettings {
     }
 }
 
-/// Why the engines could not be started.
+/// An error of engines that could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The voice activity detector.

@@ -1,4 +1,4 @@
-//! What sources of predictions hear of a session: the last things that were said, and the calls that were committed.
+//! The history of a session for sources of predictions: the last things said, and the committed calls.
 
 use crate::conversation::Event;
 use crate::prediction::{Committed, Said};

@@ -116,7 +116,7 @@ pub(super) struct Driver {
     sound: Option<Box<CallRecorder>>,
     /// For the operator's webhook, if there is one.
     report: Option<Box<CallReport>>,
-    /// Why the conversation has ended; `None` if the client has gone.
+    /// The reason for the conversation's end; `None` if the client has gone.
     hung_up: Option<HangUpReason>,
     _open: OpenSession,
 }
@@ -150,8 +150,8 @@ struct Clause {
     _cancel: DropGuard,
 }
 
-/// Why the loop ends.
-enum End {
+/// The reason for the end of the loop.
+enum LoopEnd {
     /// The conversation hung up, or the client is gone.
     Over,
     /// The client does not take what we send.
@@ -261,7 +261,7 @@ impl Driver {
         self.look_up();
         loop {
             if let Err(end) = self.carry_out() {
-                if matches!(end, End::Stuck) {
+                if matches!(end, LoopEnd::Stuck) {
                     tracing::warn!("closing a client that does not take what is sent");
                 }
                 break;
@@ -631,7 +631,7 @@ impl Driver {
     }
 
     /// Carries out everything that is decided and due.
-    fn carry_out(&mut self) -> Result<(), End> {
+    fn carry_out(&mut self) -> Result<(), LoopEnd> {
         loop {
             while let Some(output) = self.conversation.poll_output() {
                 self.perform(output)?;
@@ -643,7 +643,7 @@ impl Driver {
     }
 
     /// Sends the next frame of audio that is due; `false` if there is none.
-    fn send_frame(&mut self) -> Result<bool, End> {
+    fn send_frame(&mut self) -> Result<bool, LoopEnd> {
         let Some(frame) = self.pacer.pop(self.now()) else {
             return Ok(false);
         };
@@ -672,21 +672,21 @@ impl Driver {
         Ok(true)
     }
 
-    fn send(&self, outbound: Outbound) -> Result<(), End> {
+    fn send(&self, outbound: Outbound) -> Result<(), LoopEnd> {
         self.outbound
             .try_send(outbound)
             .map_err(|error| match error {
-                mpsc::error::TrySendError::Full(_) => End::Stuck,
-                mpsc::error::TrySendError::Closed(_) => End::Over,
+                mpsc::error::TrySendError::Full(_) => LoopEnd::Stuck,
+                mpsc::error::TrySendError::Closed(_) => LoopEnd::Over,
             })
     }
 
-    fn tell(&self, event: Event) -> Result<(), End> {
+    fn tell(&self, event: Event) -> Result<(), LoopEnd> {
         let at = self.now();
         self.send(Outbound::Event { at, event })
     }
 
-    fn perform(&mut self, output: Output) -> Result<(), End> {
+    fn perform(&mut self, output: Output) -> Result<(), LoopEnd> {
         match output {
             Output::Transcribe {
                 request,
@@ -786,7 +786,7 @@ impl Driver {
             Output::HangUp { reason } => {
                 self.hung_up = Some(reason);
                 self.send(Outbound::HangUp(reason))?;
-                return Err(End::Over);
+                return Err(LoopEnd::Over);
             }
         }
         Ok(())

@@ -359,7 +359,7 @@ impl Engines {
     /// as load.
     ///
     /// # Errors
-    /// Why the recogniser did not: it is busy or fails.
+    /// An error if the recogniser is busy or fails.
     pub async fn transcribe_aside(&self, audio: Vec<f32>) -> Result<String, String> {
         self.recognisers.transcribe_aside(audio).await
     }

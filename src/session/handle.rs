@@ -62,7 +62,7 @@ pub struct SessionHandle {
     pub outbound: mpsc::Receiver<Outbound>,
 }
 
-/// Why no session could be opened.
+/// An error of a session that could not be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
     /// No capacity is left; the client may try again later. Close code 1013.

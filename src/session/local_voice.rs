@@ -44,7 +44,7 @@ impl LocalVoice {
     /// Synthesises a clause, when it is loaded.
     ///
     /// # Errors
-    /// Why it did not.
+    /// The voice's error.
     pub(super) async fn speak(&self, wanted: Wanted, chunk: TakeChunk) -> Result<(), String> {
         let place = match self.home {
             Home::Thread(at) => Place::Thread(at),

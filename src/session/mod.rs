@@ -83,7 +83,7 @@ pub fn open(engines: &Arc<Engines>, options: &SessionOptions) -> SessionHandle {
     SessionHandle { inbound, outbound }
 }
 
-/// Why a job came to nothing, in words.
+/// The failure of a worker's job, in words.
 fn reason(error: impl std::fmt::Display) -> String {
     error.to_string()
 }

@@ -24,7 +24,7 @@ pub struct Observers {
     pub webhook: Option<Webhook>,
     /// Counts everything.
     pub metrics: Arc<Metrics>,
-    /// Which call follows which.
+    /// The learned patterns: which call follows which.
     pub patterns: Memory,
 }
 

@@ -13,7 +13,7 @@ pub struct SessionOptions {
     pub input_rate: u32,
     /// Rate of the audio that the client wants, Hz.
     pub output_rate: u32,
-    /// Who makes the agent's voice.
+    /// The side that makes the agent's voice.
     pub spoken_by: SpokenBy,
     /// The agent's voice and language; the server's default voice if the name is unknown.
     pub speaker: Speaker,
@@ -66,7 +66,7 @@ pub enum Profile {
     PhoneCall,
 }
 
-/// Who makes the agent's voice of its words.
+/// The side that turns the agent's words into speech.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpokenBy {
     /// The server: audio goes out, and the words of each clause right before it.

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 /// One frame of outgoing audio.
 const FRAME: Micros = Micros::from_ms(20);
 
-/// How far audio may run ahead of playing. TCP does not pace: without this a socket swallows more
+/// The most that audio may run ahead of playing. TCP does not pace: without this a socket swallows more
 /// than a minute of it.
 const LEAD: Micros = Micros::from_ms(200);
 

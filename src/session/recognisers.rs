@@ -137,7 +137,7 @@ impl Recognisers {
     /// count as load.
     ///
     /// # Errors
-    /// Why the recogniser did not: it is busy or fails.
+    /// An error if the recogniser is busy or fails.
     #[allow(
         clippy::disallowed_methods,
         reason = "an edge: how long jobs wait is measured in real time"
@@ -212,7 +212,7 @@ pub(super) struct Remote {
     report: Report,
 }
 
-type Heard = Result<Recognised, String>;
+type RecogniserResult = Result<Recognised, String>;
 
 impl Remote {
     /// Whether the service is asked for this part, which the user has spoken.
@@ -235,7 +235,7 @@ impl Remote {
     fn transcribe(
         &mut self,
         part: Utterance,
-        done: impl FnOnce(Heard) + Send + 'static,
+        done: impl FnOnce(RecogniserResult) + Send + 'static,
     ) -> BoxFuture<'static, ()> {
         let (source, local) = (self.source.clone(), self.local.clone());
         let report = self.report.clone();
@@ -457,8 +457,8 @@ mod tests {
         started.expect("a recogniser")
     }
 
-    /// What is heard, and the setbacks meanwhile.
-    async fn heard(recognisers: &Recognisers, partial: bool) -> (Heard, Vec<Setback>) {
+    /// Transcribes one part. Returns its words and the setbacks on the way.
+    async fn heard(recognisers: &Recognisers, partial: bool) -> (RecogniserResult, Vec<Setback>) {
         let setbacks = Arc::new(Mutex::new(Vec::new()));
         let told = setbacks.clone();
         let report: Report = Arc::new(move |setback| told.lock().unwrap().push(setback));

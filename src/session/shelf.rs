@@ -21,7 +21,7 @@ pub(super) struct Shelf {
 /// The voices that are loaded.
 struct Memory {
     voices: Vec<OnDemand>,
-    /// What all that are loaded may take, bytes.
+    /// The memory limit for all loaded voices together, bytes.
     most: u64,
     state: Mutex<State>,
 }
@@ -56,7 +56,7 @@ impl Shelf {
         Ok(Self { loader, memory })
     }
 
-    /// What is known of a voice that is not loaded.
+    /// The description of a voice, which need not be loaded.
     pub(super) fn about(&self, voice: usize) -> Option<&OnDemand> {
         self.memory.voices.get(voice)
     }
@@ -77,7 +77,7 @@ impl Shelf {
     /// The voice, as soon as it is loaded.
     ///
     /// # Errors
-    /// Why it cannot be loaded.
+    /// An error if it cannot be loaded.
     pub(super) async fn voice(&self, voice: usize) -> Result<Loaded, String> {
         match self.memory.used(voice) {
             Some(found) => Ok(found),

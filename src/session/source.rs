@@ -33,7 +33,7 @@ pub(super) struct Setback {
     pub(super) message: String,
 }
 
-/// Why a service gave no result, as clients may know it. The operator's log has the reason.
+/// A failure of a service, as clients may see it. The operator's log has the details.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Trouble {
     /// Nothing came within this time.

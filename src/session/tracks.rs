@@ -5,7 +5,7 @@ use crate::audio::{Resampler, to_f32, to_i16};
 use crate::conversation::{Samples, Time};
 use std::collections::VecDeque;
 
-/// How far back both sides may still change, ms: audio is sent 200 ms before it is heard, and the user's comes in
+/// The last part of both sides that may still change, ms: audio is sent 200 ms before it is heard, and the user's comes in
 /// bursts.
 const OPEN_MS: u64 = 1_000;
 

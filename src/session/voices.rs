@@ -326,7 +326,7 @@ impl Spoken {
     /// The audio of its next clause, mono in -1..1; `None` at the end.
     ///
     /// # Errors
-    /// Why the voice did not speak: it is busy or fails.
+    /// An error if the voice is busy or fails.
     pub async fn next(&mut self) -> Option<Result<Vec<f32>, String>> {
         let Some(clause) = self.clauses.pop_front() else {
             return self.resampler.take().map(|mut rest| Ok(rest.flush()));

@@ -32,7 +32,7 @@ pub(crate) const ALREADY_DONE: &str = "already_done";
 /// How often it is looked whether a call that runs elsewhere has its result.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Why the journal cannot be used. No call may run without it.
+/// An error of the journal. No call may run without it.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// The file cannot be read or written.

@@ -65,7 +65,7 @@ impl Effect {
     }
 }
 
-/// Why a tool gave no result. The text is for the language model, which tells the user: one plain
+/// An error of a tool. The text is for the language model, which tells the user: one plain
 /// sentence, never what a library, a server or a program said. [`ToolError::details`] is for the
 /// operator.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
@@ -218,7 +218,7 @@ pub enum EndsCall {
 /// Rules for speculative runs, before the model commits a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SpeculationLimits {
-    /// How far the operator lets it go. The tool's effect may tighten this, never loosen it.
+    /// The operator's limit. The tool's effect may tighten this, never loosen it.
     pub eligibility: Eligibility,
     /// A tool that leaves this machine may too: it discloses words before they are finished.
     pub network: bool,
@@ -258,7 +258,7 @@ impl Default for SpeculationLimits {
     }
 }
 
-/// How far a call may go before the model commits it.
+/// The furthest that a call may go before the model commits it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Eligibility {
@@ -368,7 +368,7 @@ pub trait Tool: Send + Sync {
         None
     }
 
-    /// Which of its calls are the same change, if only one of them may run.
+    /// The arguments that tell whether two of its calls are the same change, if only one of them may run.
     fn once_per(&self) -> Option<&OncePer> {
         None
     }

@@ -1,4 +1,4 @@
-//! Which changes are the same one, whoever asks again: `once_per` in a declaration.
+//! Tells whether two calls are the same change, whoever asks again: `once_per` in a declaration.
 
 use super::values::{Origin, SessionValues};
 use super::{Declaration, canonical};

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Why a tool cannot be registered.
+/// An error of a tool that cannot be registered.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
     /// Two tools of one name.

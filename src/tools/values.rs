@@ -13,7 +13,7 @@ const MAX_VALUE: usize = 1_024;
 /// The most values of a session.
 const MAX_VALUES: usize = 64;
 
-/// Who vouches for a value. One with a greater rank may be used where a smaller one is enough.
+/// The party that vouches for a value. One with a greater rank may be used where a smaller one is enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {

@@ -16,12 +16,12 @@
 //! | [`patience`] | when a client counts as slow, vanished or idle |
 //! | [`pump`] | what a pump uses of the server, and how its connection ends |
 //! | [`intake`] | how fast a client's audio may enter the session |
-//! | [`mod@line`] | a frame of audio every 20 ms |
+//! | [`frame_pacer`] | a frame of audio every 20 ms |
 //! | [`outbox`] | how much may wait for a client that reads slowly |
 
 pub mod door;
+pub mod frame_pacer;
 pub mod intake;
-pub mod line;
 pub mod link;
 pub mod outbox;
 pub mod patience;

@@ -69,7 +69,7 @@ pub struct PumpContext {
     pub stop: CancellationToken,
 }
 
-/// Why a connection ends. `B` is the client's violation, `C` our reason to close it.
+/// The reason for a connection's end. `B` is the client's violation, `C` our reason to close it.
 #[derive(Debug, PartialEq)]
 pub enum End<B, C = &'static str> {
     /// The client closed it.

@@ -61,7 +61,7 @@ pub async fn drive<D: Dialect>(
     pump.dialect
 }
 
-/// Why a socket ends.
+/// The reason for a socket's end.
 type End = super::pump::End<Close, Close>;
 
 /// The reason why a pump goes on.

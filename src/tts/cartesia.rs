@@ -102,7 +102,7 @@ impl TtsService for Cartesia {
 
 struct Session {
     commands: mpsc::Sender<Command>,
-    /// What all requests have in common.
+    /// The fields that all requests share.
     request: Value,
     clauses: u64,
 }

@@ -76,7 +76,7 @@ impl Speaker {
     }
 }
 
-/// Why text could not be spoken.
+/// An error of a voice.
 #[derive(Debug, thiserror::Error)]
 pub enum TtsError {
     /// The voice could not be loaded; names file and reason.
@@ -84,7 +84,7 @@ pub enum TtsError {
     Load {
         /// The file.
         path: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// espeak-ng, which turns text into phonemes, does not run.

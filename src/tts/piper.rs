@@ -23,7 +23,7 @@ use crate::language::{Pack, Phrase, pack};
 const FILES: [&str; 3] = ["voice.json", "encoder.onnx", "decoder.onnx"];
 /// The ending of a voice in one file, and of the settings beside it: those of Piper's own releases.
 const WHOLE: [&str; 2] = ["onnx", "onnx.json"];
-/// What a voice takes in memory for two bytes of its models: a server with four more voices of 63 MB each had 366 MB more.
+/// Memory that a voice takes for two bytes of its models: four more voices of 63 MB each added 366 MB to a server.
 const MEMORY: u64 = 3;
 /// The tensor where the model was cut: f32 [1, 192, frames].
 const LATENT: &str = "/Mul_7_output_0";

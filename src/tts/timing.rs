@@ -15,7 +15,7 @@ pub(super) struct Timing {
     begun: String,
     /// The end of what was said last, in the service's time.
     end: f64,
-    /// What has to be added to the service's times, which begin anew in some pieces.
+    /// Added to the service's times, which restart from 0 in some pieces, s.
     offset: f64,
 }
 

@@ -4,7 +4,7 @@ mod smart_turn;
 
 pub use smart_turn::SmartTurn;
 
-/// Why the end of turn could not be scored.
+/// An error of the end-of-turn model.
 #[derive(Debug, thiserror::Error)]
 #[error("end-of-turn model failed: {0}")]
 pub struct TurnModelError(pub String);

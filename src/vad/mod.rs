@@ -17,7 +17,7 @@ pub fn level(samples: &[f32]) -> i16 {
     (10.0 * mean.log10()).clamp(-120.0, 0.0).round() as i16
 }
 
-/// Why voice activity could not be judged.
+/// An error of the voice activity detector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("voice activity detection failed: {0}")]
 pub struct VadError(pub String);

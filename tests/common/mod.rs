@@ -70,7 +70,7 @@ pub fn spoken_at_once(voice: &mut Piper, text: &str, rate: u32) -> Vec<i16> {
 /// now and then a sentence is unintelligible.
 pub struct Booth {
     voice: Piper,
-    ears: WhisperOnnx,
+    recogniser: WhisperOnnx,
 }
 
 impl Booth {
@@ -78,7 +78,8 @@ impl Booth {
     pub fn new(weights: &Path) -> Self {
         Self {
             voice: Piper::load(&weights.join("piper-joe")).expect("the voice"),
-            ears: WhisperOnnx::load(&weights.join("whisper-tiny.en")).expect("the recogniser"),
+            recogniser: WhisperOnnx::load(&weights.join("whisper-tiny.en"))
+                .expect("the recogniser"),
         }
     }
 
@@ -104,7 +105,7 @@ impl Booth {
         let mut samples = vec![0.0; 8_000];
         samples.extend(resampled(&to_f32(speech), rate, 16_000));
         samples.extend([0.0; 8_000]);
-        self.ears.transcribe(&samples).expect("text")
+        self.recogniser.transcribe(&samples).expect("text")
     }
 }
 

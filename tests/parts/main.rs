@@ -29,3 +29,4 @@ mod speculation;
 mod tools;
 mod turns;
 mod voice;
+mod words;

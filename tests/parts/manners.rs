@@ -1,6 +1,6 @@
 //! Tests which speech over the agent's voice stops it, with real detectors and third-party voices.
 
-use super::pipeline::{quiet, with_ears};
+use super::pipeline::{quiet, with_models};
 use crate::common::{Clip, speech};
 use undertone::conversation::{BargeInPolicy, Policy};
 
@@ -58,7 +58,7 @@ fn spoken(words: &[&str]) -> Vec<Clip> {
 
 /// When each clip stops the agent, ms after its beginning; `None` if it does not.
 fn stops(clips: &[Clip], barge_in: BargeInPolicy) -> Vec<Option<u64>> {
-    let stops = |clip: &Clip| with_ears(|ears| ears.stops(&clip.samples, barge_in));
+    let stops = |clip: &Clip| with_models(|models| models.stops(&clip.samples, barge_in));
     clips.iter().map(stops).collect()
 }
 

@@ -17,13 +17,13 @@ use undertone::vad::{self, Gated, SileroModel, Vad, WINDOW};
 
 /// The models that hear, and a clock that is the position in the audio: hours of it can be heard
 /// without waiting. A transcript takes 70 ms, a score 40 ms.
-pub(super) struct Ears {
+pub(super) struct HearingModels {
     silero: SileroModel,
     asr: WhisperOnnx,
     turn_model: SmartTurn,
 }
 
-impl Ears {
+impl HearingModels {
     fn load() -> Self {
         let weights = common::weights();
         Self {
@@ -243,9 +243,10 @@ impl Ended {
 }
 
 /// Runs `hear` with the models, which are loaded once and used by one test at a time.
-pub(super) fn with_ears<T>(hear: impl FnOnce(&mut Ears) -> T) -> T {
-    static EARS: LazyLock<Mutex<Ears>> = LazyLock::new(|| Mutex::new(Ears::load()));
-    hear(&mut EARS.lock().unwrap_or_else(PoisonError::into_inner))
+pub(super) fn with_models<T>(hear: impl FnOnce(&mut HearingModels) -> T) -> T {
+    static MODELS: LazyLock<Mutex<HearingModels>> =
+        LazyLock::new(|| Mutex::new(HearingModels::load()));
+    hear(&mut MODELS.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// The results of streaming clips.
@@ -260,7 +261,7 @@ fn stream(clips: &[Clip], line: impl Fn(usize, &[f32]) -> Vec<f32>) -> Streamed 
     let (mut errors, mut turns) = (Errors::default(), 0);
     for (index, clip) in clips.iter().enumerate() {
         let samples = line(index, &clip.samples);
-        let heard = with_ears(|ears| ears.turns(&samples));
+        let heard = with_models(|models| models.turns(&samples));
         let before = errors.wrong;
         errors.add(&clip.text, &heard.join(" "));
         turns += heard.len();
@@ -376,7 +377,7 @@ fn speech_in_noise_is_understood() {
 
 fn no_turn(noise: &Clip, gain: f32) {
     let samples: Vec<f32> = noise.samples.iter().map(|sample| sample * gain).collect();
-    let turns = with_ears(|ears| ears.turns(&samples));
+    let turns = with_models(|models| models.turns(&samples));
     assert!(turns.is_empty(), "{} at {gain}: {turns:?}", noise.name);
 }
 
@@ -387,7 +388,7 @@ fn noise_makes_no_turn_and_no_barge_in() {
         for gain in [4.0, 1.0, 0.25] {
             no_turn(noise, gain);
         }
-        let longest = with_ears(|ears| ears.longest(&noise.samples));
+        let longest = with_models(|models| models.longest(&noise.samples));
         println!("{}: {longest} windows of speech in a row", noise.name);
         assert!(longest < interrupts, "{}: {longest} windows", noise.name);
     }
@@ -399,7 +400,7 @@ fn recorded_noise_makes_no_turn() {
     for noise in &common::recorded_noise() {
         no_turn(noise, 1.0);
         no_turn(noise, 0.25);
-        let asked = with_ears(|ears| ears.asks_again(&noise.samples));
+        let asked = with_models(|models| models.asks_again(&noise.samples));
         assert_eq!(asked, 0, "{}", noise.name);
     }
 }
@@ -409,7 +410,7 @@ fn recorded_noise_makes_no_turn() {
 #[test]
 fn the_user_is_asked_to_repeat_unintelligible_speech_but_not_noise() {
     for clip in &speech::foreign() {
-        let heard = with_ears(|ears| ears.hear(&clip.samples, true));
+        let heard = with_models(|models| models.hear(&clip.samples, true));
         assert_eq!(heard.asked_again, 1, "{}: {heard:?}", clip.name);
     }
     let babble = Clip {
@@ -418,7 +419,7 @@ fn the_user_is_asked_to_repeat_unintelligible_speech_but_not_noise() {
         text: String::new(),
     };
     for noise in speech::noises().iter().chain([&babble]) {
-        let asked = with_ears(|ears| ears.asks_again(&noise.samples));
+        let asked = with_models(|models| models.asks_again(&noise.samples));
         assert_eq!(asked, 0, "{}", noise.name);
     }
 }
@@ -427,7 +428,7 @@ fn the_user_is_asked_to_repeat_unintelligible_speech_but_not_noise() {
 #[test]
 fn a_short_answer_is_understood_or_asked_for_again() {
     for clip in &speech::short_answers() {
-        let heard = with_ears(|ears| ears.hear(&clip.samples, true));
+        let heard = with_models(|models| models.hear(&clip.samples, true));
         println!(
             "{}: {:?}, asked {}",
             clip.name, heard.turns, heard.asked_again

@@ -1,7 +1,7 @@
 //! Measures when turns end: how long a finished request waits, and how often the agent speaks into a pause
 //! in the middle of one. Real detectors, virtual time.
 
-use super::pipeline::{Ended, with_ears};
+use super::pipeline::{Ended, with_models};
 use crate::common;
 use common::{Clip, speech};
 
@@ -74,7 +74,7 @@ fn end_behind(clip: &Clip, place: usize) -> Option<Ended> {
     let mut samples = room(&clip.samples, RATE / 2);
     samples.extend(&clip.samples[..place]);
     samples.extend(room(&clip.samples, 2 * RATE));
-    let heard = with_ears(|ears| ears.hear(&samples, true));
+    let heard = with_models(|models| models.hear(&samples, true));
     heard.ends.into_iter().next()
 }
 

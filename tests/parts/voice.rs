@@ -124,7 +124,7 @@ fn heard_back(voice: &mut Piper, asr: &mut WhisperOnnx, text: &str) -> String {
     asr.transcribe(&speech).unwrap()
 }
 
-/// What a response cuts a text into.
+/// The clauses into which a response cuts a text.
 fn clauses(text: &str) -> Vec<String> {
     let mut clauses = Clauses::default();
     let mut all = clauses.push(text);

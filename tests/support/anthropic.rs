@@ -18,7 +18,7 @@ const FIELDS: [&str; 12] = [
     "metadata",
 ];
 
-/// Why the service refuses this request; `None` if it takes it.
+/// The service's error for this request; `None` if it takes it.
 pub fn refusal(body: &Value) -> Option<String> {
     check(body).err()
 }

@@ -24,7 +24,7 @@ use undertone::tts::cartesia::{Cartesia, Settings};
 /// The voice's id.
 pub(crate) const VOICE: &str = "a0e99841-438c-4a64-b679-ae501e7d6091";
 
-/// What has come in so far.
+/// Everything received so far.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Seen {
     /// Requests for speech.
@@ -33,7 +33,7 @@ pub(crate) struct Seen {
     pub(crate) cancelled: Vec<String>,
     /// Connections so far.
     pub(crate) connections: usize,
-    /// What clients did that Cartesia would not take.
+    /// Errors of clients, which Cartesia would refuse.
     pub(crate) mistakes: Vec<String>,
 }
 
@@ -71,7 +71,7 @@ impl CartesiaService {
         self.known.manner.send_replace(manner);
     }
 
-    /// What has come in so far.
+    /// Everything received so far.
     pub(crate) fn seen(&self) -> Seen {
         self.seen.borrow().clone()
     }
@@ -167,7 +167,7 @@ async fn serve(known: Arc<Known>, mut socket: WebSocket) {
     contexts.values().for_each(|(speaking, _)| speaking.abort());
 }
 
-/// What is wrong with a request.
+/// The first fault of a request.
 fn mistake(request: &Value) -> Option<String> {
     let known = [
         "model_id",

@@ -63,14 +63,14 @@ pub(crate) enum Manner {
     Errs,
 }
 
-/// What has come in so far.
+/// Everything received so far.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Seen {
     /// The queries of connections.
     pub(crate) queries: Vec<Value>,
     /// The types of the clients' messages.
     pub(crate) messages: Vec<String>,
-    /// What clients did that Deepgram would not take.
+    /// Errors of clients, which Deepgram would refuse.
     pub(crate) mistakes: Vec<String>,
     /// Connections that are open.
     pub(crate) open: usize,
@@ -110,7 +110,7 @@ impl DeepgramService {
         self.known.manner.send_replace(manner);
     }
 
-    /// What has come in so far.
+    /// Everything received so far.
     pub(crate) fn seen(&self) -> Seen {
         self.seen.borrow().clone()
     }

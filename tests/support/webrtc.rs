@@ -199,7 +199,7 @@ impl Peer {
     }
 }
 
-/// What a client talks through.
+/// A client's socket.
 enum Socket {
     Udp(UdpSocket),
     Tcp(Stream),

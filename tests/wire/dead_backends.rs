@@ -113,7 +113,7 @@ fn voice(fail: fn() -> TtsError) -> Builders {
 }
 
 /// A recogniser that fails in the user's first turn.
-fn ears(fail: fn() -> AsrError) -> Builders {
+fn failing_recogniser(fail: fn() -> AsrError) -> Builders {
     let build = move || {
         let first = f32::from(LEVELS[0].midpoint(LEVELS[1])) / 32_768.0;
         let asr = Hears(
@@ -483,10 +483,10 @@ async fn a_voice_that_panics() {
 
 #[tokio::test]
 async fn a_recogniser_that_fails() {
-    let fail = || AsrError::Run("no ears".into());
+    let fail = || AsrError::Run("no recogniser".into());
     survives(
         "recogniser failed",
-        ears(fail),
+        failing_recogniser(fail),
         &[&Phrases::default().asr_failed],
     )
     .await;
@@ -497,7 +497,7 @@ async fn a_recogniser_that_panics() {
     let panics = || panic!("a bug in the recogniser");
     survives(
         "recogniser panicked",
-        ears(panics),
+        failing_recogniser(panics),
         &[&Phrases::default().asr_failed],
     )
     .await;

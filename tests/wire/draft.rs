@@ -17,7 +17,7 @@ use undertone::llm::{Calls, Llm, Prompts, Remote};
 use undertone::session::Builders;
 use undertone::tools::{Registry, builtin};
 
-/// What the user asks for. A request without it is a warm-up.
+/// The user's request. A prompt without it is a warm-up.
 const REQUEST: &str = "Would you do that for me?";
 
 pub(crate) const SAMPLES: u32 = 3;

@@ -295,7 +295,7 @@ impl Llm for Agent {
     }
 }
 
-/// What a server knows that has served these callers.
+/// The memory of a server that has served these callers.
 fn learned(tools: &Registry, callers: std::ops::Range<usize>, folder: &std::path::Path) -> Memory {
     let declared = tools.declarations();
     let schemas = Schemas::of(declared.iter().map(|tool| &**tool));

@@ -27,7 +27,7 @@ use undertone::tts::{Speech, Tts, TtsError};
 const WELL: &str = "I am well today and happy. It is a fine day for a walk.";
 const WELL_FAR: &str = "I am well from afar today. It is a fine day for a talk.";
 
-/// What a fault may cost the user.
+/// The most that a fault may delay an answer.
 const MORE: Duration = Duration::from_millis(700);
 
 /// The level of the local voice, and the least that tells the service's from it.
@@ -41,14 +41,14 @@ fn answers() -> Scripted {
 }
 
 /// Engines with a recogniser and a voice called "far" at these addresses, for all sessions.
-fn builders(ears: Option<SocketAddr>, mouth: Option<SocketAddr>, key: &str) -> Builders {
+fn builders(recogniser: Option<SocketAddr>, voice: Option<SocketAddr>, key: &str) -> Builders {
     let far = || "far".to_owned();
     let mut builders = live::without_models(Arc::new(answers()));
-    if let Some(address) = ears {
+    if let Some(address) = recogniser {
         builders.recognisers = [(far(), speech_services::recogniser(address, key))].into();
         builders.recogniser = Some(far());
     }
-    if let Some(address) = mouth {
+    if let Some(address) = voice {
         let voice = OtherVoice::Service(speech_services::voice(address, key));
         builders.voices = [(far(), voice)].into();
         builders.policy.speaker.voice = Some(far());
@@ -185,8 +185,8 @@ async fn a_socket_that_takes_everything_and_is_dead_costs_less_than_700_ms() {
     let dead = speech_services::dead().await;
     let well = live::serve(live::without_models(Arc::new(answers())));
     let (well, _) = turn(&mut Call::to(&well).await).await;
-    for (ears, mouth) in [(Some(dead), None), (None, Some(dead))] {
-        let server = live::serve(builders(ears, mouth, KEY));
+    for (recogniser, voice) in [(Some(dead), None), (None, Some(dead))] {
+        let server = live::serve(builders(recogniser, voice, KEY));
         let (delay, events) = turn(&mut Call::to(&server).await).await;
         is_said(&events, WELL);
         println!("dead: {delay:?} after {well:?}");
@@ -378,9 +378,9 @@ async fn agents_have_recognisers_and_voices_of_their_own() {
 /// One undertone has another hear and speak for it.
 #[tokio::test]
 async fn an_undertone_is_a_speech_service_of_another() {
-    let ears = || Ok(HEARD.to_owned());
+    let hears = || Ok(HEARD.to_owned());
     let other = Builders {
-        asr: Box::new(move || Ok(Box::new(live::Hears(move |_: &[f32]| ears())))),
+        asr: Box::new(move || Ok(Box::new(live::Hears(move |_: &[f32]| hears())))),
         ..with_voice(LEVEL, false, live::without_models(Arc::new(answers())))
     };
     let other = Engines::start(other).expect("engines");

@@ -29,7 +29,7 @@ const GONE_ON: &str = "It is sunny.";
 /// The words of the answer to a request that has the result.
 const ASKED_AGAIN: &str = "It is as the result says.";
 
-/// What the server does in its first answer.
+/// The server's behaviour in its first answer.
 #[derive(Debug, Clone, Copy)]
 struct Plan {
     /// It waits until it has a result, and then for so long.
@@ -55,7 +55,7 @@ struct Engine {
     given: Arc<watch::Sender<Vec<(String, Value)>>>,
 }
 
-/// What a test sees of it.
+/// A test's view of the server.
 struct Seen {
     asked: mpsc::Receiver<Value>,
     given: Arc<watch::Sender<Vec<(String, Value)>>>,

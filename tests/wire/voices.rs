@@ -100,7 +100,7 @@ fn is_about(level: f32, expected: f32) {
     assert!((level - expected).abs() < 0.1, "{level}, not {expected}");
 }
 
-/// What the server answers to an update of the session's `audio.output`.
+/// The server's answer to an update of the session's `audio.output`.
 async fn update(call: &mut Call, output: Value) -> Value {
     let session = json!({"type": "realtime", "audio": {"output": output}});
     call.send(json!({"type": "session.update", "session": session}))

@@ -30,15 +30,15 @@ const KEEP_ALIVE: Duration = Duration::from_secs(4);
 const SHORTEST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// What is known of the user's words.
+/// The transcript so far, and the fault if the connection is lost.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct Progress {
     pub(super) transcript: Transcript,
-    /// Why there is no connection now.
+    /// The reason why there is no connection now.
     pub(super) lost: Option<Lost>,
 }
 
-impl Heard {
+impl Progress {
     /// The words between two positions: those that `read` finds. `None` if they are still to come.
     pub(super) fn words(
         &self,
@@ -79,7 +79,7 @@ struct Audio {
     closed: bool,
 }
 
-/// What the connection is to do.
+/// The next step of the connection's task.
 #[derive(Debug, PartialEq)]
 enum Next {
     /// Send audio that begins at this position.
@@ -194,7 +194,7 @@ pub(super) struct Connection {
     /// As Deepgram calls it; its model's default if `None`.
     pub(super) language: Option<String>,
     pub(super) shared: Arc<Shared>,
-    pub(super) heard: watch::Sender<Heard>,
+    pub(super) heard: watch::Sender<Progress>,
 }
 
 impl Connection {
@@ -319,7 +319,7 @@ mod tests {
         vec![0.0; at(ms).0 as usize]
     }
 
-    /// What the connection does until it has to wait: lengths in ms, "F" for `Finalize`.
+    /// The steps of the connection until it has to wait: lengths in ms, "F" for `Finalize`.
     fn done(shared: &Shared) -> Vec<String> {
         let mut done = Vec::new();
         loop {

@@ -52,7 +52,7 @@ struct Word {
     middle: Samples,
 }
 
-/// What was said since a connection was opened.
+/// The words since a connection was opened: final ones, and interim ones that may change.
 #[derive(Debug, Default)]
 pub(super) struct Transcript {
     /// The position of the connection's first sample.

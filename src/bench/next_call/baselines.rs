@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// The tool before the first call.
 const START: &str = "^";
 
-/// What a plain count knows of the calls of some conversations.
+/// Counts over the calls of some conversations.
 #[derive(Debug, Default)]
 pub(super) struct Counts<'a> {
     /// How often each tool follows another, or any.
@@ -21,11 +21,11 @@ pub(super) struct Counts<'a> {
 struct Values<'a> {
     /// How often it had each value.
     seen: Vec<(&'a Value, u32)>,
-    /// What they look like.
+    /// The shapes of these values, as [`look`] returns them.
     looks: Vec<String>,
 }
 
-/// What came before a call in its conversation.
+/// The part of a conversation before a call.
 #[derive(Debug, Default)]
 struct Before<'a> {
     words: Vec<&'a str>,
@@ -185,7 +185,7 @@ fn named<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     }
 }
 
-/// What a code looks like: its digits and its letters as one sign each. `None` for plain words.
+/// The shape of a code: one sign for digits and one for letters. `None` for plain words.
 fn look(text: &str) -> Option<String> {
     let sign = |sign: char| match sign {
         '0'..='9' => '9',

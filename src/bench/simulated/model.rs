@@ -1,4 +1,4 @@
-//! What the simulated model writes, and when.
+//! The simulated model: its output, and the time of each piece.
 //!
 //! | the last message | the model |
 //! |---|---|
@@ -59,7 +59,7 @@ pub(super) struct Piece {
     pub(super) chunk: Value,
 }
 
-/// What the model does.
+/// The model's next move.
 #[derive(Debug, PartialEq)]
 enum Move {
     Say(&'static str),

@@ -51,7 +51,7 @@ struct Of {
 
 /// A pattern of an agent.
 #[derive(Serialize)]
-struct Line<'a> {
+struct Row<'a> {
     agent: &'a str,
     #[serde(flatten)]
     pattern: Shown,
@@ -109,9 +109,9 @@ impl List {
         let agents = self.of.agents(&book)?;
         let lines = agents.iter().flat_map(|(agent, patterns)| {
             let listed = patterns.list().into_iter();
-            listed.map(|pattern| Line { agent, pattern })
+            listed.map(|pattern| Row { agent, pattern })
         });
-        let lines: Vec<Line<'_>> = lines.collect();
+        let lines: Vec<Row<'_>> = lines.collect();
         if self.json {
             return print_json(&lines);
         }
@@ -122,13 +122,13 @@ impl List {
     }
 }
 
-/// What follows what, in columns.
-fn table(lines: &[Line<'_>]) -> String {
+/// Prints the patterns as a table: agent, tool, share, times seen, and the context before it.
+fn table(lines: &[Row<'_>]) -> String {
     let widest = |widths: &mut dyn Iterator<Item = usize>| widths.max().unwrap_or(0);
     let agent = widest(&mut lines.iter().map(|line| line.agent.chars().count())).max(5);
     let tool = widest(&mut lines.iter().map(|line| line.pattern.tool.chars().count())).max(4);
     let mut text = format!("{:agent$}  {:tool$}  share  seen  after\n", "agent", "tool");
-    for Line { agent: of, pattern } in lines {
+    for Row { agent: of, pattern } in lines {
         let after = match pattern.after.as_str() {
             "" => "(anything)",
             after => after,
@@ -161,9 +161,9 @@ impl Show {
         let before = agents.iter().flat_map(|(agent, patterns)| {
             let listed = patterns.list().into_iter();
             let listed = listed.filter(|one| one.tool == self.tool);
-            listed.map(|pattern| Line { agent, pattern })
+            listed.map(|pattern| Row { agent, pattern })
         });
-        let before: Vec<Line<'_>> = before.collect();
+        let before: Vec<Row<'_>> = before.collect();
         if before.is_empty() && sources.is_empty() {
             return Err(unknown(&self.tool, &agents));
         }

@@ -39,7 +39,7 @@ impl Decision {
     }
 }
 
-/// Why a prediction was not followed.
+/// The reason why a prediction was not followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decline {
@@ -80,7 +80,7 @@ pub(in crate::conversation) struct Situation {
     pub expected: Micros,
 }
 
-/// How far a call may go before it is committed, and the rule that decides it.
+/// The furthest that a call may go before it is committed, and the rule that decides it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The limit.
@@ -109,7 +109,7 @@ pub enum Because {
     Network,
 }
 
-/// How far a call of `tool` may go before it is committed.
+/// Returns the furthest that a call of `tool` may go before it is committed.
 pub(in crate::conversation) fn eligibility(
     tool: &Declaration,
     policy: &SpeculationPolicy,
@@ -117,7 +117,7 @@ pub(in crate::conversation) fn eligibility(
     verdict(tool, policy).eligibility
 }
 
-/// How far a call of `tool` may go, and why: the strictest of its effect, its confirmation, its network
+/// Returns the furthest that a call of `tool` may go, and why: the strictest of its effect, its confirmation, its network
 /// access and its declaration.
 pub fn verdict(tool: &Declaration, policy: &SpeculationPolicy) -> Verdict {
     let forbid = |because| Verdict {

@@ -173,12 +173,12 @@ pub enum Fate {
     Discarded {
         /// When.
         at: Time,
-        /// Why.
+        /// The reason.
         reason: Discard,
     },
 }
 
-/// Why a run was discarded.
+/// The reason why a run was discarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Discard {
@@ -281,7 +281,7 @@ pub enum SpeculationEvent {
         at: Time,
         /// The run.
         run: RunId,
-        /// Why.
+        /// The reason.
         reason: Discard,
         /// How long it ran in vain.
         wasted: Micros,

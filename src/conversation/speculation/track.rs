@@ -75,7 +75,7 @@ impl Track {
         self.restarted.push(call);
     }
 
-    /// What was begun or has failed so far no longer counts against the limits.
+    /// Forgets the starts and failures so far: they no longer count against the limits.
     pub(super) fn renew_limits(&mut self) {
         self.started.clear();
         self.failed.clear();

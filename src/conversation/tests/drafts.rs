@@ -320,7 +320,7 @@ fn the_tool_s_acceptance_rate_bounds_the_probability() {
     assert!(decisions.iter().all(|(_, name)| *name == "unlikely"));
 }
 
-/// What was learned of the drafts: how much earlier calls began because of them, ms.
+/// The time that calls began earlier because of drafts, ms, as the lessons tell.
 fn saved(sim: &mut Sim) -> u64 {
     let lessons = sim.core.take_lessons().into_iter();
     let saved = lessons.filter_map(|lesson| match lesson {

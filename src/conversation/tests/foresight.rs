@@ -11,7 +11,7 @@ use crate::recording::Recording;
 use crate::what_if::{Foresight, WhatIf, what_if};
 use serde_json::json;
 
-/// What usually follows.
+/// A prediction of a call that usually follows.
 fn usual(tool: &str, confidence: f32) -> Prediction {
     Prediction {
         source: Source::Transition,

@@ -302,7 +302,7 @@ fn a_step_that_needs_a_yes_asks_with_its_values_and_the_plan_goes_on_after_it() 
     assert_eq!(names(&sim).len(), 3, "a second yes is just a word");
 }
 
-/// What the model is told about calls that were not run, after the result that says that one waits.
+/// The model's results for calls that were not run, after the result that says that one waits.
 fn told_not_run(sim: &Sim) -> Vec<String> {
     let messages = sim.core.history.messages();
     let waits = messages

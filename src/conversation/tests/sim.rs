@@ -126,7 +126,7 @@ pub(super) struct Sim {
     /// The recogniser's transcript.
     pub(super) words: String,
     pub(super) completeness: f32,
-    /// Why the recogniser does not believe what it hears.
+    /// The reason why the recogniser does not trust its words.
     pub(super) doubt: Option<Doubt>,
     pub(super) scripts: VecDeque<Script>,
     pub(super) tool_ms: u64,

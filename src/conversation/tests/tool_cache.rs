@@ -204,7 +204,7 @@ fn a_result_that_expires_after_it_was_given_is_not_answered() {
     assert_eq!(continued(&sim), 0);
 }
 
-/// Which of two results the server used could not be told.
+/// It could not be told which of two results the server used.
 #[test]
 fn a_server_that_has_an_old_result_is_not_given_a_new_one() {
     let mut weather = early("weather");

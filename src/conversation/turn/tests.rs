@@ -26,7 +26,12 @@ fn heard(ms: u64) -> (Turn, Common) {
 }
 
 /// Feeds `windows` of speech from `from_ms` on, 32 ms each, and returns the changes.
-fn speak(turn: &mut Turn, from_ms: u64, windows: u64, agent_is_heard: bool) -> Vec<Option<Heard>> {
+fn speak(
+    turn: &mut Turn,
+    from_ms: u64,
+    windows: u64,
+    agent_is_heard: bool,
+) -> Vec<Option<Activity>> {
     let vad = VadPolicy::default();
     let ends = (1..=windows).map(|n| at(from_ms + 32 * n));
     ends.map(|end| turn.on_window(&vad, BY_SILENCE, loud(end), agent_is_heard))
@@ -38,7 +43,7 @@ fn more_speech_interrupts_the_agent_than_begins_a_turn() {
     let begins = |agent_is_heard| {
         let (mut turn, _) = heard(0);
         let heard = speak(&mut turn, 1_000, 8, agent_is_heard);
-        let begun = |heard: &Option<Heard>| matches!(heard, Some(Heard::Started(_)));
+        let begun = |heard: &Option<Activity>| matches!(heard, Some(Activity::Started(_)));
         heard.iter().position(begun).unwrap() + 1
     };
     let vad = VadPolicy::default();
@@ -51,7 +56,7 @@ fn the_pre_roll_does_not_reach_into_the_turn_before() {
     let (mut turn, _) = heard(1_000);
     turn.forget_audio();
     let heard = speak(&mut turn, 1_000, 3, false);
-    assert_eq!(heard[2], Some(Heard::Started(at(1_000))));
+    assert_eq!(heard[2], Some(Activity::Started(at(1_000))));
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::tools::{Declaration, EndsCall, ToolError};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// Who runs a committed call.
+/// The side that runs a committed call.
 #[derive(Debug, Clone, Copy)]
 enum RunBy {
     Server,

@@ -263,7 +263,7 @@ impl Conversation {
     }
 }
 
-/// Why `choice` cannot be met by the `offered` tools; `None` if it can.
+/// The error if `choice` cannot be met by the `offered` tools; `None` if it can.
 pub(super) fn missing_tool(choice: &ToolChoice, offered: &[ToolSpec]) -> Option<String> {
     match choice {
         ToolChoice::Function(name) if !offered.iter().any(|tool| tool.name == *name) => {

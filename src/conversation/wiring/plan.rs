@@ -11,11 +11,11 @@ use crate::tools::{Declaration, ToolError, ToolSpec};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// Why a second call that needs a yes is not run.
+/// The result of a second call that needs a yes, which is not run.
 pub(super) const ONE_YES: &str =
     "only one call at a time can wait for the user's yes: call it again after that one";
 
-/// Why a second plan of the same generation is not carried out.
+/// The result of a second plan of the same generation, which is not run.
 const ONE_PLAN: &str =
     "only one plan at a time: call it again when the result of the other one is there";
 

@@ -2,7 +2,7 @@
 
 use super::Conversation;
 use crate::asr::Recognised;
-use crate::conversation::endpointer::{Heard, Window};
+use crate::conversation::endpointer::{Activity, Window};
 use crate::conversation::ids::RequestId;
 use crate::conversation::latency::TurnLatency;
 use crate::conversation::output::Event;
@@ -25,20 +25,20 @@ impl Conversation {
         let rule = detection.rule;
         match heard {
             None => return,
-            Some(Heard::Started(at)) => {
+            Some(Activity::Started(at)) => {
                 self.mark_user_active();
                 self.begin_speech(at);
             }
-            Some(Heard::Speech) => {
+            Some(Activity::Speech) => {
                 self.drop_held();
                 let resumed = self.turn.goes_on(&mut self.common, end);
                 self.turn.transcribe_so_far(&mut self.common, end, resumed);
             }
-            Some(Heard::Fading) => {
+            Some(Activity::Fading) => {
                 self.turn.fades(&mut self.common, end);
                 self.try_end_turn();
             }
-            Some(Heard::Silence) => {
+            Some(Activity::Silence) => {
                 self.turn.pauses(&mut self.common, rule, end);
                 self.try_end_turn();
             }

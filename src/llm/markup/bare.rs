@@ -33,7 +33,7 @@ const ANSWER: &str = "Final Answer:";
 /// The channel of gpt-oss' thoughts, which stands directly before them if its tokens were removed.
 const ANALYSIS: &str = "analysis";
 
-/// What ends the thoughts of gpt-oss.
+/// The text that ends the thoughts of gpt-oss.
 const FINAL: &str = "assistantfinal";
 const COMMENTARY: &str = "assistantcommentary";
 

@@ -310,7 +310,7 @@ impl Told {
     }
 }
 
-/// Which quotes and brackets are open.
+/// The open quotes and brackets.
 #[derive(Debug, Default)]
 pub(super) struct Quotes {
     /// Outside of brackets nothing is quoted, and a bracket behind a name is not counted: name[ARGS].

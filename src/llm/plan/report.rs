@@ -1,4 +1,4 @@
-//! What is kept of the results of steps, and what the model is told of a plan before its end, within bounds.
+//! Bounds on the results of a plan's steps, and the progress report for the model.
 
 use serde_json::{Map, Value, json};
 use std::fmt::{self, Write};
@@ -40,13 +40,13 @@ pub fn kept(result: &Value, is_change: bool) -> Result<Value, String> {
     }
 }
 
-/// What stands for the result of a change that is too long.
+/// Stands for the result of a change that is too long.
 pub(super) fn too_long() -> Value {
     json!({"status": "done; its result was too long"})
 }
 
-/// What the model is told before a plan's end: the steps that were `done` with what changes have returned, as much of
-/// it as fits, and under `key` the `text`.
+/// The progress report on a plan for the model: the steps that are `done`, with as many of the changes' results as fit,
+/// and `text` under `key`.
 pub fn report<'a>(done: impl Iterator<Item = Done<'a>>, key: &str, text: &str) -> Value {
     let mut names = Vec::new();
     let mut results = Map::new();

@@ -29,7 +29,7 @@ pub const VARIABLES: [&str; 7] = [
 const TOOL: &str = "undertone_checks_this_tool";
 const INSTRUCTIONS: &str = "Undertone checks these instructions.";
 
-/// Why a template cannot be used.
+/// An error of a template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct TemplateError {

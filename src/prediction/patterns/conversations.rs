@@ -29,7 +29,7 @@ pub struct Conversation {
     pub happened: Vec<Happened>,
 }
 
-/// Why a file of conversations cannot be read.
+/// An error of a file of conversations.
 #[derive(Debug, thiserror::Error)]
 pub enum ConversationsError {
     /// It is no JSON, or none of the known formats.
@@ -243,7 +243,7 @@ fn fill(value: Value, placeholders: &[(String, &str)]) -> Value {
     }
 }
 
-/// What comes before the day in the instructions of tau-bench's agents.
+/// Stands before the day in the instructions of tau-bench's agents.
 const TIME_IS: &str = "current time is ";
 
 impl TauBench {

@@ -1,4 +1,4 @@
-//! Which call follows which, and where its arguments come from.
+//! Learns which call follows which, and where its arguments come from.
 
 use super::leaves::{put, slots};
 use super::origin::{Origin, Schemas};
@@ -317,7 +317,7 @@ impl Patterns {
         !trail.was_made(tool, &arguments)
     }
 
-    /// What came of the last call is known now.
+    /// Counts the outcome of the last call, which is known now.
     fn ends(&mut self, trail: &Trail) {
         let last = trail.calls.last();
         if let Some((call, known)) =
@@ -490,7 +490,7 @@ struct Valued<'a> {
 
 #[cfg(test)]
 thread_local! {
-    /// What predictions have looked at: contexts, what follows them, sources of arguments, combinations of values.
+    /// Counts the work of predictions: contexts, candidate calls, sources of arguments, combinations of values.
     pub(super) static LOOKED_AT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 

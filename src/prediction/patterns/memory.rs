@@ -45,7 +45,7 @@ pub struct Memory {
     _awake: Option<SyncSender<()>>,
 }
 
-/// What the lock protects.
+/// The learned patterns and their state, behind the lock.
 #[derive(Debug, Default)]
 pub(super) struct Learnt {
     book: Book,
@@ -60,13 +60,13 @@ pub(super) struct Learnt {
 struct Keeper {
     learnt: Arc<Mutex<Learnt>>,
     store: Box<dyn PatternStore>,
-    /// What is wrong with the store.
+    /// The store's last error, so that it is logged once.
     problem: Option<String>,
 }
 
 impl Memory {
-    /// What the store holds, and what is learned from now on. A store that cannot be read is left alone until it
-    /// can, which is logged.
+    /// A memory that starts with the store's patterns and saves what it learns there. A store that cannot be read is
+    /// left alone until it can, which is logged.
     pub fn kept(store: Box<dyn PatternStore>) -> Self {
         let learnt: Arc<Mutex<Learnt>> = Arc::default();
         let mut keeper = Keeper {
@@ -94,7 +94,7 @@ impl Memory {
         }
     }
 
-    /// What `book` has, and what is learned from now on. Nothing is kept.
+    /// A memory that starts with the patterns of `book` and saves nothing.
     pub fn of(book: Book) -> Self {
         let memory = Self::default();
         memory.lock().take_over(book);

@@ -20,6 +20,6 @@ pub use evaluation::{Call, Figures, MOST, NextCall, learnt, next_calls};
 pub use learner::{Guess, Patterns, Rate, Shown, VERSION};
 pub use memory::{Memory, PatternFigures};
 pub use observer::Transitions;
-pub use origin::{Heard, Origin, Pick, Schemas};
+pub use origin::{Origin, Pick, Schemas, SpanPick};
 pub use store::{Book, PatternFile, PatternStore, StoreError};
 pub use trail::Trail;

@@ -1,4 +1,4 @@
-//! Where the value of an argument came from, without the value.
+//! The origin of an argument's value in a conversation, without the value itself.
 
 use super::trail::{Made, Trail, shape};
 use crate::tools::Declaration;
@@ -25,15 +25,15 @@ pub enum Origin {
         tool: String,
         /// Its place, such as `/options/*/id`; `/#` is the length of a list, `/~` are the keys of a table.
         place: String,
-        /// Which of the values there.
+        /// The choice among the values there.
         pick: Pick,
     },
     /// The user's words.
     Words {
         /// The shape of the span: `X6` is six upper-case letters and digits.
         shape: String,
-        /// Which of the spans of this shape.
-        pick: Heard,
+        /// The choice among the spans of this shape.
+        pick: SpanPick,
         /// It is a number.
         number: bool,
     },
@@ -43,7 +43,7 @@ pub enum Origin {
     Constant(Value),
 }
 
-/// Which value of a list.
+/// A choice among the values of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pick {
@@ -57,10 +57,10 @@ pub enum Pick {
     Named,
 }
 
-/// Which span of the user's words.
+/// A choice among the spans of the user's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Heard {
+pub enum SpanPick {
     /// The first of the latest utterance that has one.
     First,
     /// The last.
@@ -199,9 +199,9 @@ impl Origin {
                     false => Some(Value::from(span.as_str())),
                 };
                 let value = match pick {
-                    Heard::First => as_value(&spans.first),
-                    Heard::Last => as_value(spans.all.first()?),
-                    Heard::Unused => {
+                    SpanPick::First => as_value(&spans.first),
+                    SpanPick::Last => as_value(spans.all.first()?),
+                    SpanPick::Unused => {
                         let mut values = spans.all.iter().filter_map(as_value);
                         values.find(|value| !trail.was_used(tool, slot, value))
                     }
@@ -244,7 +244,7 @@ impl Origin {
             _ => None,
         };
         if let Some((shape, number)) = spoken {
-            for pick in [Heard::First, Heard::Last, Heard::Unused] {
+            for pick in [SpanPick::First, SpanPick::Last, SpanPick::Unused] {
                 found.push(Self::Words {
                     shape: shape.clone(),
                     pick,
@@ -370,9 +370,9 @@ impl std::fmt::Display for Origin {
             },
             Self::Words { shape, pick, .. } => {
                 let which = match pick {
-                    Heard::First => "first",
-                    Heard::Last => "last",
-                    Heard::Unused => "next",
+                    SpanPick::First => "first",
+                    SpanPick::Last => "last",
+                    SpanPick::Unused => "next",
                 };
                 write!(f, "the user's words, the {which} {shape}")
             }

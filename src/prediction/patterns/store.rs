@@ -33,7 +33,7 @@ struct Marked {
     undertone_patterns: u32,
 }
 
-/// Why patterns cannot be loaded or kept.
+/// An error of a store of patterns.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The file cannot be read or written.
@@ -41,7 +41,7 @@ pub enum StoreError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// The file is damaged, or something else.
@@ -52,7 +52,7 @@ pub enum StoreError {
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         problem: String,
     },
     /// Another version of the program has written it.
@@ -70,7 +70,7 @@ pub enum StoreError {
 
 /// Keeps patterns while no server runs. Its methods may block.
 pub trait PatternStore: Send {
-    /// What is kept, if it is not what was last loaded or saved here.
+    /// Loads the patterns if they have changed since they were last loaded or saved here.
     ///
     /// # Errors
     /// [`StoreError`] if it cannot be read.
@@ -103,7 +103,7 @@ impl PatternFile {
         }
     }
 
-    /// What the file says; nothing if there is none.
+    /// The patterns in the file; none if there is no file.
     ///
     /// # Errors
     /// [`StoreError`] if it cannot be read.

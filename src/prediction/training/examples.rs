@@ -49,21 +49,21 @@ pub struct DataSet {
     pub examples: Vec<Example>,
 }
 
-/// Why examples cannot be read.
+/// An error of a file of examples.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
     /// A file or folder cannot be read.
     #[error("cannot read {}: {reason}", path.display())]
     Read {
-        /// Which.
+        /// The line's number.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// It is in none of the known formats.
     #[error("{}: {reason}", path.display())]
     Format {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// The fault, and what is expected.
         reason: String,

@@ -38,7 +38,7 @@ pub(super) enum Shape {
     Vtt,
 }
 
-/// What was said between two pauses.
+/// The words between two pauses.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Segment {
     /// Seconds from the start of the recording.

@@ -26,7 +26,7 @@ const WITHIN: Micros = Micros::from_ms(30_000);
 const FIRST_WAIT: Micros = Micros::from_ms(1_000);
 const LONGEST_WAIT: Micros = Micros::from_ms(60_000);
 
-/// What is known of a service.
+/// Tracks whether a service is up, from its results and failures.
 #[derive(Debug, Default)]
 pub(super) struct Health {
     /// How long the last results took, oldest first.

@@ -53,7 +53,7 @@ impl Timer {
     }
 }
 
-/// Which timers to cancel.
+/// The timers to cancel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Which {
     /// The only one.
@@ -68,7 +68,7 @@ pub enum Which {
     All,
 }
 
-/// Why a timer cannot be set or cancelled.
+/// An error of a timer that cannot be set or cancelled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TimerError {
     /// The list is full.

@@ -16,7 +16,7 @@ use url::Url;
 const LIMIT: usize = 64 * 1024;
 const TIMEOUT: Duration = Duration::from_secs(6);
 
-/// Which units are spoken.
+/// The units that are spoken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Units {

@@ -59,7 +59,7 @@ pub struct Declared {
     pub kind: Kind,
     /// The arguments that the server sets.
     pub fixed: Option<Fixed>,
-    /// Which of its calls are the same change.
+    /// The arguments that tell whether two of its calls are the same change.
     pub once_per: Option<OncePer>,
     /// The sessions that it is offered to; a file cannot choose.
     pub audience: Audience,

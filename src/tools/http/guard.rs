@@ -1,4 +1,4 @@
-//! Which addresses a tool may reach: only public ones, unless its declaration names another.
+//! The addresses that a tool may reach: only public ones, unless its declaration names another.
 //!
 //! Both are checked: the host in the address, which needs no look-up if it is a number, and what
 //! a name resolves to, at the moment of connecting, so that no later answer can differ.

@@ -37,7 +37,7 @@ const LARGEST_LIST: usize = 256 * 1024;
 /// beyond [`LARGEST_LIST`] and the largest result, whose errors say what is too large.
 const LARGEST_MESSAGE: usize = 8 * 1024 * 1024;
 
-/// Why a server cannot be used. It is for the operator and contains no secrets.
+/// An error of a server. It is for the operator and contains no secrets.
 #[derive(Debug, thiserror::Error)]
 pub enum McpError {
     /// Its program cannot be started.

@@ -36,7 +36,7 @@ pub struct ClientCredentials {
     pub scope: String,
 }
 
-/// Why there is no token. It is for the operator and contains no secrets.
+/// An error that leaves no token. It is for the operator and contains no secrets.
 #[derive(Debug, thiserror::Error)]
 pub enum OauthError {
     /// The authorisation server cannot be reached.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 const VERSION: u32 = 1;
 
-/// Why the file of the pins cannot be used.
+/// An error of the file of the pins.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PinError {
     /// It cannot be read or written.

@@ -32,11 +32,11 @@ const LONGEST_CAUSE: usize = 500;
 /// A server as its tools see it. Dropping it ends the connection.
 pub(crate) struct Client {
     server: Arc<McpServer>,
-    line: Arc<Line>,
+    status: Arc<Status>,
     keeping: OnceLock<AbortOnDropHandle<()>>,
 }
 
-struct Line {
+struct Status {
     state: watch::Sender<State>,
     /// A call has failed.
     suspected: Notify,
@@ -54,13 +54,13 @@ enum State {
 
 impl Client {
     pub(super) fn new(server: Arc<McpServer>) -> Arc<Self> {
-        let line = Line {
+        let status = Status {
             state: watch::Sender::new(State::Down),
             suspected: Notify::new(),
         };
         Arc::new(Self {
             server,
-            line: Arc::new(line),
+            status: Arc::new(status),
             keeping: OnceLock::new(),
         })
     }
@@ -70,20 +70,20 @@ impl Client {
         self.keeping.get_or_init(|| {
             let keeper = Keeper {
                 server: self.server.clone(),
-                line: self.line.clone(),
+                status: self.status.clone(),
             };
             AbortOnDropHandle::new(tokio::spawn(keeper.run()))
         });
     }
 
     fn is_up(&self) -> bool {
-        !matches!(*self.line.state.borrow(), State::Down)
+        !matches!(*self.status.state.borrow(), State::Down)
     }
 
     /// The connection for a call of `tool`, unless the tool is not the pinned one. While the tools are being
     /// listed it waits.
     pub(super) async fn peer(&self, tool: &str, pin: Option<&Pin>) -> Option<Peer<RoleClient>> {
-        let mut state = self.line.state.subscribe();
+        let mut state = self.status.state.subscribe();
         let settled = state.wait_for(|state| !matches!(state, State::Listing));
         match &*settled.await.ok()? {
             State::Up(peer, listed) => {
@@ -96,7 +96,7 @@ impl Client {
 
     /// A call has failed: the connection may be dead.
     pub(super) fn suspect(&self) {
-        self.line.suspected.notify_one();
+        self.status.suspected.notify_one();
     }
 
     pub(super) fn broken(&self, why: &str) -> ToolError {
@@ -108,7 +108,7 @@ impl Client {
 /// Keeps one connection.
 struct Keeper {
     server: Arc<McpServer>,
-    line: Arc<Line>,
+    status: Arc<Status>,
 }
 
 impl Keeper {
@@ -117,7 +117,7 @@ impl Keeper {
         let mut beginning = Beginning::Either;
         loop {
             let (was_up, error) = self.connected(beginning).await;
-            self.line.state.send_replace(State::Down);
+            self.status.state.send_replace(State::Down);
             let server = &self.server.name;
             let cause = shortened(&causes(&error), LONGEST_CAUSE);
             tracing::warn!(
@@ -154,9 +154,9 @@ impl Keeper {
             tokio::select! {
                 () = connection.changed() => {
                     // Calls wait until it is known which tools they are.
-                    self.line.state.send_replace(State::Listing);
+                    self.status.state.send_replace(State::Listing);
                 }
-                () = self.line.suspected.notified() => {}
+                () = self.status.suspected.notified() => {}
                 () = tokio::time::sleep(LIST_AGAIN) => {}
                 () = &mut ended => return (true, McpError::Closed),
             }
@@ -172,7 +172,7 @@ impl Keeper {
             (name, Pin::of(tool))
         });
         let up = State::Up(connection.peer(), Arc::new(listed.collect()));
-        self.line.state.send_replace(up);
+        self.status.state.send_replace(up);
         Ok(())
     }
 }
@@ -256,7 +256,7 @@ impl McpServers {
                 round: round.clone(),
                 drifted: BTreeMap::new(),
             };
-            let mut states = offer.client.line.state.subscribe();
+            let mut states = offer.client.status.state.subscribe();
             // A connection that is there already serves at once.
             offer.adopt(&states.borrow_and_update().clone());
             offering.spawn(async move {

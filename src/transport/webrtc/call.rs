@@ -3,8 +3,8 @@
 //! One task per call. The agent's audio waits here, in a line that a barge-in empties, and never in the socket.
 
 use super::gaps::{Gaps, Piece};
-use super::opus::{CLOCK, Ears, Mouth, RATE, VOICE_RATE};
-use super::peer::{Happening, Peer};
+use super::opus::{CLOCK, OpusDecoder, OpusEncoder, RATE, VOICE_RATE};
+use super::peer::{Peer, PeerEvent};
 use super::pieces::Pieces;
 use super::playout::Playout;
 use super::port::{Packet, Wire};
@@ -12,8 +12,8 @@ use crate::audio::{Resampler, to_f32, to_i16};
 use crate::conversation::{Input, Micros};
 use crate::metrics::{CallEnd, Metrics};
 use crate::session::{Outbound, SessionOptions};
+use crate::transport::frame_pacer::{FRAME, FramePacer};
 use crate::transport::intake::IntakeLimits;
-use crate::transport::line::{FRAME, Line};
 use crate::transport::link::{Link, Signal, TooManyRequests};
 use crate::transport::outbox::Outbox;
 use crate::transport::patience::Patience;
@@ -94,10 +94,10 @@ impl Seat {
     }
 }
 
-/// Why a call ends.
+/// The reason for a call's end.
 type End = pump::End<BadCall>;
 
-/// What the client is to blame for.
+/// An error that is the client's fault.
 #[derive(Debug, PartialEq, thiserror::Error)]
 enum BadCall {
     #[error("the client did not connect in time")]
@@ -137,9 +137,9 @@ struct Call {
     /// Second clients.
     members: Vec<mpsc::Sender<String>>,
     gaps: Gaps,
-    ears: Ears,
-    mouth: Mouth,
-    line: Line,
+    decoder: OpusDecoder,
+    encoder: OpusEncoder,
+    pacer: FramePacer,
     playout: Playout,
     pieces: Pieces,
     began: Instant,
@@ -169,9 +169,9 @@ impl Call {
             unsaid: None,
             members: Vec::new(),
             gaps: Gaps::default(),
-            ears: Ears::new()?,
-            mouth: Mouth::new()?,
-            line: Line::new(VOICE_RATE, Micros(0)),
+            decoder: OpusDecoder::new()?,
+            encoder: OpusEncoder::new()?,
+            pacer: FramePacer::new(VOICE_RATE, Micros(0)),
             playout: Playout::default(),
             pieces: Pieces::default(),
             began: Instant::now(),
@@ -194,7 +194,7 @@ impl Call {
     /// Waits for the next event, in order of importance.
     async fn next(&mut self) -> Wakeup {
         let deadline = self.patience.deadline();
-        let beat = self.began + self.line.due().duration();
+        let beat = self.began + self.pacer.due().duration();
         let pass = Instant::from_std(self.seat.peer.wait());
         tokio::select! {
             biased;
@@ -236,8 +236,8 @@ impl Call {
     /// Does all that there is to do now, one change of the connection at a time.
     fn settle(&mut self) -> Result<(), End> {
         loop {
-            while let Some(happening) = self.seat.peer.poll().map_err(broken)? {
-                self.happened(happening)?;
+            while let Some(event) = self.seat.peer.poll().map_err(broken)? {
+                self.happened(event)?;
             }
             if !self.seat.peer.is_alive() {
                 return Err(End::Left);
@@ -275,39 +275,39 @@ impl Call {
         true
     }
 
-    fn happened(&mut self, happening: Happening) -> Result<(), End> {
-        match happening {
-            Happening::Send { way, to, bytes } => {
+    fn happened(&mut self, event: PeerEvent) -> Result<(), End> {
+        match event {
+            PeerEvent::Send { way, to, bytes } => {
                 self.seat.wire.send(way, to, &bytes);
                 Ok(())
             }
-            Happening::Connected => {
+            PeerEvent::Connected => {
                 self.is_up = true;
-                self.line = Line::new(VOICE_RATE, self.now());
+                self.pacer = FramePacer::new(VOICE_RATE, self.now());
                 match self.seat.peer.wants_events() {
                     true => Ok(()),
                     false => self.open(),
                 }
             }
-            Happening::Opened => self.open(),
-            Happening::Text(text) => self.client(&text),
-            Happening::Binary(bytes) => {
+            PeerEvent::Opened => self.open(),
+            PeerEvent::Text(text) => self.client(&text),
+            PeerEvent::Binary(bytes) => {
                 let actions = self.dialect.client(ClientMessage::Binary(&bytes));
                 self.apply(actions)
             }
-            Happening::Audio { time, packet } => self.hear(time, &packet),
-            Happening::RoundTrip(time) => {
+            PeerEvent::Audio { time, packet } => self.hear(time, &packet),
+            PeerEvent::RoundTrip(time) => {
                 self.playout
                     .takes(Micros(u64::try_from(time.as_micros()).unwrap_or(u64::MAX)));
                 Ok(())
             }
-            Happening::Closed => Err(End::Left),
+            PeerEvent::Closed => Err(End::Left),
         }
     }
 
     /// Handles an event of the client's, or of a second client's.
     fn client(&mut self, event: &str) -> Result<(), End> {
-        self.dialect.waits(self.line.waiting());
+        self.dialect.waits(self.pacer.waiting());
         let actions = self.dialect.client(ClientMessage::Text(event));
         self.apply(actions)
     }
@@ -348,16 +348,16 @@ impl Call {
 
     /// Takes in a packet of the client's audio, and fills the gap before it.
     fn hear(&mut self, time: u64, packet: &[u8]) -> Result<(), End> {
-        let Some(length) = Ears::length(packet) else {
+        let Some(length) = OpusDecoder::length(packet) else {
             return Ok(());
         };
         let mut audio = Vec::new();
         for piece in self.gaps.place(time, length) {
             let (length, skip, heard) = match piece {
-                Piece::Concealed(length) => (length, 0, self.ears.conceal(length)),
+                Piece::Concealed(length) => (length, 0, self.decoder.conceal(length)),
                 Piece::Silence(length) => (length, 0, None),
-                Piece::Recovered(length) => (length, 0, self.ears.recover(packet, length)),
-                Piece::Packet { skip } => (length, skip, self.ears.hear(packet)),
+                Piece::Recovered(length) => (length, 0, self.decoder.recover(packet, length)),
+                Piece::Packet { skip } => (length, skip, self.decoder.decode(packet)),
             };
             let mut heard = heard.unwrap_or_default();
             heard.resize(length, 0);
@@ -373,14 +373,14 @@ impl Call {
     /// Sends the frame that is due.
     fn beat(&mut self) -> Result<(), End> {
         self.listen_to_session()?;
-        if self.line.is_empty() && self.over == Some(0) {
+        if self.pacer.is_empty() && self.over == Some(0) {
             return Err(End::Closed("the session is over"));
         }
-        let (now, before) = (self.now(), self.line.waiting());
-        let Some(samples) = self.line.pop(now) else {
+        let (now, before) = (self.now(), self.pacer.waiting());
+        let Some(samples) = self.pacer.pop(now) else {
             return Ok(());
         };
-        let left = Micros(before.0 - self.line.waiting().0);
+        let left = Micros(before.0 - self.pacer.waiting().0);
         let time = self.next_time() - FRAME_TICKS;
         let of = self.playout.sent(now, left);
         for edge in self.pieces.leaves(of, time) {
@@ -388,12 +388,12 @@ impl Call {
             self.apply(actions)?;
         }
         self.report(now);
-        if self.line.is_empty() {
+        if self.pacer.is_empty() {
             self.over = self.over.map(|left| left.saturating_sub(1));
             let actions = self.dialect.played_out();
             self.apply(actions)?;
         }
-        match self.mouth.say(&samples) {
+        match self.encoder.encode(&samples) {
             Ok(packet) => {
                 let now = Instant::now().into_std();
                 self.seat.peer.speak(now, time, packet).map_err(broken)
@@ -407,7 +407,7 @@ impl Call {
 
     /// The RTP time of the next frame, in ticks of [`CLOCK`].
     fn next_time(&self) -> u64 {
-        self.line.due().0 * u64::from(CLOCK) / 1_000_000
+        self.pacer.due().0 * u64::from(CLOCK) / 1_000_000
     }
 
     /// Tells the session how much the client has heard.
@@ -432,20 +432,20 @@ impl Call {
 
     fn outbound(&mut self, outbound: Outbound) -> Result<(), End> {
         if outbound == Outbound::Clear {
-            self.dialect.waits(self.line.waiting());
+            self.dialect.waits(self.pacer.waiting());
         }
         let hung_up = matches!(outbound, Outbound::HangUp(_));
         let clause = match &outbound {
             Outbound::Audio { clause, .. } => Some(*clause),
             _ => None,
         };
-        let before = self.line.waiting();
+        let before = self.pacer.waiting();
         let actions = self.dialect.session(outbound);
         self.apply(actions)?;
         if let Some(clause) = clause
-            && self.line.waiting() > before
+            && self.pacer.waiting() > before
         {
-            let length = Micros(self.line.waiting().0 - before.0);
+            let length = Micros(self.pacer.waiting().0 - before.0);
             self.playout.push(clause, length);
         }
         if hung_up {
@@ -473,11 +473,11 @@ impl Call {
                 }
             }
             Action::Play(samples) => {
-                let dropped = self.line.push(&samples);
+                let dropped = self.pacer.push(&samples);
                 self.link.audio_lost(dropped);
             }
             Action::DropAudio => {
-                self.line.clear();
+                self.pacer.clear();
                 self.playout.clear();
                 if let Some(edge) = self.pieces.cleared(self.next_time()) {
                     let actions = self.dialect.plays(edge);
@@ -513,8 +513,8 @@ impl Call {
     /// Tells the client that the connection is closed.
     fn say_goodbye(&mut self) {
         self.seat.peer.close();
-        while let Ok(Some(happening)) = self.seat.peer.poll() {
-            if let Happening::Send { way, to, bytes } = happening {
+        while let Ok(Some(event)) = self.seat.peer.poll() {
+            if let PeerEvent::Send { way, to, bytes } = event {
                 self.seat.wire.send(way, to, &bytes);
             }
         }

@@ -26,9 +26,9 @@ const BITS_PER_SECOND: i32 = 32_000;
 const EXPECTED_LOSS: i32 = 10;
 
 /// Decodes a client's audio into mono PCM16 at [`RATE`].
-pub(super) struct Ears(Decoder);
+pub(super) struct OpusDecoder(Decoder);
 
-impl Ears {
+impl OpusDecoder {
     pub(super) fn new() -> Result<Self, Error> {
         Decoder::new(RATE, Channels::Mono).map(Self)
     }
@@ -40,21 +40,21 @@ impl Ears {
     }
 
     /// The audio of a packet; `None` if it is malformed.
-    pub(super) fn hear(&mut self, packet: &[u8]) -> Option<Vec<i16>> {
-        self.decode(packet, LONGEST, false)
+    pub(super) fn decode(&mut self, packet: &[u8]) -> Option<Vec<i16>> {
+        self.run(packet, LONGEST, false)
     }
 
     /// The last `length` samples before a packet, from the redundancy that it carries.
     pub(super) fn recover(&mut self, packet: &[u8], length: usize) -> Option<Vec<i16>> {
-        self.decode(packet, length, true)
+        self.run(packet, length, true)
     }
 
     /// `length` samples that continue the sound before a gap.
     pub(super) fn conceal(&mut self, length: usize) -> Option<Vec<i16>> {
-        self.decode(&[], length, false)
+        self.run(&[], length, false)
     }
 
-    fn decode(&mut self, packet: &[u8], length: usize, redundancy: bool) -> Option<Vec<i16>> {
+    fn run(&mut self, packet: &[u8], length: usize, redundancy: bool) -> Option<Vec<i16>> {
         let mut samples = vec![0; length];
         let decoded = self.0.decode(packet, &mut samples, redundancy).ok()?;
         samples.truncate(decoded);
@@ -63,9 +63,9 @@ impl Ears {
 }
 
 /// Encodes the agent's audio, mono PCM16 at [`VOICE_RATE`].
-pub(super) struct Mouth(Encoder);
+pub(super) struct OpusEncoder(Encoder);
 
-impl Mouth {
+impl OpusEncoder {
     pub(super) fn new() -> Result<Self, Error> {
         let mut encoder = Encoder::new(VOICE_RATE, Channels::Mono, Application::Voip)?;
         encoder.set_bitrate(Bitrate::Bits(BITS_PER_SECOND))?;
@@ -75,7 +75,7 @@ impl Mouth {
     }
 
     /// The packet of a frame of 20 ms.
-    pub(super) fn say(&mut self, frame: &[i16]) -> Result<Vec<u8>, Error> {
+    pub(super) fn encode(&mut self, frame: &[i16]) -> Result<Vec<u8>, Error> {
         self.0.encode_vec(frame, LARGEST)
     }
 }
@@ -97,20 +97,20 @@ mod tests {
     }
 
     fn packets(frames: usize) -> Vec<Vec<u8>> {
-        let mut mouth = Mouth::new().unwrap();
+        let mut encoder = OpusEncoder::new().unwrap();
         let tone = tone(frames);
         tone.chunks(480)
-            .map(|frame| mouth.say(frame).unwrap())
+            .map(|frame| encoder.encode(frame).unwrap())
             .collect()
     }
 
     #[test]
     fn speech_survives_without_a_resampler() {
-        let mut ears = Ears::new().unwrap();
+        let mut decoder = OpusDecoder::new().unwrap();
         let mut heard = Vec::new();
         for packet in packets(50) {
-            assert_eq!(Ears::length(&packet), Some(320));
-            heard.extend(ears.hear(&packet).unwrap());
+            assert_eq!(OpusDecoder::length(&packet), Some(320));
+            heard.extend(decoder.decode(&packet).unwrap());
         }
         assert_eq!(heard.len(), 16_000);
         assert!(energy(&heard[1_600..]) > 0.5 * energy(&tone(50)));
@@ -119,24 +119,24 @@ mod tests {
     #[test]
     fn a_lost_packet_leaves_no_hole() {
         let packets = packets(50);
-        let mut ears = Ears::new().unwrap();
+        let mut decoder = OpusDecoder::new().unwrap();
         for packet in &packets[..20] {
-            ears.hear(packet).unwrap();
+            decoder.decode(packet).unwrap();
         }
-        let whole = energy(&ears.hear(&packets[20]).unwrap());
-        let recovered = ears.recover(&packets[22], 320).unwrap();
+        let whole = energy(&decoder.decode(&packets[20]).unwrap());
+        let recovered = decoder.recover(&packets[22], 320).unwrap();
         assert_eq!(recovered.len(), 320);
         assert!(energy(&recovered) > 0.3 * whole);
-        ears.hear(&packets[22]).unwrap();
-        let concealed = ears.conceal(320).unwrap();
+        decoder.decode(&packets[22]).unwrap();
+        let concealed = decoder.conceal(320).unwrap();
         assert_eq!(concealed.len(), 320);
         assert!(energy(&concealed) > 0.3 * whole);
     }
 
     #[test]
     fn malformed_packets_are_refused() {
-        assert_eq!(Ears::length(&[]), None);
-        assert_eq!(Ears::length(&[0xff, 0xff, 0xff]), None);
-        assert_eq!(Ears::new().unwrap().hear(&[0xff, 0x3f]), None);
+        assert_eq!(OpusDecoder::length(&[]), None);
+        assert_eq!(OpusDecoder::length(&[0xff, 0xff, 0xff]), None);
+        assert_eq!(OpusDecoder::new().unwrap().decode(&[0xff, 0x3f]), None);
     }
 }

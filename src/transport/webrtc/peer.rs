@@ -80,7 +80,7 @@ pub(super) struct Peer {
 
 /// Something that a [`Peer`] has to say.
 #[derive(Debug)]
-pub(super) enum Happening {
+pub(super) enum PeerEvent {
     /// Send these bytes.
     Send {
         way: Way,
@@ -215,14 +215,14 @@ impl Peer {
     ///
     /// # Errors
     /// The connection cannot go on.
-    pub(super) fn poll(&mut self) -> Result<Option<Happening>, RtcError> {
+    pub(super) fn poll(&mut self) -> Result<Option<PeerEvent>, RtcError> {
         loop {
-            let happening = match self.rtc.poll_output()? {
+            let event = match self.rtc.poll_output()? {
                 Output::Timeout(at) => {
                     self.wake = at;
                     return Ok(None);
                 }
-                Output::Transmit(transmit) => Some(Happening::Send {
+                Output::Transmit(transmit) => Some(PeerEvent::Send {
                     way: match transmit.proto {
                         Protocol::Tcp => Way::Tcp,
                         _ => Way::Udp,
@@ -232,37 +232,37 @@ impl Peer {
                 }),
                 Output::Event(event) => self.event(event),
             };
-            if happening.is_some() {
-                return Ok(happening);
+            if event.is_some() {
+                return Ok(event);
             }
         }
     }
 
-    fn event(&mut self, event: Event) -> Option<Happening> {
+    fn event(&mut self, event: Event) -> Option<PeerEvent> {
         match event {
-            Event::Connected => Some(Happening::Connected),
+            Event::Connected => Some(PeerEvent::Connected),
             Event::MediaAdded(added) if added.kind == MediaKind::Audio => {
                 self.add_track(added.mid);
                 None
             }
-            Event::MediaData(data) => Some(Happening::Audio {
+            Event::MediaData(data) => Some(PeerEvent::Audio {
                 time: data.time.rebase(Frequency::FORTY_EIGHT_KHZ).numer(),
                 packet: data.data,
             }),
             Event::ChannelOpen(id, label) if label == EVENTS && self.events.is_none() => {
                 self.events = Some(id);
-                Some(Happening::Opened)
+                Some(PeerEvent::Opened)
             }
             Event::ChannelData(data) if Some(data.id) == self.events => {
                 Some(match String::from_utf8(data.data) {
-                    Ok(text) if !data.binary => Happening::Text(text),
-                    Ok(text) => Happening::Binary(text.into_bytes()),
-                    Err(error) => Happening::Binary(error.into_bytes()),
+                    Ok(text) if !data.binary => PeerEvent::Text(text),
+                    Ok(text) => PeerEvent::Binary(text.into_bytes()),
+                    Err(error) => PeerEvent::Binary(error.into_bytes()),
                 })
             }
-            Event::ChannelClose(id) if Some(id) == self.events => Some(Happening::Closed),
-            Event::MediaEgressStats(statistics) => statistics.rtt.map(Happening::RoundTrip),
-            Event::Closed => Some(Happening::Closed),
+            Event::ChannelClose(id) if Some(id) == self.events => Some(PeerEvent::Closed),
+            Event::MediaEgressStats(statistics) => statistics.rtt.map(PeerEvent::RoundTrip),
+            Event::Closed => Some(PeerEvent::Closed),
             _ => None,
         }
     }

@@ -1,9 +1,9 @@
-//! Which clause is on the track when, by the clock of its packets. No I/O and no clock.
+//! Follows which clause is on the track, by the RTP time of its packets. No I/O and no clock.
 
 use crate::conversation::{ClauseId, Micros};
 use crate::transport::realtime::{Edge, EdgeKind};
 
-/// What is on the track.
+/// The clause that is on the track now.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
     /// The clause of the last frame, and how much of it has left.
@@ -36,7 +36,7 @@ impl Pieces {
         edges
     }
 
-    /// What waits is dropped; the next frame leaves at the RTP time `time`.
+    /// Ends the clause because the queue was cleared; the next frame leaves at the RTP time `time`.
     pub(super) fn cleared(&mut self, time: u64) -> Option<Edge> {
         self.end(EdgeKind::Cleared, time)
     }

@@ -70,7 +70,7 @@ impl Playout {
         self.sent.clear();
     }
 
-    /// How far the client has played, if the session is to be told now.
+    /// The client's playout position, if the session is to be told now.
     pub(super) fn report(&mut self, now: Micros) -> Option<Mark> {
         if self.told.is_some_and(|told| now < told + EVERY) {
             return None;

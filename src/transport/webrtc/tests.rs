@@ -2,7 +2,7 @@
 //! session.
 
 use super::call::Seat;
-use super::opus::{CLOCK, Ears, Mouth};
+use super::opus::{CLOCK, OpusDecoder, OpusEncoder};
 use super::peer::client::{Client, Got};
 use super::peer::{Identity, Peer};
 use super::port::{Packet, Way, Wire};
@@ -130,7 +130,7 @@ struct World {
     call: JoinHandle<()>,
     /// The options with which the session opened.
     options: Arc<Mutex<Option<SessionOptions>>>,
-    mouth: Mouth,
+    encoder: OpusEncoder,
     /// Frames that the client has spoken.
     spoken: u64,
     spoken_at: Instant,
@@ -138,7 +138,7 @@ struct World {
     events: Vec<Value>,
     /// Received audio: when, RTP time, whether it is loud.
     audio: Vec<(Instant, u64, bool)>,
-    ears: Ears,
+    decoder: OpusDecoder,
     is_open: bool,
     is_closed: bool,
 }
@@ -206,12 +206,12 @@ impl World {
             says: Some(says),
             call,
             options,
-            mouth: Mouth::new().unwrap(),
+            encoder: OpusEncoder::new().unwrap(),
             spoken: 0,
             spoken_at: begins,
             events: Vec::new(),
             audio: Vec::new(),
-            ears: Ears::new().unwrap(),
+            decoder: OpusDecoder::new().unwrap(),
             is_open: false,
             is_closed: false,
         }
@@ -281,7 +281,7 @@ impl World {
                 Got::Opened => self.is_open = true,
                 Got::Text(text) => self.events.push(serde_json::from_str(&text).unwrap()),
                 Got::Audio(time, packet) => {
-                    let heard = self.ears.hear(&packet).unwrap();
+                    let heard = self.decoder.decode(&packet).unwrap();
                     let is_loud = heard.iter().any(|sample| sample.unsigned_abs() > 1_000);
                     self.audio.push((now(), time, is_loud));
                 }
@@ -306,7 +306,7 @@ impl World {
     /// Says a frame in real time.
     async fn say(&mut self, frame: &[i16]) {
         self.spoken_at = self.spoken_at.max(now());
-        let packet = self.mouth.say(frame).unwrap();
+        let packet = self.encoder.encode(frame).unwrap();
         let time = 77_000 + self.spoken * FRAME_TICKS;
         let got = self.client.speak(now().into_std(), time, packet);
         self.got(got);
@@ -903,7 +903,7 @@ async fn a_second_client_that_does_not_read_is_left_out_and_the_call_goes_on() {
     assert!(events.is_closed());
 }
 
-/// What a user says, for the recogniser.
+/// Sentences of a user, for the recogniser.
 const SENTENCES: [&str; 16] = [
     "Good morning, I would like to change the delivery address of my order.",
     "Is there a pharmacy near the station that is open on Sunday?",

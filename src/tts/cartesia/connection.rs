@@ -20,7 +20,7 @@ const VERSION: (&str, &str) = ("Cartesia-Version", "2026-08-14");
 
 pub(super) type Pieces = mpsc::Sender<Result<Piece, TtsError>>;
 
-/// What the session wants of its connection.
+/// A request of the session to its connection.
 pub(super) enum Command {
     /// Say a clause.
     Speak {
@@ -78,7 +78,7 @@ pub(super) struct Connection {
     contexts: BTreeMap<String, Context>,
 }
 
-/// What happened on a connection.
+/// The event that the connection's task handles next.
 enum News {
     Wanted(Option<Command>),
     Said(Result<String, Lost>),

@@ -7,22 +7,22 @@ use support::elevenlabs::{self, ElevenLabsService};
 use undertone::tts::TtsService;
 
 /// A simulator, and the voice that uses it.
-struct Mouth {
-    vendor: &'static str,
+struct Vendor {
+    name: &'static str,
     voice: Arc<dyn TtsService>,
     be: Box<dyn Fn(Manner)>,
 }
 
-fn mouths() -> [Mouth; 2] {
+fn vendors() -> [Vendor; 2] {
     let (eleven, cartesia) = (ElevenLabsService::start(), CartesiaService::start());
     [
-        Mouth {
-            vendor: "ElevenLabs",
+        Vendor {
+            name: "ElevenLabs",
             voice: elevenlabs::voice(eleven.address, KEY),
             be: Box::new(move |manner| eleven.be(manner)),
         },
-        Mouth {
-            vendor: "Cartesia",
+        Vendor {
+            name: "Cartesia",
             voice: cartesia::voice(cartesia.address, KEY),
             be: Box::new(move |manner| cartesia.be(manner)),
         },
@@ -30,7 +30,7 @@ fn mouths() -> [Mouth; 2] {
 }
 
 /// Engines with this voice for all sessions.
-fn with_mouth(voice: Arc<dyn TtsService>, answers: Scripted) -> Builders {
+fn with_vendor_voice(voice: Arc<dyn TtsService>, answers: Scripted) -> Builders {
     let far = || "far".to_owned();
     let mut builders = live::without_models(Arc::new(answers));
     builders.voices = [(far(), OtherVoice::Service(voice))].into();
@@ -39,7 +39,7 @@ fn with_mouth(voice: Arc<dyn TtsService>, answers: Scripted) -> Builders {
 }
 
 fn serve(voice: Arc<dyn TtsService>) -> Server {
-    live::serve(with_mouth(voice, answers()))
+    live::serve(with_vendor_voice(voice, answers()))
 }
 
 #[tokio::test]
@@ -85,18 +85,18 @@ async fn cartesia_speaks_over_one_connection() {
 
 #[tokio::test]
 async fn a_vendors_voice_that_is_late_silent_or_refuses_costs_less_than_700_ms() {
-    futures_util::future::join_all(mouths().map(costs_little)).await;
+    futures_util::future::join_all(vendors().map(costs_little)).await;
 }
 
-async fn costs_little(mouth: Mouth) {
-    let server = serve(mouth.voice);
+async fn costs_little(vendor: Vendor) {
+    let server = serve(vendor.voice);
     let mut call = Call::to(&server).await;
     let (well, _) = turn(&mut call).await;
     for fault in FAULTS {
-        (mouth.be)(fault);
+        (vendor.be)(fault);
         let (delay, events) = turn(&mut call).await;
         is_said(&events, WELL);
-        println!("{}, {fault:?}: {delay:?} after {well:?}", mouth.vendor);
+        println!("{}, {fault:?}: {delay:?} after {well:?}", vendor.name);
         assert!(delay < well + MORE, "{fault:?}: {delay:?} after {well:?}");
         let (far, own) = voices(&events);
         assert!(far == 0 && own > 2_000, "{fault:?}: {far} and {own} ms");
@@ -106,8 +106,8 @@ async fn costs_little(mouth: Mouth) {
             !message.contains("canary") && !message.contains("127.0.0.1"),
             "{message}"
         );
-        (mouth.be)(Manner::Well);
-        is_back(&mut call, mouth.vendor).await;
+        (vendor.be)(Manner::Well);
+        is_back(&mut call, vendor.name).await;
     }
 }
 
@@ -154,25 +154,25 @@ async fn a_vendors_voice_that_does_not_take_the_key_is_never_asked_again() {
 /// The words whose end is known are not said again, and none is left out.
 #[tokio::test]
 async fn the_local_voice_goes_on_at_the_word_where_a_vendors_voice_stopped() {
-    futures_util::future::join_all(mouths().map(breaks_off)).await;
+    futures_util::future::join_all(vendors().map(breaks_off)).await;
 }
 
-async fn breaks_off(mouth: Mouth) {
-    let server = serve(mouth.voice);
+async fn breaks_off(vendor: Vendor) {
+    let server = serve(vendor.voice);
     let mut call = Call::to(&server).await;
     turn(&mut call).await;
     for fault in [Manner::Breaks(2), Manner::Stalls(2)] {
-        (mouth.be)(fault);
+        (vendor.be)(fault);
         let (_, events) = turn(&mut call).await;
         is_said(&events, WELL);
         let (far, own) = voices(&events);
-        let what = format!("{}, {fault:?}: {far} and {own} ms", mouth.vendor);
+        let what = format!("{}, {fault:?}: {far} and {own} ms", vendor.name);
         // Two of six words; the rest, and the second clause, which has eight.
         assert!((380..=420).contains(&far), "{what}");
         let rest = (4 + 8) * 200;
         assert!((rest - 60..rest + 150).contains(&own), "{what}");
-        (mouth.be)(Manner::Well);
-        is_back(&mut call, mouth.vendor).await;
+        (vendor.be)(Manner::Well);
+        is_back(&mut call, vendor.name).await;
     }
 }
 
@@ -181,9 +181,9 @@ const SLOW: &str = "It thunderstorms and it rains and it snows all day.";
 
 #[tokio::test]
 async fn an_interrupted_answer_has_the_words_that_the_voice_had_said() {
-    for mouth in mouths() {
+    for vendor in vendors() {
         let answer = format!("<speech>{SLOW}</speech>");
-        let server = live::serve(with_mouth(mouth.voice, Scripted::always(answer)));
+        let server = live::serve(with_vendor_voice(vendor.voice, Scripted::always(answer)));
         let mut call = Call::to(&server).await;
         call.say(&live::tone(600)).await;
         let mut ms = 0;
@@ -196,7 +196,7 @@ async fn an_interrupted_answer_has_the_words_that_the_voice_had_said() {
             .iter()
             .find(|heard| heard.is("response.output_audio_transcript.done"));
         let heard = &done.expect("what was heard").event["transcript"];
-        assert_eq!(heard, "It", "{}", mouth.vendor);
+        assert_eq!(heard, "It", "{}", vendor.name);
     }
 }
 
@@ -205,7 +205,7 @@ async fn cartesia_says_no_more_of_an_answer_that_was_interrupted() {
     let service = CartesiaService::start();
     let answer = format!("<speech>{SLOW}</speech>");
     let voice = cartesia::voice(service.address, KEY);
-    let server = live::serve(with_mouth(voice, Scripted::always(answer)));
+    let server = live::serve(with_vendor_voice(voice, Scripted::always(answer)));
     let mut call = Call::to(&server).await;
     call.until("session.created").await;
     service.be(Manner::Stalls(2));

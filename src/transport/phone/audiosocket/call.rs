@@ -8,8 +8,8 @@ use crate::audio::{Resampler, to_f32, to_i16};
 use crate::conversation::Micros;
 use crate::session::{Outbound, Profile, SessionOptions};
 use crate::tools::{Named, Origin, SessionValues};
+use crate::transport::frame_pacer::FramePacer;
 use crate::transport::intake::IntakeLimits;
-use crate::transport::line::Line;
 use crate::transport::link::{Link, Signal, TooManyRequests};
 use crate::transport::patience::Patience;
 use crate::transport::phone;
@@ -97,7 +97,7 @@ struct Call {
     /// Resamples audio whose rate, Hz, differs from the session's.
     resampler: Option<(u32, Resampler)>,
     uuid: Option<Uuid>,
-    line: Line,
+    pacer: FramePacer,
     /// The unwritten part of the current frame.
     writing: BytesMut,
     /// The length of the current frame, bytes.
@@ -124,7 +124,7 @@ impl Call {
             decoder: Decoder::default(),
             resampler: None,
             uuid: None,
-            line: Line::new(DEFAULT_RATE, Micros(0)),
+            pacer: FramePacer::new(DEFAULT_RATE, Micros(0)),
             writing: BytesMut::new(),
             frame: 0,
             began: now,
@@ -146,7 +146,7 @@ impl Call {
     async fn next(&mut self, reader: &mut OwnedReadHalf, writer: &mut OwnedWriteHalf) -> Wakeup {
         let deadline = self.deadline();
         let idle = self.writing.is_empty();
-        let beat = self.began + self.line.due().duration();
+        let beat = self.began + self.pacer.due().duration();
         self.decoder.buffer().reserve(READ);
         tokio::select! {
             biased;
@@ -186,11 +186,11 @@ impl Call {
     /// Sends the frame that is due.
     fn beat(&mut self) -> Result<(), End> {
         self.listen_to_session();
-        if self.over && self.line.is_empty() {
+        if self.over && self.pacer.is_empty() {
             return Err(End::Closed("the session is over"));
         }
-        if let Some(samples) = self.line.pop(self.now()) {
-            let frame = encode_audio(self.line.rate(), &samples);
+        if let Some(samples) = self.pacer.pop(self.now()) {
+            let frame = encode_audio(self.pacer.rate(), &samples);
             self.frame = frame.len();
             self.writing.extend_from_slice(&frame);
             self.patience.waits();
@@ -212,13 +212,13 @@ impl Call {
     fn outbound(&mut self, outbound: Outbound) {
         match outbound {
             Outbound::Audio { samples, .. } => {
-                let dropped = self.line.push(&samples);
+                let dropped = self.pacer.push(&samples);
                 self.link.audio_lost(dropped);
             }
             Outbound::Clear => {
-                self.line.clear();
+                self.pacer.clear();
                 if self.writing.len() == self.frame {
-                    let header = encode_audio(self.line.rate(), &[]).len();
+                    let header = encode_audio(self.pacer.rate(), &[]).len();
                     self.writing.iter_mut().skip(header).for_each(|b| *b = 0);
                 }
             }
@@ -252,7 +252,7 @@ impl Call {
                 self.uuid = Some(uuid);
                 self.named = Instant::now();
                 self.patience.begun();
-                self.line = Line::new(DEFAULT_RATE, self.now());
+                self.pacer = FramePacer::new(DEFAULT_RATE, self.now());
                 Ok(())
             }
             _ if self.uuid.is_none() => Err(End::Bad(BadCall::Unnamed)),
@@ -282,7 +282,7 @@ impl Call {
     }
 
     fn at_session_rate(&mut self, rate: u32, samples: Vec<i16>) -> Vec<i16> {
-        let wanted = self.line.rate();
+        let wanted = self.pacer.rate();
         if rate == wanted {
             return samples;
         }
@@ -320,7 +320,7 @@ impl Call {
         };
         let opened = self.link.open(options);
         opened.map_err(|_| End::Closed("no session could be opened"))?;
-        self.line.set_rate(rate);
+        self.pacer.set_rate(rate);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Asterisk's AudioSocket: for each call, Asterisk opens a TCP connection to us.
 //!
 //! The protocol has only frames: no names, no tokens, no pings, and no way to take back audio. So
-//! one 20 ms frame is sent every 20 ms ([`line`](crate::transport::line)), and audio that a
+//! one 20 ms frame is sent every 20 ms ([`frame_pacer`](crate::transport::frame_pacer)), and audio that a
 //! barge-in may discard is queued on this side.
 //!
 //! From the start of the call, silence is sent when the agent says nothing. Asterisk needs it: its

@@ -23,7 +23,7 @@ pub struct Edge {
     pub time: u64,
 }
 
-/// What happens at an [`Edge`].
+/// The kind of an [`Edge`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EdgeKind {
     /// It begins.

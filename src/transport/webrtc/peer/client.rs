@@ -12,7 +12,7 @@ use str0m::media::{Direction, Frequency, MediaKind, MediaTime, Mid};
 use str0m::net::{Protocol, Receive};
 use str0m::{Candidate, Event, Input, Output, Rtc};
 
-/// What a client has received.
+/// Something that a client has received.
 #[derive(Debug, PartialEq)]
 pub(in super::super) enum Got {
     Connected,

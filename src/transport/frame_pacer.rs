@@ -14,13 +14,13 @@ const LATEST: Micros = Micros::from_ms(200);
 
 /// Queues and paces the agent's audio for one client. Has no clock: times are since the call began.
 #[derive(Debug)]
-pub struct Line {
+pub struct FramePacer {
     rate: u32,
     waiting: VecDeque<i16>,
     due: Micros,
 }
 
-impl Line {
+impl FramePacer {
     /// An empty queue whose first frame is due at `now`. `rate` is in Hz.
     pub fn new(rate: u32, now: Micros) -> Self {
         Self {
@@ -41,7 +41,7 @@ impl Line {
         self.waiting.clear();
     }
 
-    /// Queues audio at the line's rate. If the queue would exceed [`MAX_AUDIO`], drops all of it.
+    /// Queues audio at the pacer's rate. If the queue would exceed [`MAX_AUDIO`], drops all of it.
     /// Returns how much was dropped.
     pub fn push(&mut self, samples: &[i16]) -> Micros {
         let length = Micros::of_samples(samples.len() as u64, self.rate);
@@ -97,54 +97,54 @@ mod tests {
 
     const RATE: u32 = 8_000;
 
-    fn frames(line: &mut Line, now: Micros) -> Vec<Vec<i16>> {
-        std::iter::from_fn(|| line.pop(now)).collect()
+    fn frames(pacer: &mut FramePacer, now: Micros) -> Vec<Vec<i16>> {
+        std::iter::from_fn(|| pacer.pop(now)).collect()
     }
 
     #[test]
     fn a_frame_every_20_ms_and_silence_when_there_is_nothing_to_say() {
-        let mut line = Line::new(RATE, Micros(0));
-        assert_eq!(line.push(&[5; 200]), Micros(0));
-        assert_eq!(frames(&mut line, Micros(0)), [vec![5; 160]]);
-        assert_eq!(frames(&mut line, Micros(19_999)), Vec::<Vec<i16>>::new());
+        let mut pacer = FramePacer::new(RATE, Micros(0));
+        assert_eq!(pacer.push(&[5; 200]), Micros(0));
+        assert_eq!(frames(&mut pacer, Micros(0)), [vec![5; 160]]);
+        assert_eq!(frames(&mut pacer, Micros(19_999)), Vec::<Vec<i16>>::new());
         let mut rest = vec![5; 40];
         rest.resize(160, 0);
-        assert_eq!(frames(&mut line, Micros(20_000)), [rest]);
-        assert!(line.is_empty());
-        assert_eq!(frames(&mut line, Micros(45_000)), [vec![0; 160]]);
-        assert_eq!(line.due(), Micros(60_000));
+        assert_eq!(frames(&mut pacer, Micros(20_000)), [rest]);
+        assert!(pacer.is_empty());
+        assert_eq!(frames(&mut pacer, Micros(45_000)), [vec![0; 160]]);
+        assert_eq!(pacer.due(), Micros(60_000));
     }
 
     #[test]
     fn late_frames_are_sent_and_very_late_ones_are_skipped() {
-        let mut line = Line::new(RATE, Micros(0));
-        assert_eq!(frames(&mut line, Micros::from_ms(100)).len(), 6);
-        assert_eq!(frames(&mut line, Micros::from_ms(119)).len(), 0);
-        assert_eq!(frames(&mut line, Micros::from_ms(5_000)).len(), 1);
-        assert_eq!(line.due(), Micros::from_ms(5_020));
+        let mut pacer = FramePacer::new(RATE, Micros(0));
+        assert_eq!(frames(&mut pacer, Micros::from_ms(100)).len(), 6);
+        assert_eq!(frames(&mut pacer, Micros::from_ms(119)).len(), 0);
+        assert_eq!(frames(&mut pacer, Micros::from_ms(5_000)).len(), 1);
+        assert_eq!(pacer.due(), Micros::from_ms(5_020));
     }
 
     #[test]
     fn clear_drops_all_queued_audio() {
-        let mut line = Line::new(RATE, Micros(0));
-        line.push(&[1; 1_600]);
-        assert_eq!(frames(&mut line, Micros(0)), [vec![1; 160]]);
-        line.clear();
-        line.push(&[2; 160]);
+        let mut pacer = FramePacer::new(RATE, Micros(0));
+        pacer.push(&[1; 1_600]);
+        assert_eq!(frames(&mut pacer, Micros(0)), [vec![1; 160]]);
+        pacer.clear();
+        pacer.push(&[2; 160]);
         assert_eq!(
-            frames(&mut line, Micros::from_ms(40)),
+            frames(&mut pacer, Micros::from_ms(40)),
             [vec![2; 160], vec![0; 160]]
         );
     }
 
     #[test]
     fn at_most_half_a_second_is_queued() {
-        let mut line = Line::new(44_100, Micros(0));
+        let mut pacer = FramePacer::new(44_100, Micros(0));
         let frame = vec![1; 882];
-        let kept = (0..100).filter(|_| line.push(&frame) == Micros(0)).count();
+        let kept = (0..100).filter(|_| pacer.push(&frame) == Micros(0)).count();
         assert_eq!(kept, 25);
-        assert_eq!(line.push(&frame), Micros::from_ms(20));
-        assert_eq!(line.pop(Micros(0)), Some(frame));
+        assert_eq!(pacer.push(&frame), Micros::from_ms(20));
+        assert_eq!(pacer.pop(Micros(0)), Some(frame));
     }
 
     proptest! {
@@ -152,13 +152,13 @@ mod tests {
         fn frames_are_never_early(
             steps in prop::collection::vec(0..400_000_u64, 0..200),
         ) {
-            let mut line = Line::new(RATE, Micros(0));
+            let mut pacer = FramePacer::new(RATE, Micros(0));
             let (mut now, mut sent) = (0, 0);
             for step in steps {
                 now += step;
-                sent += frames(&mut line, Micros(now)).len() as u64;
+                sent += frames(&mut pacer, Micros(now)).len() as u64;
                 prop_assert!(sent <= now / FRAME.0 + 1);
-                prop_assert!(line.due() > Micros(now));
+                prop_assert!(pacer.due() > Micros(now));
             }
         }
     }

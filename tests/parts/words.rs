@@ -1,0 +1,108 @@
+//! Checks that documentation says at once what a thing is, and that old nicknames stay out of the code.
+
+use super::purity::{code, sources};
+use std::path::{Path, PathBuf};
+
+/// The first words of a doc comment that is a riddle: it asks instead of saying what the item is or does.
+const RIDDLES: [&str; 4] = ["What ", "Who ", "Why ", "How far "];
+
+/// Nicknames that were replaced by the terms of the field.
+const NICKNAMES: [&str; 8] = [
+    "Ears",
+    "Mouth",
+    "Deaf",
+    "Happening",
+    "Surroundings",
+    "Witnesses",
+    "knock",
+    "Knock",
+];
+
+/// Files of the program that were named by nicknames.
+const FILES: [&str; 3] = ["mind.rs", "manner.rs", "foreign.rs"];
+
+/// The first line of each paragraph of the doc comments in a source.
+fn paragraphs(source: &str) -> Vec<&str> {
+    let mut paragraphs = Vec::new();
+    let mut goes_on = false;
+    for line in source.lines() {
+        let line = line.trim_start();
+        let text = line.strip_prefix("///").or(line.strip_prefix("//!"));
+        let text = text.map(str::trim).filter(|text| !text.is_empty());
+        match text {
+            Some(text) if !goes_on => paragraphs.push(text),
+            _ => {}
+        }
+        // The paragraph behind a heading is the description of the errors.
+        goes_on = text.is_some_and(|text| !text.starts_with('#'));
+    }
+    paragraphs
+}
+
+fn all() -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = ["src", "tests", "benches", "engine/src", "engine/tests"];
+    let files: Vec<PathBuf> = folders
+        .iter()
+        .flat_map(|folder| sources(&root.join(folder)))
+        .collect();
+    assert!(files.len() > 500, "the folders have moved: {}", files.len());
+    files
+        .into_iter()
+        .map(|path| {
+            let text = std::fs::read_to_string(&path).expect("text");
+            (path, text)
+        })
+        .collect()
+}
+
+#[test]
+fn no_doc_comment_begins_with_what() {
+    let mut found = Vec::new();
+    for (path, source) in all() {
+        let riddles = paragraphs(&source).into_iter();
+        let riddles = riddles.filter(|text| RIDDLES.iter().any(|riddle| text.starts_with(riddle)));
+        found.extend(riddles.map(|text| format!("{}: {text}", path.display())));
+    }
+    assert!(found.is_empty(), "say what it is or does: {found:#?}");
+}
+
+#[test]
+fn nicknames_stay_out() {
+    let mut found = Vec::new();
+    for (path, source) in all() {
+        if path.ends_with("parts/words.rs") {
+            continue;
+        }
+        let code = code(&source);
+        let words = code.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+        let names = words.filter(|word| NICKNAMES.contains(word));
+        found.extend(names.map(|name| format!("{}: {name}", path.display())));
+        let is_old = |name: &&str| path.ends_with(name);
+        let in_program = !path.components().any(|part| part.as_os_str() == "tests");
+        if in_program && FILES.iter().any(|name| is_old(&name)) {
+            found.push(path.display().to_string());
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn riddles_are_found() {
+    let source = "
+        //! What it is.
+        //! What goes on does not begin.
+        /// Returns it.
+        ///
+        /// # Errors
+        /// Why it failed.
+        fn f() {}
+        // What a comment begins with is free.
+        /// How far it goes.
+    ";
+    let found = paragraphs(source).into_iter();
+    let found: Vec<&str> = found
+        .filter(|text| RIDDLES.iter().any(|riddle| text.starts_with(riddle)))
+        .collect();
+    assert_eq!(found, ["What it is.", "Why it failed.", "How far it goes."]);
+}
