@@ -801,8 +801,8 @@ pub(crate) fn was_refused(reason: Discard) -> bool {
     matches!(reason, Discard::Budget | Discard::Overloaded)
 }
 
-/// How many surer speculative runs waited for a commit when this one was committed; `None` if it was not speculative, or
-/// not committed.
+/// How many surer speculative runs waited for a commit when this one was committed; `None` if it was not speculative,
+/// or not committed.
 pub(crate) fn rank(run: &RunRecord, all: &[RunRecord]) -> Option<usize> {
     let Fate::Committed { at, .. } = run.fate else {
         return None;

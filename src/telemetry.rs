@@ -149,8 +149,8 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
 }
 
 /// The crates of which less is shown unless the filter names them: ONNX Runtime's logs every allocation at INFO, the
-/// MCP SDK what servers say of themselves, and warns when a connection is closed. PulseAudio's client takes each end of a
-/// connection for an error; devices report theirs themselves.
+/// MCP SDK what servers say of themselves, and warns when a connection is closed. PulseAudio's client takes each end of
+/// a connection for an error; devices report theirs themselves.
 const QUIET: [(&str, &str); 3] = [("ort", "warn"), ("rmcp", "error"), ("pulseaudio", "off")];
 
 /// The operator's filter, and quiet crates.

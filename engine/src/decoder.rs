@@ -95,7 +95,7 @@ impl Round {
     }
 }
 
-/// The text up to the first character that is not complete.
+/// The longest valid UTF-8 prefix.
 fn valid(bytes: &[u8]) -> &str {
     let whole = match std::str::from_utf8(bytes) {
         Ok(_) => bytes.len(),

@@ -22,7 +22,7 @@ struct Options {
     /// The model's file in GGUF.
     #[arg(long)]
     model: PathBuf,
-    /// Where to listen; port 0 takes a free one.
+    /// The address to listen on; port 0 takes a free one.
     #[arg(long, default_value = "127.0.0.1:8095")]
     listen: SocketAddr,
     /// Threads of a forward pass.

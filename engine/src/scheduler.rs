@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// How many of the likeliest tokens are first tried with a grammar.
+/// The number of likeliest tokens that are first checked against the grammar.
 const LIKELY: usize = 64;
 
 /// The most tokens of one forward pass.
@@ -71,7 +71,7 @@ pub enum Event {
     Took(Choice),
     /// The answer is over.
     Ended(Finish, Usage),
-    /// It cannot be given.
+    /// The answer failed.
     Failed(String),
 }
 
@@ -173,7 +173,7 @@ struct Slot {
     usage: Usage,
 }
 
-/// Whether a slot goes on.
+/// The state of a slot after a pass.
 #[derive(PartialEq)]
 enum Fate {
     Stays,

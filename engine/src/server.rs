@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 
-/// Events of an answer that may wait for the client. One that reads nothing for so long is given up.
+/// Events of an answer that may wait for the client. An answer whose client lets more pile up is dropped.
 const WAITING: usize = 4_096;
 
 /// The largest body.
@@ -46,8 +46,8 @@ impl Engine {
     }
 }
 
-/// Serves the endpoints until the scheduler's thread has ended, which `ended` tells with its result; a dropped sender is
-/// a panic.
+/// Serves the endpoints until the scheduler's thread has ended, which `ended` tells with its result; a dropped sender
+/// is a panic.
 ///
 /// # Errors
 /// The thread has ended, or the listener fails: without its model the engine is of no use, and whoever supervises it is

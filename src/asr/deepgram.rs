@@ -1,5 +1,5 @@
-//! Deepgram's streaming recogniser, `/v1/listen`: it hears the user along with the session, so at a pause only
-//! the last words are missing. One connection for each session, opened ahead.
+//! Deepgram's streaming recogniser, `/v1/listen`: it receives the user's audio while they speak, so at a pause only
+//! the last words are missing. One connection for each session, opened when the session begins.
 
 mod connection;
 mod transcript;
@@ -20,11 +20,11 @@ use tokio::time::timeout;
 use transcript::Transcript;
 use url::Url;
 
-/// Where Deepgram is.
+/// The address of Deepgram.
 pub const BASE_URL: &str = "https://api.deepgram.com/v1";
 
-/// How long final results are waited for. From then on those that may change will do: Deepgram does not always
-/// confirm `Finalize`. It is less than a session adds to the time that most results take.
+/// How long final results are waited for. After that, interim ones are used: Deepgram does not always
+/// confirm `Finalize`. It is shorter than a session's own margin over the time that most results take.
 const SETTLING: Duration = Duration::from_millis(120);
 
 /// The timeout of connecting, TLS included.
@@ -92,7 +92,7 @@ impl AsrService for Deepgram {
 struct Session {
     shared: Arc<Shared>,
     results: watch::Receiver<Progress>,
-    /// It has received a user's audio as it arrives.
+    /// Whether it has received the user's audio while they spoke.
     listens: bool,
 }
 
@@ -135,7 +135,7 @@ impl AsrSession for Session {
     }
 }
 
-/// The words between two positions, as soon as they are final, or at least known.
+/// Waits for the words between two positions until they are final, or for [`SETTLING`] and then takes interim ones.
 async fn words(
     mut results: watch::Receiver<Progress>,
     from: Samples,
@@ -174,7 +174,7 @@ impl Drop for Session {
     }
 }
 
-/// Nobody waits any longer for an answer that did not come. The connection may be dead although it takes
+/// Dropped when nobody waits for an answer any more. If none came, the connection may be dead although it takes
 /// audio, so it is replaced.
 struct Unanswered(Option<Arc<Shared>>);
 

@@ -1,8 +1,9 @@
 //! `undertone bench`: what speculation buys and costs, on generated data.
 //!
-//! A bench returns a [`Report`]: sentences, tables, plots and checks. In virtual time the same seed gives the same report
-//! on every machine; `sockets` and `overhead` measure the machine that they run on. [`Folder`] keeps reports as JSON with their plots,
-//! and writes one page about all of them. [`Simulation`] is the model server and the tool of benches in real time.
+//! A bench returns a [`Report`]: sentences, tables, plots and checks. In virtual time the same seed gives the same
+//! report on every machine; `sockets` and `overhead` measure the machine that they run on. [`Folder`] keeps reports as
+//! JSON with their plots, and writes one page about all of them. [`Simulation`] is the model server and the tool of
+//! benches in real time.
 //!
 //! | bench | subject |
 //! |---|---|

@@ -20,8 +20,8 @@ pub(super) struct Piece {
 }
 
 /// The pieces of an utterance: its sentences, cut at commas and at "and". A sentence that reports or supposes
-/// something, or dictates a reminder, is not cut. If any sentence negates or corrects something, nothing is cut, because that may
-/// apply to all pieces. Empty if there is only one piece.
+/// something, or dictates a reminder, is not cut. If any sentence negates or corrects something, nothing is cut,
+/// because that may apply to all pieces. Empty if there is only one piece.
 pub(super) fn pieces(said: &str) -> Vec<Piece> {
     let sentences = text::sentences(said);
     let revised = |sentence: &String| {

@@ -18,8 +18,8 @@ pub(super) struct Bench {
     /// The benches to run; all if none is named
     #[arg(value_enum, value_name = "NAME")]
     names: Vec<Name>,
-    /// Data to use instead of generated data: for `sweep` a folder in BFCL's format, BFCL_*.json and possible_answer/; for
-    /// `next-call` conversations in the format of EVA (*_dataset.json) or tau-bench (historical runs), a file or a folder
+    /// Data to use instead of generated data: for `sweep` a folder in BFCL's format, BFCL_*.json and possible_answer/;
+    /// for `next-call` conversations in the format of EVA (*_dataset.json) or tau-bench (historical runs), a file or a folder
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
     /// Write the page benchmarks.md here, and reports and plots to benchmarks/ in it; without it nothing is written

@@ -49,8 +49,8 @@ pub(super) struct Replay {
     /// sections
     #[arg(long, value_name = "FILE.toml")]
     policy: Option<PathBuf>,
-    /// Learned patterns (`speculation.patterns_file` of a server): print the outcome if they predict the calls, one call
-    /// ahead and two, in place of what was predicted from calls in the recording
+    /// Learned patterns (`speculation.patterns_file` of a server): print the outcome if they predict the calls, one
+    /// call ahead and two, in place of what was predicted from calls in the recording
     #[arg(long, value_name = "FILE.json", requires = "policy")]
     patterns: Option<PathBuf>,
     /// Print a JSON object

@@ -1,7 +1,7 @@
 //! The terminal output: a line per utterance and, on a terminal, a status line below with the
 //! microphone's level and the current words.
 
-use super::frame_pacer::FromAgent;
+use super::line::FromAgent;
 use std::io::{self, Write};
 
 /// Columns of the status line: it must not wrap, and narrower terminals are rare.

@@ -52,7 +52,7 @@ const LONGEST_NAME: usize = 40;
 /// The longest reference in an error, characters.
 const LONGEST_REFERENCE: usize = 80;
 
-/// A plan that can be carried out as far as its form says.
+/// A plan whose form is valid.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     /// The calls in their order, at least one.
@@ -170,7 +170,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// It as arguments of a call, every step with its name.
+    /// The plan as arguments of a call, every step with its name.
     pub fn arguments(&self) -> Map<String, Value> {
         let steps = self.steps.iter().map(|step| {
             let Step {
@@ -211,7 +211,7 @@ impl Plan {
     /// The arguments of a step, with the `results` of the steps so far, by index.
     ///
     /// # Errors
-    /// The step, the reference and what is not there.
+    /// Names the step, the reference and the missing part.
     pub fn arguments_of(
         &self,
         step: usize,
@@ -233,7 +233,7 @@ impl Plan {
     /// The result of the whole plan, all of whose steps have `results`.
     ///
     /// # Errors
-    /// The reference and what is not there, or that it is too long.
+    /// Names the reference and the missing part, or says that the result is too long.
     pub fn outcome(&self, results: &[Option<Value>]) -> Result<Value, String> {
         let outcome = match &self.result {
             Some(result) => self.fill_within(LONGEST_OUTCOME, result, results),
@@ -336,7 +336,7 @@ impl Plan {
         within(most, filled)
     }
 
-    /// Replaces the references in `value`, and nothing in what they stand for. What is copied from results is taken
+    /// Replaces the references in `value`, but none in the results that they stand for. The length of copies is taken
     /// from the budget.
     fn fill(
         &self,

@@ -158,8 +158,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Settings for chat completions with a connect timeout of 3 s, a stall timeout of 30 s and a load timeout of 5 minutes, for calls
-    /// in markup. The conversation's own deadlines are shorter.
+    /// Settings for chat completions with a connect timeout of 3 s, a stall timeout of 30 s and a load timeout of 5
+    /// minutes, for calls in markup. The conversation's own deadlines are shorter.
     pub fn new(base_url: Url, model: impl Into<String>) -> Self {
         Self {
             dialect: Dialect::default(),

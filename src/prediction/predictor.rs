@@ -98,7 +98,7 @@ pub struct Question {
     pub session: Uuid,
     /// The agent that speaks.
     pub agent: Arc<str>,
-    /// How the client came: `phone`, or the session's transport. `None` if the transport does not tell.
+    /// The client's kind: `phone`, or the session's transport. `None` if the transport does not tell.
     pub came_by: Option<Arc<str>>,
     /// The last 16 things that were said before, oldest first.
     pub history: Vec<Said>,

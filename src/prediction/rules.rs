@@ -1,8 +1,8 @@
 //! Predictions by rule: regular expressions of a tool's declaration, their captures its arguments.
 //!
-//! A rule is searched for in the text of the turn, normalised by [`text::normalise`]: lower case,
-//! contractions written out, numbers as digits, no "um" or "okay" at its beginning. With `raw:` in front it is searched for in the
-//! text as it was transcribed, for what case or punctuation tells. `{number}`, `{unit}` and
+//! A rule is searched for in the text of the turn, normalised by [`text::normalise`]: lower case, contractions written
+//! out, numbers as digits, no "um" or "okay" at its beginning. With `raw:` in front it is searched for in the text as
+//! it was transcribed, for what case or punctuation tells. `{number}`, `{unit}` and
 //! `{length}` stand for patterns of theirs. A named capture is the argument of that name, brought
 //! to the form that the tool's schema wants; a rule whose capture means nothing there, or that
 //! leaves a required argument open, predicts nothing.

@@ -1,5 +1,5 @@
 //! Speech without a session, in the form of OpenAI's audio API: recordings become text, text becomes
-//! speech. The models are those of the sessions, and whoever talks goes first.
+//! speech. The models are those of the sessions, and live conversations go first.
 
 mod recording;
 mod wording;
@@ -212,7 +212,7 @@ async fn transcriptions(
 
 /// Transcribes a recording segment by segment, cut at pauses. The stream ends after the first error.
 fn segments(turn: Turn, audio: Vec<f32>) -> impl Stream<Item = Result<Segment, String>> {
-    // Each is one job of the recogniser, and whoever talks waits for at most one.
+    // Each is one job of the recogniser, so a live user waits for at most one.
     let pieces = stretches(&audio).into_iter();
     let pieces = pieces.flat_map(|stretch| stretch.chunks(LONGEST_PIECE));
     let lengths: VecDeque<usize> = pieces.map(<[f32]>::len).collect();
@@ -286,7 +286,7 @@ async fn speech(
     let mut spoken = turn
         .engines
         .speak(&wording.speaker, &wording.text, SPEECH_RATE);
-    // A voice that is busy or dead is told by the status: so the first clause is waited for.
+    // The status must tell if the voice is busy or dead, so the first clause is waited for.
     let first = match spoken.next().await {
         Some(Ok(samples)) => samples,
         Some(Err(failure)) => return failed(&failure),
@@ -369,8 +369,8 @@ fn offered(engines: &Engines, services: bool) -> OfferedVoices {
     engines.voice_names(services).map(str::to_owned).collect()
 }
 
-/// The voices that a client may choose for a session. Services cost the operator money: whoever shows the server's token
-/// may, and others if the operator says so.
+/// The voices that a client may choose for a session. Services cost the operator money: whoever shows the server's
+/// token may, and others if the operator says so.
 pub(super) fn session_voices(shared: &Shared, is_trusted: bool) -> OfferedVoices {
     let services = is_trusted || shared.settings().offer_services;
     let engines = shared.speech.as_ref().map(|speech| &speech.engines);

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Makes an engine on the thread that will own it, and again if it has panicked.
+/// Builds an engine on the thread that will own it, and again if it has panicked.
 pub(super) type Build<T, E> = Box<dyn FnMut() -> Result<Box<T>, E> + Send>;
 
 /// How to build each engine. The models' builders run on the threads that will own them, and
@@ -29,7 +29,7 @@ pub struct Builders {
     pub asr: Build<dyn Asr, AsrError>,
     /// Other recognisers, by the names under which sessions choose them.
     pub recognisers: BTreeMap<String, Arc<dyn AsrService>>,
-    /// The one of them for sessions and agents that name none; the server's default if `None`.
+    /// The recogniser for sessions and agents that name none; the server's default if `None`.
     pub recogniser: Option<String>,
     /// Makes the end-of-turn model, if there is to be one.
     pub turn_model: Option<Build<dyn TurnModel, TurnModelError>>,
@@ -37,14 +37,14 @@ pub struct Builders {
     pub tts: Build<dyn Tts, TtsError>,
     /// Other voices, by the names under which sessions choose them.
     pub voices: BTreeMap<String, OtherVoice>,
-    /// The memory that the local ones of them may take together, bytes.
+    /// The memory that local ones among the other voices may take together, bytes.
     pub voice_memory: u64,
     /// The folder in which the audio of fixed phrases is kept between starts; `None` to make it each time.
     pub clips: Option<PathBuf>,
     /// The language model.
     pub llm: Arc<dyn Llm>,
-    /// The draft model, which [`SpeculationPolicy::draft`](crate::conversation::SpeculationPolicy::draft) says how to
-    /// ask.
+    /// The draft model; [`SpeculationPolicy::draft`](crate::conversation::SpeculationPolicy::draft) configures how it
+    /// is asked.
     pub draft: Option<Arc<dyn Llm>>,
     /// The tools that the server runs.
     pub tools: LiveTools,

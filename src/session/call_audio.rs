@@ -1,4 +1,4 @@
-//! Records calls as sound, without ever holding them up: stereo WAV files, the user left, the agent right.
+//! Records the audio of calls without delaying them: stereo WAV files, the user left, the agent right.
 
 use super::tracks::Tracks;
 use crate::conversation::{Samples, Time};
@@ -18,7 +18,7 @@ const QUEUE: usize = 16;
 /// How long the last pieces may take when the server stops.
 const LAST_PIECES: Duration = Duration::from_secs(10);
 
-/// Where calls are recorded as sound. The files hold what people said: only their owner may read them.
+/// The recorder of calls' audio. The files hold people's voices: only their owner may read them.
 #[derive(Debug, Clone)]
 pub struct CallRecordings {
     folder: PathBuf,

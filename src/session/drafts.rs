@@ -1,4 +1,4 @@
-//! The samples of the draft model: each runs until its first complete call, and nothing that it says is kept.
+//! The samples of the draft model. Each runs until its first complete call; its words are discarded.
 
 use super::driver::Done;
 use crate::conversation::{Input, RequestId, SampledCall};
@@ -24,7 +24,7 @@ pub(super) struct Sampled {
 /// The draft model of a session, and the samples that have not ended.
 pub(super) struct Drafts {
     llm: Option<Arc<dyn Llm>>,
-    /// The samples of each request. `None`: it has ended.
+    /// The samples of each request; `None` for one that has ended.
     open: HashMap<RequestId, Vec<Option<Sample>>>,
 }
 

@@ -1,4 +1,4 @@
-//! A local voice as one session has it: on the voices' thread, where it always is or comes when it is loaded.
+//! One session's use of a local voice, which is always on the voices' thread or loaded when it is needed.
 
 use super::clause::{Place, SpeakJob, TakeChunk};
 use super::reason;
@@ -23,17 +23,17 @@ pub(super) struct LocalVoice {
     pub(super) rate: u32,
 }
 
-/// Where a voice is.
+/// The place of a voice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Home {
-    /// Always on the thread, at this place.
+    /// Always loaded on the thread, at this index.
     Thread(usize),
-    /// On the shelf, at this place.
+    /// Loaded on demand, at this index of the shelf.
     Shelf(usize),
 }
 
 impl LocalVoice {
-    /// Where it is, if it is loaded. Otherwise it begins to be.
+    /// Its place, if it is loaded. Otherwise loading begins.
     pub(super) fn ready(&self) -> Option<Place> {
         match self.home {
             Home::Thread(at) => Some(Place::Thread(at)),

@@ -33,7 +33,7 @@ pub(super) struct HearJob {
     audio: Vec<f32>,
     /// The language that is spoken, a BCP 47 tag; English if `None`.
     language: Option<String>,
-    /// Since when a user waits for it; `None` if nobody does.
+    /// The time since which a user waits for it; `None` if nobody does.
     asked: Option<Instant>,
 }
 
@@ -226,8 +226,8 @@ impl Remote {
         asked.then(|| self.session.so_far(part))?
     }
 
-    /// Has the service transcribe a part, and the local recogniser if that fails or is late. Then whoever is
-    /// first is believed.
+    /// Has the service transcribe a part, and the local recogniser if that fails or is late. Then the first
+    /// result is used.
     #[allow(
         clippy::disallowed_methods,
         reason = "an edge: how long users wait is measured in real time"
@@ -273,7 +273,7 @@ impl Remote {
             match select(instead, late).await {
                 Either::Left((Ok(heard), late)) => {
                     done(Ok(heard));
-                    // How long it takes is worth knowing.
+                    // Its time still counts in the service's statistics.
                     drop(late.await);
                 }
                 Either::Left((Err(failure), late)) => done(match late.await {

@@ -1,4 +1,4 @@
-//! A voice on a service, with the local one behind it. If the service fails or is late, the local voice says
+//! A voice on a service, with a local one as fallback. If the service fails or is late, the local voice says
 //! the clause, or what is left of it, and the rest of the answer: one answer has at most two voices.
 
 use super::clause::TakeChunk;
@@ -24,7 +24,7 @@ const LOCAL_LEAD: Duration = Duration::from_millis(300);
 /// How long the voice may be silent within a clause after the user has heard all of it so far.
 const GAP: Duration = Duration::from_millis(150);
 
-/// How long a phrase may take that is prepared.
+/// The timeout of preparing a phrase.
 const PREPARED_IN: Duration = Duration::from_secs(10);
 
 /// One session's voice on a service.
@@ -38,7 +38,7 @@ pub(super) struct RemoteVoice {
     report: Report,
     /// The local voice says the rest of this answer.
     is_local: Arc<AtomicBool>,
-    /// Resolves when it is certain who says the last clause to its end. Until then the next one waits: it
+    /// Resolves when it is certain which voice completes the last clause. Until then the next one waits: it
     /// may have to have another voice.
     decided: Option<oneshot::Receiver<()>>,
 }
@@ -128,7 +128,7 @@ impl RemoteVoice {
     }
 }
 
-/// Has a service begin to say a word.
+/// Probes a service with a single word, up to the first audio.
 pub(super) fn try_out(service: &dyn TtsService) -> BoxFuture<'static, Result<(), Trouble>> {
     let mut session = service.open(None);
     let mut speech = session.speak("Hello.");
@@ -265,7 +265,7 @@ impl Clause {
         Micros::of_samples(self.made as u64, self.rate)
     }
 
-    /// Has the local voice say what is left of the clause.
+    /// Has the local voice say the rest of the clause.
     async fn said_here(self) -> Result<(), String> {
         let text = match self.word_ends.is_empty() {
             true => {

@@ -61,11 +61,11 @@ impl Shelf {
         self.memory.voices.get(voice)
     }
 
-    /// The voice if it is loaded. Otherwise it begins to be.
+    /// The voice if it is loaded. Otherwise loading begins.
     pub(super) fn ready(&self, voice: usize) -> Option<Loaded> {
         let found = self.memory.used(voice);
         if found.is_none() {
-            // It is asked for again when it is needed.
+            // If the queue is full, it is requested again when it is needed.
             drop(
                 self.loader
                     .try_send(voice, CancellationToken::new(), |_| ()),
@@ -88,7 +88,7 @@ impl Shelf {
         }
     }
 
-    /// The same on this thread, before the server has started.
+    /// Loads the voice on this thread, before the server has started.
     pub(super) fn now(&self, voice: usize) -> Result<Loaded, TtsError> {
         self.memory.load(voice)
     }
@@ -109,7 +109,7 @@ impl Memory {
         Some(found.clone())
     }
 
-    /// Loads a voice, one after the other, once others have made room for it.
+    /// Loads a voice, after dropping others until there is room for it. One voice is loaded at a time.
     fn load(&self, voice: usize) -> Result<Loaded, TtsError> {
         if let Some(found) = self.used(voice) {
             return Ok(found);

@@ -1,5 +1,5 @@
-//! A speech service as all sessions know it: how long its results are waited for, whether it is asked at
-//! all, and how it is tried out while it is not.
+//! The state of a speech service, shared by all sessions: how long its results are waited for, whether it is asked at
+//! all, and the probes while it is not.
 
 mod health;
 
@@ -14,20 +14,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
-/// A service that nobody has heard of for so long is tried out when a session begins: its connection has to
+/// A service from which no result has come for so long is probed when a session begins: its connection has to
 /// be opened, and it may be down.
 const STALE: Duration = Duration::from_secs(60);
 
-/// Does a small job with the service: the result is the time to its first sign.
+/// Probes the service with a small job, which ends with the first sign of a result.
 pub(super) type TryOut = Box<dyn Fn() -> BoxFuture<'static, Result<(), Trouble>> + Send + Sync>;
 
-/// Is told when a service fails and the local engine goes on.
+/// Called when a service fails and the local engine goes on.
 pub(super) type Report = Arc<dyn Fn(Setback) + Send + Sync>;
 
 /// A service failed, and the local engine goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Setback {
-    /// As events and metrics call it.
+    /// Its name in events and metrics.
     pub(super) stage: &'static str,
     /// The service, and what happened.
     pub(super) message: String,
@@ -48,7 +48,7 @@ pub(super) enum Trouble {
 }
 
 impl Trouble {
-    /// As metrics call it.
+    /// Its name in metrics.
     fn name(&self) -> &'static str {
         match self {
             Self::Late(_) => "late",
@@ -79,9 +79,9 @@ pub(super) struct Source {
 #[derive(Default)]
 struct Known {
     health: Health,
-    /// When it was last heard of, in the service's time.
+    /// The time of its last result, since the start.
     last: Option<Time>,
-    /// How long this voice says one of its characters, the mean of the last clauses.
+    /// The time that this voice takes for a character, the mean of the last clauses, s.
     character: Option<f64>,
 }
 
@@ -108,7 +108,7 @@ impl Source {
         })
     }
 
-    /// Whether it is asked.
+    /// Whether the service is used now.
     pub(super) fn is_up(&self) -> bool {
         self.lock().health.is_up()
     }
@@ -118,7 +118,7 @@ impl Source {
         self.lock().health.deadline().duration()
     }
 
-    /// A session begins that will use it.
+    /// Probes the service if needed, since a session begins that will use it.
     pub(super) fn is_needed(self: &Arc<Self>) {
         let now = self.now();
         let mut known = self.lock();
@@ -135,7 +135,7 @@ impl Source {
         }
     }
 
-    /// A result came after `time`, in time or not.
+    /// Records a result that came after `time`, in time or not.
     pub(super) fn took(&self, time: Duration) {
         let (now, time) = (self.now(), micros(time));
         let mut known = self.lock();
@@ -143,7 +143,7 @@ impl Source {
         known.health.took(time);
     }
 
-    /// It gave no result.
+    /// Records a failure.
     pub(super) fn failed(self: &Arc<Self>, trouble: &Trouble) -> Setback {
         let now = self.now();
         let (name, stage) = (&self.name, self.stage);
@@ -181,7 +181,7 @@ impl Source {
         }
     }
 
-    /// A clause of so many characters took so long to say.
+    /// Records the length of a clause of so many characters.
     pub(super) fn said(&self, characters: usize, length: Duration) {
         if characters > 0 {
             let each = length.as_secs_f64() / characters as f64;
@@ -191,12 +191,12 @@ impl Source {
         }
     }
 
-    /// How long it says a character, if it has said any.
+    /// The time that the voice takes for a character, if it has spoken.
     pub(super) fn character(&self) -> Option<Duration> {
         self.lock().character.map(Duration::from_secs_f64)
     }
 
-    /// Tries it out. Returns how long the result took.
+    /// Probes the service. Returns how long the result took.
     #[allow(clippy::disallowed_methods, reason = "an edge: it measures")]
     async fn tried(&self) -> Result<Duration, Trouble> {
         let began = Instant::now();
@@ -222,7 +222,7 @@ impl Source {
     }
 }
 
-/// Tries out a service that is down until it works or nobody needs it any more.
+/// Probes a service that is down until it works or nobody needs it any more.
 async fn try_until_up(source: Weak<Source>, mut wait: Micros) {
     loop {
         sleep(wait.duration()).await;

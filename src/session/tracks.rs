@@ -1,12 +1,12 @@
-//! Both sides of a call on one clock: left what the user said, right what the agent's client was sent and did not
-//! throw away.
+//! Both sides of a call on one clock: the user's audio on the left; on the right the agent's audio that was sent and
+//! not discarded.
 
 use crate::audio::{Resampler, to_f32, to_i16};
 use crate::conversation::{Samples, Time};
 use std::collections::VecDeque;
 
-/// The last part of both sides that may still change, ms: audio is sent 200 ms before it is heard, and the user's comes in
-/// bursts.
+/// The newest part of both sides, which may still change, ms: audio is sent 200 ms before it is heard, and the user's
+/// comes in bursts.
 const OPEN_MS: u64 = 1_000;
 
 /// A user's audio that comes in so much later than it would without a gap follows silence, ms: the client was muted.

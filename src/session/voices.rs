@@ -101,7 +101,7 @@ impl Voices {
         for voice in &local {
             let made = prepare(voice, &mut first, &shelf, sayings, kept, &prepared);
             for each in made.map_err(SpawnError::State)? {
-                // What a clause takes is known before the first user comes.
+                // So the time of a clause is known before the first user comes.
                 gauge.took(Stage::Voice, each);
             }
         }
@@ -337,8 +337,8 @@ impl Spoken {
     }
 }
 
-/// Builds the voices on the thread: the server's own, and espeak-ng's for the languages that have a pack or are spoken by
-/// an agent, and that neither it nor those of `others` speaks.
+/// Builds the voices on the thread: the server's own, and espeak-ng's for the languages that have a pack or are spoken
+/// by an agent, and that neither it nor those of `others` speaks.
 fn builder(
     mut own: Build<dyn Tts, TtsError>,
     others: Vec<Option<String>>,

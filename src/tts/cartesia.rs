@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use url::Url;
 
-/// Where Cartesia is.
+/// The address of Cartesia.
 pub const BASE_URL: &str = "https://api.cartesia.ai";
 
 /// Samples per second, Hz.
@@ -147,9 +147,9 @@ struct Wanted {
     context: String,
     commands: mpsc::Sender<Command>,
     made: mpsc::Receiver<Result<super::Piece, TtsError>>,
-    /// A piece of it has come.
+    /// Whether a piece of it has come.
     answered: bool,
-    /// Nothing more comes.
+    /// Whether the clause is complete.
     over: bool,
 }
 

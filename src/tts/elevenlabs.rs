@@ -1,6 +1,6 @@
 //! ElevenLabs' voices, `POST /v1/text-to-speech/{voice}/stream/with-timestamps`: one request for each clause,
 //! whose audio is streamed together with the times of its characters. ElevenLabs' WebSocket is for texts that are
-//! not complete yet; a clause is, and a request of its own is cancelled by dropping it.
+//! not complete yet. A clause is complete, and its request is cancelled by dropping it.
 
 use super::pcm::Pcm;
 use super::timing::Timing;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
 
-/// Where ElevenLabs is.
+/// The address of ElevenLabs.
 pub const BASE_URL: &str = "https://api.elevenlabs.io/v1";
 
 /// Samples per second, Hz, and their name there. Higher rates need a larger plan.
@@ -91,7 +91,7 @@ impl TtsService for ElevenLabs {
         RATE
     }
 
-    /// The voice speaks the language of the text. Many models refuse to be told it.
+    /// The language is not sent: the voice speaks that of the text, and many models refuse the parameter.
     fn open(&self, _: Option<&str>) -> Box<dyn TtsSession> {
         Box::new(Session {
             backend: self.backend.clone(),

@@ -1,5 +1,5 @@
-//! Piper voices: VITS models, cut in two so that audio comes out while it is being made. One that was not cut works too,
-//! but is heard later.
+//! Piper voices: VITS models, cut in two so that audio comes out while it is being made. One that was not cut works
+//! too, but is heard later.
 //!
 //! The encoder turns phonemes into latent frames for the whole clause; the decoder turns frames
 //! into audio, and because it looks no further than [`MARGIN`] frames to each side, it can do so

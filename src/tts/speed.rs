@@ -1,4 +1,4 @@
-//! How fast a voice speaks.
+//! The speed of a voice.
 
 use crate::time::Micros;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Speed(u16);
 
 impl Speed {
-    /// The usual one.
+    /// The usual speed.
     pub const NORMAL: Self = Self(100);
 
     /// This many times the usual one, to two decimals. `None` outside of 0.25 to 4, the bounds of OpenAI's API.
@@ -21,19 +21,19 @@ impl Speed {
             .then_some(Self(percent as u16))
     }
 
-    /// How many times the usual one.
+    /// The factor over the usual speed.
     #[must_use]
     pub fn factor(self) -> f64 {
         f64::from(self.0) / 100.0
     }
 
-    /// How long is said at this speed what takes `usual` at the usual one.
+    /// The length at this speed of speech that takes `usual` at the usual one.
     #[must_use]
     pub fn lasts(self, usual: Micros) -> Micros {
         Micros(usual.0.saturating_mul(100) / u64::from(self.0.max(1)))
     }
 
-    /// How long takes at the usual speed what takes `length` at this one.
+    /// The length at the usual speed of speech that takes `length` at this one.
     #[must_use]
     pub fn usual(self, length: Micros) -> Micros {
         Micros(length.0.saturating_mul(u64::from(self.0)) / 100)

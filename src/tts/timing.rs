@@ -1,12 +1,12 @@
-//! PURE: from the times that services give for what they said to the ends of a clause's words.
+//! PURE: maps a service's word and character times to the ends of a clause's words.
 
 use crate::time::Micros;
 use std::collections::VecDeque;
 
-/// Times that go back by less than this, seconds, are no new beginning.
+/// Times that go back by less than this do not count as a restart, s.
 const JITTER: f64 = 0.05;
 
-/// The words of a clause that were not said yet, as far as the service's times can be told to belong to them.
+/// The words of a clause that were not said yet; empty once the service's times no longer match them.
 #[derive(Debug, Default)]
 pub(super) struct Timing {
     /// Letters and digits of each, in lower case.
@@ -41,7 +41,7 @@ impl Timing {
         self.space()
     }
 
-    /// Takes in a character. Returns when the word ends that it ends.
+    /// Takes in a character. If it ends a word, returns when that word ends.
     pub(super) fn character(&mut self, character: &str, end: f64) -> Option<Micros> {
         if !character.trim().is_empty() {
             self.begun.push_str(character);
@@ -64,7 +64,7 @@ impl Timing {
         }
         let said = letters(&std::mem::take(&mut self.begun));
         if self.words.pop_front()? != said {
-            // It says something else, and nobody knows which words the next times are of.
+            // The service says other words, so its next times cannot be assigned.
             self.words.clear();
             return None;
         }

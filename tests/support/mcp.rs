@@ -155,8 +155,8 @@ impl Web {
         self.tools.send_replace(tools.to_vec());
     }
 
-    /// The requests that have reached it: "list", "call NAME", "cancel", "listen", and of each request "version VERSION", "session"
-    /// if it names one.
+    /// The requests that have reached it: "list", "call NAME", "cancel", "listen", and of each request "version
+    /// VERSION", "session" if it names one.
     pub(crate) fn log(&self) -> Vec<String> {
         self.log.lock().expect("no panic").clone()
     }

@@ -358,8 +358,8 @@ async fn replies(listener: tokio::net::TcpListener, replies: Vec<Reply>) -> Vec<
     bodies
 }
 
-/// As OpenAI's models that think: another name for the token limit, and six seconds before the first word, longer than a
-/// model may be silent. The thoughts show that it is at work.
+/// As OpenAI's models that think: another name for the token limit, and six seconds before the first word, longer than
+/// a model may be silent. The thoughts show that it is at work.
 #[tokio::test]
 async fn a_model_that_refuses_max_tokens_and_thinks_for_six_seconds_is_heard_without_an_apology() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
@@ -504,9 +504,9 @@ async fn a_recogniser_that_panics() {
 }
 
 /// A detector that fails at every window.
-struct Deaf;
+struct FailingDetector;
 
-impl Vad for Deaf {
+impl Vad for FailingDetector {
     fn push(&mut self, _: &[f32; WINDOW]) -> Result<f32, VadError> {
         Err(VadError("no detector".into()))
     }
@@ -514,7 +514,7 @@ impl Vad for Deaf {
 
 #[tokio::test]
 async fn a_failing_detector_is_reported_once() {
-    let make = || Ok(Box::new(Deaf) as Box<dyn Vad>);
+    let make = || Ok(Box::new(FailingDetector) as Box<dyn Vad>);
     let server = live::serve(Builders {
         vad: Box::new(move || Box::new(make)),
         ..live::without_models(well())

@@ -1,4 +1,4 @@
-//! A session's connection to Deepgram: the audio on its way there, and what comes back.
+//! A session's connection to Deepgram: sends the audio and collects the results.
 
 use super::transcript::{Results, Transcript};
 use crate::audio::{Ring, to_i16, to_pcm16le};
@@ -22,8 +22,8 @@ const PIECE_MS: u64 = 250;
 /// utterance in which the old one was lost.
 const KEPT_MS: u64 = 10_000;
 
-/// How often a silent client says that it is there. Deepgram closes a connection after 10 s without a message, and
-/// advises 3 to 5 s.
+/// The interval of `KeepAlive` messages while no audio is sent. Deepgram closes a connection after 10 s without a
+/// message, and advises 3 to 5 s.
 const KEEP_ALIVE: Duration = Duration::from_secs(4);
 
 /// The shortest and the longest wait between two connections.
@@ -61,7 +61,7 @@ impl Progress {
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     audio: Mutex<Audio>,
-    /// There is something to do.
+    /// Notified when there is something to do.
     news: Notify,
 }
 
@@ -73,7 +73,7 @@ struct Audio {
     sent_to: Samples,
     /// The words up to here are wanted at once.
     finalize: Option<Samples>,
-    /// The connection is to be replaced.
+    /// Has the connection replaced.
     replace: bool,
     /// The session is over.
     closed: bool,
@@ -91,7 +91,7 @@ enum Next {
 }
 
 impl Shared {
-    /// Receives audio. If it does not begin where the last ended, a new connection has to hear it.
+    /// Receives audio. If it does not begin where the last ended, a new connection is opened for it.
     pub(super) fn push(&self, from: Samples, samples: &[f32]) {
         let mut audio = self.lock();
         if audio.ring.end() != from {
@@ -118,13 +118,13 @@ impl Shared {
         audio.from <= from && to <= audio.ring.end()
     }
 
-    /// The words up to `to` are wanted at once.
+    /// Asks for the words up to `to` at once.
     pub(super) fn finalize(&self, to: Samples) {
         self.lock().finalize = Some(to);
         self.news.notify_one();
     }
 
-    /// The connection is to be replaced.
+    /// Has the connection replaced.
     pub(super) fn replace(&self) {
         self.lock().replace = true;
         self.news.notify_one();
@@ -191,7 +191,7 @@ enum Message {
 pub(super) struct Connection {
     pub(super) backend: Arc<Backend>,
     pub(super) model: String,
-    /// As Deepgram calls it; its model's default if `None`.
+    /// The language's name at Deepgram; its model's default if `None`.
     pub(super) language: Option<String>,
     pub(super) shared: Arc<Shared>,
     pub(super) heard: watch::Sender<Progress>,
@@ -222,7 +222,7 @@ impl Connection {
         }
     }
 
-    /// Waits this long, and then for more audio. Whether the session is over.
+    /// Waits this long, and then for more audio. Returns whether the session is over.
     async fn nothing_more(&self, wait: Duration) -> bool {
         let end = self.shared.end();
         let mut over = pin!(sleep(wait));

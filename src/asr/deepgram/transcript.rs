@@ -1,10 +1,10 @@
-//! PURE: what Deepgram has said of the audio of one connection.
+//! PURE: the transcript of one connection, from Deepgram's results.
 
 use crate::time::Samples;
 use serde::Deserialize;
 use std::collections::VecDeque;
 
-/// Words that are kept: many times those of one utterance.
+/// The most words that are kept: many times those of one utterance.
 const WORDS: usize = 2_000;
 
 /// A result may end this much before the audio that it was asked for, ms.
@@ -58,9 +58,9 @@ pub(super) struct Transcript {
     /// The position of the connection's first sample.
     from: Samples,
     finals: VecDeque<Word>,
-    /// The results for the audio before are final.
+    /// Results for the audio before this position are final.
     final_to: Samples,
-    /// The words behind, which may change.
+    /// The words after that, which may change.
     interim: Vec<Word>,
     interim_to: Samples,
 }
@@ -81,7 +81,7 @@ impl Transcript {
         self.from
     }
 
-    /// Whether nothing was said yet, not even that nobody speaks.
+    /// Whether no result has come yet, not even one of silence.
     pub(super) fn is_new(&self) -> bool {
         self.known_to() == self.from
     }

@@ -113,7 +113,8 @@ impl Asked {
     }
 }
 
-/// A call that the user dictates. It is not JSON, because the server lets no user write what a model may take for a call.
+/// A call that the user dictates. It is not JSON, because the server lets no user write what a model may take for a
+/// call.
 fn dictated(text: &str) -> Option<(String, Map<String, Value>)> {
     let found = CALL.captures(text)?;
     let pairs = found.get(2).map_or("", |pairs| pairs.as_str());

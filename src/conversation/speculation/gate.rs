@@ -117,8 +117,8 @@ pub(in crate::conversation) fn eligibility(
     verdict(tool, policy).eligibility
 }
 
-/// Returns the furthest that a call of `tool` may go, and why: the strictest of its effect, its confirmation, its network
-/// access and its declaration.
+/// Returns the furthest that a call of `tool` may go, and why: the strictest of its effect, its confirmation, its
+/// network access and its declaration.
 pub fn verdict(tool: &Declaration, policy: &SpeculationPolicy) -> Verdict {
     let forbid = |because| Verdict {
         eligibility: Eligibility::Forbid,

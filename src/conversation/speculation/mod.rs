@@ -1,9 +1,9 @@
 //! The speculation track: tool runs that start early and stay silent until the model commits their calls.
 //!
-//! A prediction passes the [`gate`] (`predictions`); each run is an entry of the [`ledger`], which ends once,
-//! committed or discarded (`runs`). Predictions come from the sources, from the model's own stream, and from a draft model
-//! (`drafting`). Nothing here touches the history, the voice or the client's events of the
-//! conversation: only a commit does.
+//! A prediction passes the [`gate`] (`predictions`); each run is an entry of the [`ledger`], which ends once, committed
+//! or discarded (`runs`). Predictions come from the sources, from the model's own stream, and from a draft model
+//! (`drafting`). Nothing here touches the history, the voice or the client's events of the conversation: only a commit
+//! does.
 
 mod drafting;
 mod drafts;

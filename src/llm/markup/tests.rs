@@ -461,7 +461,8 @@ proptest! {
         prop_assert_eq!(in_pieces(&bytes, &cuts), whole);
     }
 
-    /// A call's reported arguments are a part of those that are read in the end, and all of them if it was reported as whole.
+    /// A call's reported arguments are a part of those that are read in the end, and all of them if it was reported as
+    /// whole.
     #[test]
     fn reported_arguments_are_those_of_the_call(
         arguments in arguments(),

@@ -27,7 +27,7 @@ pub struct Done<'a> {
 /// again because of that.
 ///
 /// # Errors
-/// That the result is too long, for the model.
+/// Says to the model that the result is too long.
 pub fn kept(result: &Value, is_change: bool) -> Result<Value, String> {
     if Budget(LONGEST_RESULT).take(result) {
         Ok(result.clone())
@@ -96,7 +96,8 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
 pub(super) struct Budget(pub(super) usize);
 
 impl Budget {
-    /// Takes the length of a value, which is written nowhere. `false` if it does not fit; nothing is taken then.
+    /// Takes the length of a value from the budget without writing the value. `false`, and nothing taken, if it does
+    /// not fit.
     pub(super) fn take(&mut self, value: &Value) -> bool {
         let before = self.0;
         let fits = write!(self, "{value}").is_ok();

@@ -32,10 +32,10 @@ pub struct Conversation {
 /// An error of a file of conversations.
 #[derive(Debug, thiserror::Error)]
 pub enum ConversationsError {
-    /// It is no JSON, or none of the known formats.
+    /// It is not JSON, or in none of the known formats.
     #[error("this is neither a data set of EVA nor runs of tau-bench: {0}")]
     Format(#[from] serde_json::Error),
-    /// A call's arguments are no object.
+    /// A call's arguments are not an object.
     #[error("conversation {task}: the arguments of a call of {tool} are no JSON object")]
     Arguments {
         /// The task.

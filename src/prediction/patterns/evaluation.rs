@@ -1,4 +1,4 @@
-//! How often the exact next call is predicted, on conversations of tasks that were not learnt.
+//! Measures how often the exact next call is predicted, on conversations of tasks that were not learned.
 
 use super::conversations::Conversation;
 use super::learner::Patterns;

@@ -12,36 +12,36 @@ use std::rc::Rc;
 /// The version of the form in which patterns are kept.
 pub const VERSION: u32 = 1;
 
-/// The share of the earlier weight that one more observation leaves: about a hundred count.
+/// Each observation multiplies the weight of all earlier ones by this, so that about the last hundred count.
 const DECAY: f64 = 0.99;
-/// A weight below this is forgotten.
+/// Weights below this are dropped.
 const LEAST: f64 = 0.02;
-/// Patterns of one agent.
+/// The most patterns of one agent.
 const PATTERNS: usize = 4_096;
-/// Tools of one agent.
+/// The most tools of one agent.
 const TOOLS: usize = 256;
-/// Sets of arguments of one tool.
+/// The most sets of argument names that are kept for one tool.
 const FORMS: usize = 4;
-/// Sources of one argument.
+/// The most sources that are kept for one argument.
 const ORIGINS: usize = 24;
-/// Sources of one argument that are looked up in a prediction.
+/// The most sources of one argument that a prediction looks up.
 const LOOKED_UP: usize = 12;
-/// Tools whose arguments are derived in one prediction.
+/// The most tools whose arguments one prediction derives.
 const DERIVED: usize = 5;
-/// Values of one argument that are tried.
+/// The most values that are tried for one argument.
 const VALUES: usize = 3;
-/// Calls that are made of those values.
+/// The most combinations of those values.
 const COMBINED: usize = 9;
 /// Tools with a smaller share are not predicted.
 const UNLIKELY: f64 = 0.02;
-/// Tools of which it is learned whether their arguments are there, at each call.
+/// At each call, it is learned for so many likely tools whether arguments for them were available.
 const COMPARED: usize = 8;
 /// Quantile of the lower bound of a confidence: one standard deviation.
 const Z: f64 = 1.0;
-/// Stands for the end, where no call follows: it cannot be a tool's name.
+/// Stands for "no call follows". It cannot be a tool's name.
 const NOTHING: &str = "(no call)";
 
-/// How often something was right, with recent cases weighing more.
+/// A hit rate in which recent cases weigh more.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rate {
     /// Weight of the cases in which it was right.
@@ -56,12 +56,12 @@ impl Rate {
         self.tries = self.tries * decay + 1.0;
     }
 
-    /// The expected share, before much is known.
+    /// The estimated share of hits, smoothed for the case that little is known.
     fn likely(self) -> f64 {
         (self.hits + 0.5) / (self.tries + 2.0)
     }
 
-    /// Its lower bound.
+    /// The lower bound of the share of hits.
     fn least(self) -> f64 {
         lower_bound(self.hits / self.tries.max(1.0), self.tries)
     }
@@ -85,9 +85,9 @@ pub struct Guess {
     pub tool: String,
     /// Its arguments.
     pub arguments: Map<String, Value>,
-    /// How likely it seems; the order of guesses.
+    /// The estimated probability, by which guesses are ordered.
     pub likelihood: f64,
-    /// The lower bound of that.
+    /// The lower bound of the probability.
     pub confidence: f64,
 }
 
@@ -105,7 +105,7 @@ struct Followed {
 struct Traced {
     origin: Origin,
     rate: Rate,
-    /// The same after each tool.
+    /// The hit rate after each previous tool.
     after: BTreeMap<String, Rate>,
     /// Conversations in which it was found, up to two. What one conversation alone has shown is not kept.
     conversations: u8,
@@ -127,12 +127,12 @@ struct Known {
     /// The weight of each kind of result, as it was when the next call came.
     #[serde(default)]
     endings: BTreeMap<String, f64>,
-    /// Whether it had arguments with which it was not called yet, after each tool.
+    /// For each previous tool: how often unused arguments for this one were available.
     #[serde(default)]
     offered: BTreeMap<String, Offered>,
 }
 
-/// How often a tool had new arguments when it was called, and when another was.
+/// How often unused arguments for a tool were available when it was called, and when another tool was called.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 struct Offered {
     called: Rate,
@@ -147,8 +147,8 @@ impl Offered {
         }
     }
 
-    /// How much likelier the tool's call is if it has new arguments, or if it has none: above 1 or below. Before much
-    /// is known, 1.
+    /// The factor by which unused arguments, or their absence, make a call of the tool likelier (above 1) or less so.
+    /// Before much is known, 1.
     fn odds(self, is_new: bool) -> f64 {
         let likely = |rate: Rate| {
             let new = (rate.hits + 1.0) / (rate.tries + 2.0);
@@ -164,7 +164,7 @@ impl Offered {
 pub struct Patterns {
     contexts: BTreeMap<String, Followed>,
     tools: BTreeMap<String, Known>,
-    /// Calls that it has learnt from.
+    /// The number of calls learned from.
     learnt: u64,
     #[serde(skip)]
     size: usize,
@@ -179,9 +179,9 @@ pub struct Shown {
     pub after: String,
     /// The tool that follows.
     pub tool: String,
-    /// Its share of what followed.
+    /// Its share among the calls that followed.
     pub share: f64,
-    /// The weight of all that was observed there.
+    /// The weight of all observations in this context.
     pub observed: f64,
 }
 
@@ -193,17 +193,17 @@ impl Patterns {
         self.conversation
     }
 
-    /// The calls that it has learnt from.
+    /// The number of calls learned from.
     pub fn learnt(&self) -> u64 {
         self.learnt
     }
 
-    /// The patterns that it holds.
+    /// The number of patterns.
     pub fn len(&self) -> usize {
         self.size
     }
 
-    /// It has learnt nothing.
+    /// Whether nothing was learned yet.
     pub fn is_empty(&self) -> bool {
         self.size == 0
     }
@@ -235,7 +235,7 @@ impl Patterns {
         let previous = trail.previous();
         let known = self.tools.entry(tool.to_owned()).or_default();
         known.repeated.add(repeated, DECAY);
-        // What is no name is no place; a model may also invent arguments.
+        // A model may invent arguments, and a key that is not a declared name may be a value.
         let are_declared = arguments.keys().all(|name| schemas.declares(tool, name));
         let Some(slots) = slots(arguments).filter(|_| are_declared) else {
             return;
@@ -298,7 +298,7 @@ impl Patterns {
         }
     }
 
-    /// Whether there are arguments for the tool with which it was not called yet.
+    /// Whether the conversation offers arguments with which the tool was not called yet.
     fn has_new(&self, trail: &Trail, schemas: &Schemas, tool: &str) -> bool {
         let known = self.tools.get(tool);
         let Some((known, (form, _))) = known.and_then(|one| Some((one, one.forms.first()?))) else {
@@ -331,7 +331,7 @@ impl Patterns {
         }
     }
 
-    /// The user spoke before the next call came: until then none did.
+    /// Records, if the user has spoken since the last call, that no call followed until then.
     fn pauses(&mut self, trail: &Trail, called: bool) {
         if !trail.spoke {
             return;
@@ -422,7 +422,7 @@ impl Traced {
         }
     }
 
-    /// How often it is right after a tool; what is known of all tools weighs as two cases.
+    /// The estimated hit rate after a tool. The rate over all tools weighs as two cases.
     fn likely(&self, previous: &str) -> f64 {
         let all = self.rate.likely();
         match self.after.get(previous) {
@@ -446,7 +446,8 @@ fn contexts(trail: &Trail, spoke: bool, ending: &str) -> Vec<String> {
     all
 }
 
-/// Those that know whether the user has spoken: a call, the same with how the client came, two calls, three.
+/// The contexts that include whether the user has spoken: one call, one call with the client's transport, two calls,
+/// three.
 fn aware(trail: &Trail, spoke: bool, ending: &str) -> Vec<String> {
     let mut calls = String::new();
     let said = if spoke { ", said" } else { "" };
@@ -462,7 +463,7 @@ fn aware(trail: &Trail, spoke: bool, ending: &str) -> Vec<String> {
             "" => format!("{calls}{said}"),
             ending => format!("{calls} = {ending}{said}"),
         });
-        // In brackets it is no name of a tool.
+        // Brackets cannot occur in a tool's name.
         if let Some(came_by) = trail.came_by.as_ref().filter(|_| is_first) {
             all.push(format!("{} [{came_by}]", all[0]));
         }
@@ -500,9 +501,9 @@ fn looks_at(_things: usize) {
     LOOKED_AT.set(LOOKED_AT.get() + _things);
 }
 
-/// Predicting.
+/// Prediction.
 impl Patterns {
-    /// At most `most` calls that may come next, the likeliest first. `may` says which tools are of interest.
+    /// The `most` likeliest next calls, likeliest first. `may` selects the tools.
     pub fn predict(
         &self,
         trail: &Trail,
@@ -516,7 +517,7 @@ impl Patterns {
         shares.sort_by(|(_, a), (_, b)| b.total_cmp(a));
         let mut candidates: Vec<Candidate<'_>> = Vec::new();
         for (tool, share) in shares.into_iter().take(DERIVED) {
-            // What follows cannot be among the likeliest.
+            // Tools from here on cannot be among the likeliest.
             let likelier = candidates.iter().filter(|one| one.likelihood > share);
             if likelier.count() >= most {
                 break;
@@ -737,7 +738,7 @@ impl Known {
     }
 }
 
-/// Looking and editing.
+/// Listing and editing.
 impl Patterns {
     /// All patterns, the surest first.
     pub fn list(&self) -> Vec<Shown> {
@@ -818,8 +819,8 @@ impl Patterns {
         kept
     }
 
-    /// Makes what was read from a file whole: within its bounds, and with nothing but names, shapes and what the
-    /// schemas name.
+    /// Cleans patterns that were read from a file: within the bounds, and with nothing but names, shapes and values
+    /// that the schemas name.
     pub fn admitted(mut self, schemas: &Schemas) -> Self {
         for (tool, known) in &mut self.tools {
             for (slot, origins) in &mut known.origins {

@@ -101,8 +101,8 @@ impl Leaves {
     }
 }
 
-/// Whether the keys of an object are values and no names: one is no name, there are many, or all hold objects of the
-/// same fields.
+/// Whether the keys of an object are values instead of names: one is not a valid name, there are many, or all hold
+/// objects of the same fields.
 fn is_table(fields: &Map<String, Value>) -> bool {
     if fields.len() > FIELDS || fields.keys().any(|key| !is_name(key)) {
         return true;

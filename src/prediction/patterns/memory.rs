@@ -13,9 +13,10 @@ use std::time::Duration;
 
 /// How often the store is compared with what was learned.
 const EVERY: Duration = Duration::from_secs(10);
-/// A prediction that is at least so sure is expected to be right.
+/// A prediction with at least this confidence counts as a miss if it is wrong.
 pub(super) const SURE: f64 = 0.5;
-/// The share of the earlier weight that one more case leaves: about five count, and about fifty.
+/// Each case multiplies the weight of earlier ones by this: about the last five count for `LATELY`, fifty for
+/// `USUALLY`.
 const LATELY: f64 = 0.8;
 const USUALLY: f64 = 0.98;
 /// Cases before a tool may be stopped.
@@ -30,7 +31,7 @@ const TRIAL: u32 = 8;
 /// The state of the patterns, for metrics.
 #[derive(Debug, Clone, Default)]
 pub struct PatternFigures {
-    /// Tools that are not predicted at the moment, because the predictions of late were wrong.
+    /// Tools that are not predicted at the moment because recent predictions were wrong.
     pub(crate) stopped: Gauge<i64, AtomicI64>,
     /// How often a tool was stopped.
     pub(crate) drifts: Counter,
@@ -56,7 +57,7 @@ pub(super) struct Learnt {
     changed: bool,
 }
 
-/// Takes patterns to their store, and back if somebody has changed them there.
+/// Saves patterns to their store, and loads them if somebody has changed them there.
 struct Keeper {
     learnt: Arc<Mutex<Learnt>>,
     store: Box<dyn PatternStore>,
@@ -190,7 +191,7 @@ impl Book {
 }
 
 impl Learnt {
-    /// From now on these are the tools.
+    /// Sets the tools from now on.
     pub(super) fn admit(&mut self, schemas: &Schemas) {
         self.schemas = Some(schemas.clone());
         self.book = std::mem::take(&mut self.book).admitted(schemas);
@@ -215,7 +216,7 @@ impl Learnt {
         self.book.0.get(agent)
     }
 
-    /// The same, to learn.
+    /// The patterns of an agent, for learning.
     pub(super) fn learns(&mut self, agent: &str) -> &mut Patterns {
         self.changed = true;
         self.book.0.entry(agent.to_owned()).or_default()
@@ -252,7 +253,7 @@ impl Learnt {
     }
 }
 
-/// How right the predictions of a tool are.
+/// The hit rates of a tool's predictions, recently and usually.
 #[derive(Debug, Default)]
 struct Watched {
     lately: Rate,

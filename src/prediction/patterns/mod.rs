@@ -1,6 +1,6 @@
-//! Calls learned from calls: which call follows which, and where its arguments come from.
+//! Predicts calls from earlier calls: learns which call follows which, and where its arguments come from.
 //!
-//! A [`Trail`] is what the learner sees of one conversation, and ends with it. [`Patterns`] are what remains: names of
+//! A [`Trail`] is the learner's view of one conversation and ends with it. [`Patterns`] remain: names of
 //! tools and fields, shapes and weights, and no value that anybody said or that any tool returned.
 
 mod conversations;

@@ -1,4 +1,4 @@
-//! The source of predictions: hears what sessions commit, and predicts what comes next.
+//! The source of predictions that learns from committed calls which call comes next.
 
 use super::learner::Guess;
 use super::memory::{Learnt, Memory, PatternFigures, SURE};
@@ -14,11 +14,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use uuid::Uuid;
 
-/// Calls that are predicted at once.
+/// The most calls that are predicted at once.
 const MOST: usize = 3;
 
-/// Predicts calls from the calls before them. It learns from every committed call of a server's tool, and keeps no value
-/// of any session.
+/// Predicts calls from the calls before them. It learns from every committed call of a server's tool, and keeps no
+/// value of any session.
 pub struct Transitions {
     tools: HashMap<String, Arc<Declaration>>,
     schemas: Schemas,
@@ -69,7 +69,7 @@ impl Transitions {
         }
     }
 
-    /// The same, predicting so many calls ahead: 1 is the next one alone, 2 (which a new one has) also the one after it, if
+    /// Sets how many calls ahead it predicts: 1 is the next one alone, 2 (the default) also the one after it, if
     /// that does not need the next one's result.
     #[must_use]
     pub fn looking_ahead(self, depth: u32) -> Self {
@@ -80,7 +80,7 @@ impl Transitions {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Only calls that change nothing are predicted: no others run early.
+    /// Whether a call of the tool may be predicted: only reads are, because no others run early.
     fn may(&self, tool: &str) -> bool {
         let tool = self.tools.get(tool);
         tool.is_some_and(|tool| matches!(tool.effect, Effect::Read | Effect::ReadCostly))
@@ -173,7 +173,7 @@ impl Transitions {
 }
 
 impl Session {
-    /// Takes over what is new: the user's words and the results of calls.
+    /// Adds the user's new words and new results of calls.
     fn hear(&mut self, question: &Question) {
         self.agent.clone_from(&question.agent);
         if !question.evidence.moment.is_before_words() {

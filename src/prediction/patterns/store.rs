@@ -1,7 +1,7 @@
-//! Where patterns outlive the server.
+//! Stores patterns between runs of the server.
 //!
-//! The file is replaced as a whole, by renaming, so that no reader sees half of it. Whoever changes it while a server
-//! runs is obeyed: the server takes over what it says, and loses what it has learned since it last wrote.
+//! The file is replaced as a whole, by renaming, so that no reader sees half of it. If somebody changes it while a
+//! server runs, the server loads the change and loses what it has learned since its last save.
 
 use super::learner::{Patterns, VERSION};
 use serde::{Deserialize, Serialize};
@@ -76,10 +76,10 @@ pub trait PatternStore: Send {
     /// [`StoreError`] if it cannot be read.
     fn load(&mut self) -> Result<Option<Book>, StoreError>;
 
-    /// Keeps all of it. If somebody else has changed what is kept, it stays and is returned.
+    /// Saves the patterns. If somebody else has changed the stored ones, those stay and are returned.
     ///
     /// # Errors
-    /// [`StoreError`] if it cannot be written; then what was kept stays.
+    /// [`StoreError`] if they cannot be written; then the stored ones stay.
     fn save(&mut self, book: &Book) -> Result<Option<Book>, StoreError>;
 }
 
@@ -112,7 +112,7 @@ impl PatternFile {
         Ok(self.load()?.unwrap_or_default())
     }
 
-    /// Changes what the file says, while no other process does.
+    /// Changes the patterns in the file under its lock.
     ///
     /// # Errors
     /// [`StoreError`] if it cannot be read or written.

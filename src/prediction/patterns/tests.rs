@@ -651,7 +651,8 @@ fn a_prediction_looks_at_few_things_among_a_thousand_patterns() {
 }
 
 /// Predicts in a world where the call after `find` depends on whether the user speaks first. Returns how often the
-/// source was found to be wrong in sessions in which `status` follows at once, after as many `noises`, and how often it was sure of `profile`.
+/// source was found to be wrong in sessions in which `status` follows at once, after as many `noises`, and how often it
+/// was sure of `profile`.
 fn found_wrong(noises: usize) -> (u64, usize) {
     let tools = ["find", "status", "profile"].map(|name| declared(name, Effect::Read));
     let today = Today::new(Arc::new(crate::tools::SystemClock), TimeZone::UTC);

@@ -1,5 +1,5 @@
-//! A conversation as the learner sees it: its calls with the places of their values, and what the user's words
-//! look like.
+//! A conversation as the learner sees it: its calls with the places of their values, and the shapes of the
+//! user's words.
 
 use super::leaves::Leaves;
 use super::origin::Schemas;
@@ -9,13 +9,13 @@ use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Calls that are remembered of a conversation.
+/// The most calls that are remembered.
 const CALLS: usize = 16;
-/// Utterances of the user that are remembered.
+/// The most utterances of the user that are remembered.
 const UTTERANCES: usize = 16;
-/// Characters of an utterance that are read.
+/// The most characters of an utterance that are read.
 const READ: usize = 1_000;
-/// The longest run of characters that is taken for a value.
+/// The longest text that may be a value, characters.
 const LONGEST: usize = 40;
 
 /// Stands for a tool that is not known: a model may invent one of the words that it has heard.
@@ -46,7 +46,7 @@ pub(super) struct Spans {
     pub all: Vec<String>,
 }
 
-/// A conversation so far. It holds what people said and is gone with the conversation.
+/// A conversation so far. It holds people's words and is dropped with the conversation.
 #[derive(Debug, Default)]
 pub struct Trail {
     pub(super) calls: Vec<Made>,
@@ -59,9 +59,9 @@ pub struct Trail {
     today: Date,
     /// The user has spoken since the last call.
     pub(super) spoke: bool,
-    /// How often, at least.
+    /// The number of the user's turns since the last call, at least.
     pub(super) turns: u32,
-    /// How the client came: a kind of transport.
+    /// The client's kind, as in [`Question`](crate::prediction::Question).
     pub(super) came_by: Option<Arc<str>>,
     /// The user is about to speak: the words that matter are not known yet.
     pub(super) is_before_words: bool,
@@ -81,7 +81,7 @@ impl Trail {
         Self { came_by, ..self }
     }
 
-    /// The user has said this.
+    /// Adds an utterance of the user.
     pub fn said(&mut self, words: &str) {
         self.turns += 1;
         let mut utterances = std::mem::take(&mut self.utterances);
@@ -93,7 +93,7 @@ impl Trail {
         self.hear(utterances);
     }
 
-    /// These are the user's words, oldest first.
+    /// Sets the user's utterances, oldest first.
     pub(super) fn hear(&mut self, utterances: Vec<String>) {
         if self.utterances == utterances && !self.named.is_empty() {
             return;
@@ -131,7 +131,7 @@ impl Trail {
         }
     }
 
-    /// A call was committed.
+    /// Adds a committed call.
     pub fn called(&mut self, schemas: &Schemas, tool: &str, arguments: &Map<String, Value>) {
         if self.calls.len() == CALLS {
             self.calls.remove(0);
@@ -186,7 +186,7 @@ impl Trail {
         });
     }
 
-    /// The last call has this result.
+    /// Sets the result of the last call.
     pub fn resulted(&mut self, result: &Value) {
         let last = self.calls.len().saturating_sub(1);
         self.resulted_at(last, result);
@@ -337,7 +337,7 @@ fn digit(word: &str) -> Option<char> {
     char::from_digit(u32::try_from(at).ok()?, 10)
 }
 
-/// The shape of a value: which kinds of signs it has and how many, and none of them. `None` if it has no shape
+/// The shape of a value: the kinds of its characters and their number, not the characters. `None` if it has no shape
 /// that tells values from other words.
 pub(super) fn shape(value: &str) -> Option<String> {
     if value.is_empty() || value.len() > LONGEST {

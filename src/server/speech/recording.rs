@@ -13,12 +13,12 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// A recording, and how its words are wanted.
+/// A recording, and the form in which its transcript is wanted.
 pub(super) struct Transcription {
     /// The file, in any container that is read here.
     pub(super) file: Bytes,
     pub(super) shape: Shape,
-    /// As events, while it is transcribed.
+    /// Whether the transcript is sent as events while it is made.
     pub(super) streams: bool,
 }
 

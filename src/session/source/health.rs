@@ -1,5 +1,5 @@
 //! The rules for a service that may be late, silent or down: how long its results are waited for, and when
-//! it is not asked at all. No clock: the rules are told the time.
+//! it is not asked at all. No clock: the time is an argument.
 
 use crate::conversation::{Micros, Time};
 use std::collections::VecDeque;
@@ -18,11 +18,11 @@ const UNKNOWN: Micros = Micros::from_ms(400);
 /// The longest that a result may take. A slower service cannot hold a conversation.
 pub(in crate::session) const LONGEST: Micros = Micros::from_ms(2_000);
 
-/// So many failures within this time: the service is down.
+/// With so many failures within this time, the service counts as down.
 const FAILURES: usize = 3;
 const WITHIN: Micros = Micros::from_ms(30_000);
 
-/// The first and the longest wait before a service that is down is tried out again.
+/// The first and the longest wait before a service that is down is probed again.
 const FIRST_WAIT: Micros = Micros::from_ms(1_000);
 const LONGEST_WAIT: Micros = Micros::from_ms(60_000);
 
@@ -42,14 +42,14 @@ pub(super) struct Health {
 enum State {
     #[default]
     Up,
-    /// It is tried out after this wait.
+    /// It is probed after this wait.
     Down(Micros),
     /// It does not take the key.
     Denied,
 }
 
 impl Health {
-    /// Whether it is asked.
+    /// Whether the service is used now.
     pub(super) fn is_up(&self) -> bool {
         self.state == State::Up
     }
@@ -77,7 +77,7 @@ impl Health {
         }
     }
 
-    /// A result came after so long, in time or not.
+    /// Records a result that came after `time`, in time or not.
     pub(super) fn took(&mut self, time: Micros) {
         if self.results.len() == RESULTS {
             self.results.pop_front();
@@ -85,7 +85,8 @@ impl Health {
         self.results.push_back(time);
     }
 
-    /// It failed, or was late. Returns how long to wait before it is tried out, if it is down from now on.
+    /// Records a failure or a late result. If the service is down from now on, returns how long to wait before the
+    /// first probe.
     pub(super) fn failed(&mut self, now: Time) -> Option<Micros> {
         if !self.is_up() {
             return None;
@@ -103,12 +104,12 @@ impl Health {
         Some(wait)
     }
 
-    /// It does not take the key: it is never asked again.
+    /// Records that it refuses the key: it is never asked again.
     pub(super) fn denied(&mut self) {
         self.state = State::Denied;
     }
 
-    /// It was tried out. Returns how long to wait before the next time, if it is still down.
+    /// Records a probe. Returns how long to wait before the next one, if the service is still down.
     pub(super) fn tried(&mut self, now: Time, works: bool) -> Option<Micros> {
         let State::Down(wait) = self.state else {
             return None;

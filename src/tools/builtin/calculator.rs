@@ -9,8 +9,8 @@ use futures_util::future::{BoxFuture, ready};
 use serde_json::{Map, Value, json};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The most steps of a sum. Those that people ask for take up to some 1,500, and 9^9^9 must not hold the thread. It is no
-/// limit in time: on a busy machine any sum would exceed that.
+/// The most steps of a sum. Those that people ask for take up to some 1,500, and 9^9^9 must not hold the thread. It is
+/// no limit in time: on a busy machine any sum would exceed that.
 const STEPS: u32 = 20_000;
 /// Integers of up to this many digits are given in full.
 const DIGITS: usize = 15;

@@ -1,6 +1,6 @@
 //! The pump between one WebRTC client and one session.
 //!
-//! One task per call. The agent's audio waits here, in a line that a barge-in empties, and never in the socket.
+//! One task per call. The agent's audio waits here, in a queue that a barge-in empties, and never in the socket.
 
 use super::gaps::{Gaps, Piece};
 use super::opus::{CLOCK, OpusDecoder, OpusEncoder, RATE, VOICE_RATE};
@@ -46,7 +46,7 @@ pub struct Seat {
     pub(super) joins: mpsc::Receiver<mpsc::Sender<String>>,
     /// Events of second clients.
     pub(super) requests: mpsc::Receiver<String>,
-    /// Somebody has hung up by the call's id.
+    /// Cancelled when somebody hangs up by the call's id.
     pub(super) hang_up: CancellationToken,
     /// Our addresses, as the client knows them.
     pub(super) here: Vec<SocketAddr>,
@@ -145,7 +145,7 @@ struct Call {
     began: Instant,
     /// Audio can be sent.
     is_up: bool,
-    /// The session is over; so many frames are still to be sent once the line is empty.
+    /// The session is over; so many frames are still to be sent once the queue is empty.
     over: Option<u32>,
 }
 
@@ -248,7 +248,7 @@ impl Call {
         }
     }
 
-    /// Sends the next event, if there is one and room for it.
+    /// Sends the next event, if there is one and the channel has room.
     fn tell_next(&mut self) -> bool {
         if self.unsaid.is_none() {
             self.unsaid = self.outbox.pop().and_then(|frame| match frame {
@@ -312,7 +312,7 @@ impl Call {
         self.apply(actions)
     }
 
-    /// Sends a second client all events from now on. It is told of the session first, if that has begun.
+    /// Sends a second client all events from now on, beginning with `session.created` if the session has begun.
     fn join(&mut self, member: mpsc::Sender<String>) {
         let is_welcome = self.members.len() < MEMBERS
             && (!self.link.is_open() || member.try_send(self.dialect.welcome()).is_ok());
@@ -410,7 +410,7 @@ impl Call {
         self.pacer.due().0 * u64::from(CLOCK) / 1_000_000
     }
 
-    /// Tells the session how much the client has heard.
+    /// Reports to the session how much the client has heard.
     fn report(&mut self, now: Micros) {
         if let Some((clause, until)) = self.playout.report(now) {
             // A session that is too busy for it estimates instead.

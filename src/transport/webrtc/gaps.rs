@@ -24,7 +24,7 @@ const LONGEST_GAP: i64 = 3 * RATE as i64;
 pub(super) enum Piece {
     /// The decoder continues the sound that came before.
     Concealed(usize),
-    /// Nothing is known.
+    /// Silence, because nothing is known of this part.
     Silence(usize),
     /// The redundancy in the packet says how the gap before it ended.
     Recovered(usize),

@@ -7,14 +7,14 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | `port` | the UDP socket: whose packet is it |
+//! | `port` | the UDP socket: hands each packet to its call |
 //! | `tcp` | the same over TCP connections |
 //! | `peer` | one connection's protocols, the only user of str0m |
 //! | `call` | the pump between a client and its session |
 //! | `sideband` | WebSockets that take part in a call's session |
-//! | `gaps` | PURE: what takes the place of lost packets |
+//! | `gaps` | PURE: fills the gaps of lost packets |
 //! | `playout` | PURE: how much of the agent's audio the client has heard |
-//! | `pieces` | PURE: which clause is on the track when |
+//! | `pieces` | PURE: follows which clause is on the track |
 //! | `opus` | the codec |
 
 mod call;

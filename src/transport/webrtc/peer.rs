@@ -109,8 +109,8 @@ pub(super) enum PeerEvent {
 }
 
 impl Peer {
-    /// Answers an offer. `addresses` are those at which clients reach us, over TCP too if `has_tcp`. Returns the answer,
-    /// too.
+    /// Answers an offer. `addresses` are those at which clients reach us, over TCP too if `has_tcp`. Returns the
+    /// answer, too.
     ///
     /// # Errors
     /// [`BadOffer`]

@@ -1,4 +1,4 @@
-//! When the client hears the agent's audio, as far as RTCP tells. No I/O and no clock.
+//! Estimates when the client hears the agent's audio, from RTCP's round trips. No I/O and no clock.
 
 use crate::conversation::{ClauseId, Micros};
 use std::collections::VecDeque;
@@ -9,17 +9,17 @@ const EVERY: Micros = Micros::from_ms(100);
 /// The end of a frame within its clause.
 type Mark = (ClauseId, Micros);
 
-/// The agent's audio between the session and the client's ear. What the client's own jitter buffer adds is not
+/// The agent's audio between the session and the client's loudspeaker. The delay of the client's jitter buffer is not
 /// known.
 #[derive(Debug, Default)]
 pub(super) struct Playout {
-    /// Frames in the line, and their lengths.
+    /// Frames in the queue, and their lengths.
     waiting: VecDeque<(Mark, Micros)>,
     /// How much of the first of them has left.
     left: Micros,
     /// Frames on their way, and when they left.
     sent: VecDeque<(Micros, Mark)>,
-    /// The last frame that was given to the line.
+    /// The last frame that was queued.
     given: Option<Mark>,
     round_trip: Micros,
     told: Option<Micros>,
@@ -31,7 +31,7 @@ impl Playout {
         self.round_trip = round_trip;
     }
 
-    /// A frame of a clause has joined the line.
+    /// Adds a frame of a clause to the queue.
     pub(super) fn push(&mut self, clause: ClauseId, length: Micros) {
         let before = match self.given {
             Some((same, until)) if same == clause => until,
@@ -42,8 +42,8 @@ impl Playout {
         self.waiting.push_back((mark, length));
     }
 
-    /// So much audio has left the line. Returns the clause of the last frame that left whole, and how much of it had
-    /// left before and with it.
+    /// Records that so much audio was sent. Returns the clause of the last frame that left whole, and how much of it
+    /// had left before and with it.
     pub(super) fn sent(
         &mut self,
         now: Micros,
@@ -63,7 +63,7 @@ impl Playout {
         last
     }
 
-    /// The line was emptied.
+    /// Records that the queue was cleared.
     pub(super) fn clear(&mut self) {
         self.waiting.clear();
         self.left = Micros(0);

@@ -1,4 +1,4 @@
-//! The port of all calls, UDP and TCP: which packet belongs to which call.
+//! The port of all calls, UDP and TCP: hands each packet to its call.
 //!
 //! A client's first packets are STUN requests that name the call; from then on its address does. Everything else
 //! is dropped and counted.
@@ -45,7 +45,7 @@ pub struct Bound {
 /// How calls over TCP arrive, on the number of the UDP port.
 #[derive(Debug)]
 pub enum Tcp {
-    /// Not at all.
+    /// Calls over TCP are not taken.
     None,
     /// At the server's own listener, beside HTTP.
     Shared,
@@ -54,7 +54,7 @@ pub enum Tcp {
 }
 
 impl Bound {
-    /// Clients are told that calls over TCP are taken, too.
+    /// Also takes calls over TCP, and tells clients so.
     #[must_use]
     pub fn over(self, tcp: Tcp) -> Self {
         Self { tcp, ..self }
@@ -193,7 +193,7 @@ struct Route {
     /// To the call: the events of second clients.
     requests: mpsc::Sender<String>,
     name: String,
-    /// Those that lead to it, oldest first.
+    /// The addresses that belong to this call, oldest first.
     addresses: VecDeque<(Way, SocketAddr)>,
 }
 

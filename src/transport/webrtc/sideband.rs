@@ -1,5 +1,5 @@
-//! Second clients of a call's session: WebSockets that get its events and may send their own, as a page's own server does
-//! while the page has the audio.
+//! Second clients of a call's session: WebSockets that get its events and may send their own, as a page's own server
+//! does while the page has the audio.
 
 use crate::transport::close_code;
 use crate::transport::pump::SocketLimits;
@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// Events that may wait for a second client. One that lets more pile up is left out from then on.
+/// Events that may wait for a second client. One that falls further behind gets no more of them.
 pub(super) const EVENTS: usize = 256;
 
 /// A second client's end of a call's session.

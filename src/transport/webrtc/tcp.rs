@@ -1,5 +1,5 @@
-//! Calls over TCP, for clients that no UDP port is open to: ICE-TCP (RFC 6544), where we are always called. Each packet
-//! follows its length (RFC 4571).
+//! Calls over TCP, for clients that UDP does not reach: ICE-TCP (RFC 6544), where we are always the passive side. Each
+//! packet is preceded by its length (RFC 4571).
 
 use super::port::{LARGEST, Port, WAITING, Way, addressee};
 use crate::metrics::UdpLoss;
@@ -11,8 +11,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Whether a connection whose first byte is this one carries packets of a call. It is that of a length up to 2,303 bytes;
-/// a request over HTTP begins with a letter or the end of a line.
+/// Whether a connection whose first byte is this one carries packets of a call. It is that of a length up to 2,303
+/// bytes; a request over HTTP begins with a letter or the end of a line.
 pub fn is_call(first: u8) -> bool {
     usize::from(first) <= LARGEST >> 8
 }
