@@ -186,7 +186,8 @@ proptest! {
         for step in moves {
             act(&mut sim, &step);
         }
-        sim.silence(60_000);
+        sim.silence(3_000);
+        sim.no_audio(57_000);
         responses_do_not_overlap(&sim)?;
         nothing_flushed_is_sent(&sim)?;
         tools_run_once_and_only_when_committed(&sim)?;
@@ -582,7 +583,8 @@ proptest! {
             sim.foresee();
             for words in ["what time is it", "Yes.", "and now"] {
                 sim.speak(words, 900);
-                sim.silence(25_000);
+                sim.silence(3_000);
+                sim.no_audio(22_000);
             }
             sim
         };
