@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// Settings that take effect only at the next start, because they are loaded, opened or bound once.
-const AT_START: [&str; 16] = [
+const AT_START: [&str; 18] = [
     "server.host",
     "server.port",
     "server.max_sessions",
@@ -28,6 +28,8 @@ const AT_START: [&str; 16] = [
     "wyoming.",
     "playground.",
     "webrtc.",
+    "call_recording.",
+    "webhook.",
     "log.format",
     "log.turns",
 ];
@@ -119,4 +121,31 @@ fn stays(old: &Loaded, new: &Loaded) -> Vec<String> {
         old.is_none_or(|old| old.value != new.value)
     });
     changed.map(|setting| setting.key.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Environment, load};
+
+    /// The reload used to accept a new webhook without a word and to post to the old one.
+    #[test]
+    fn a_changed_webhook_or_recording_is_named_as_waiting_for_the_next_start() {
+        let with = |variables: &[(&str, &str)]| {
+            let variables = variables.iter();
+            let variables =
+                variables.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            load(&Flags::default(), &variables.collect::<Environment>()).expect("a configuration")
+        };
+        let secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+        let new = with(&[
+            ("UNDERTONE_WEBHOOK__URL", "https://example.com/calls"),
+            ("UNDERTONE_WEBHOOK_SECRET", secret),
+            ("UNDERTONE_CALL_RECORDING__CONSENT", "Recorded."),
+            ("UNDERTONE_SESSION__GREETING", "Hello."),
+        ]);
+        let named = stays(&with(&[]), &new);
+        let all = ["call_recording.consent", "webhook.url", "webhook.secret"];
+        assert_eq!(named, all);
+    }
 }
