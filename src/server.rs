@@ -3,6 +3,17 @@
 //! `run` serves until its token is cancelled, then drains: `/readyz` fails, new sessions are
 //! refused, each session is asked to finish its turn, and sessions still open at the deadline are
 //! closed.
+//!
+//! | files | subject |
+//! |---|---|
+//! | `accept`, `connections` | the accept loop; how many connections, and which one gives way |
+//! | `access`, `admission`, `secrets` | who may open a session; whether there is a place; client secrets |
+//! | `routes`, `upgrade`, `choice` | from a request to a session, and the agent that it may choose |
+//! | `calls`, `twilio`, `doors` | WebRTC calls; Twilio's webhooks and sockets; protocols over bare TCP |
+//! | `api`, `errors` | the other endpoints of the Realtime API |
+//! | `speech` | OpenAI's audio API, between the sessions' jobs |
+//! | `page`, `playground`, `demonstration` | the page, its data, and the slow shop that it shows |
+//! | `settings`, `shared` | the server's settings; what all handlers share |
 
 mod accept;
 mod access;

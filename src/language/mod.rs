@@ -3,6 +3,14 @@
 //! and tools read; the other packs have the built-in assistant's requests and answers instead.
 //!
 //! Pure, like the core, which uses it: no clock, no runtime, no locks, no I/O.
+//!
+//! | files | subject |
+//! |---|---|
+//! | `pack`, `unknown` | packs, found by a BCP 47 tag; languages without one |
+//! | `sentences`, `spoken`, `assent`, `fillers`, `endings`, `digits` | rules that packs share, over tables of words |
+//! | `request`, `grammar`, `wording` | the built-in assistant's requests and answers |
+//! | `de`, `es` | German, Spanish: tables |
+//! | `en` | English, and its numbers, dates, places, units and names |
 
 mod assent;
 mod de;

@@ -1,4 +1,16 @@
 //! The language model: takes a prompt and returns a stream of [`LlmEvent`]s.
+//!
+//! | files | subject |
+//! |---|---|
+//! | `remote`, `remote/takes` | a model on a server, in any dialect: requests, retries, warm-ups; its parameters |
+//! | `openai_compatible`, `anthropic` | the dialects: bodies of requests, and streams (`wire`: pure) |
+//! | `http` | errors without secrets, and the bounds of event streams |
+//! | `markup` | PURE: the incremental parser of `<speech>` and `<tool>`, and of calls in the forms of other models |
+//! | `native_call`, `opaque` | calls as data; a provider's blocks that come back with calls |
+//! | `prompt`, `untrusted` | the messages; text from outside |
+//! | `plan` | PURE: plans and their references |
+//! | `fallback`, `probe` | a second model; the abilities of a model, found out by questions |
+//! | `phrases`, `scripted` | fixed phrases; models for tests |
 
 mod anthropic;
 mod fallback;

@@ -6,6 +6,17 @@
 //! sources and merges their predictions into one list. The gate
 //! (`conversation/speculation/gate.rs`) decides which of those run early; it treats all sources
 //! alike.
+//!
+//! | files | subject |
+//! |---|---|
+//! | `predictor`, `router` | the traits of sources; sources that share a thread, and the merger |
+//! | `rules`, `builtin_rules` | regular expressions of declarations, and those of the built-in tools |
+//! | `matching` | examples and descriptions of tools, by similarity; clients' own tools |
+//! | `intents`, `heads`, `linear`, `logistic` | the classifier, whose weights `packed` stores |
+//! | `ridge`, `features`, `embed` | models of texts: ridge regression, n-grams, sentence embeddings |
+//! | `tagger`, `fill`, `choices`, `codes`, `frame`, `parameters` | from words to the arguments that a schema wants |
+//! | `patterns` | calls from earlier calls |
+//! | `training` | training data and measurements |
 
 mod builtin_rules;
 mod choices;

@@ -1,4 +1,20 @@
 //! The async shell around one conversation, and the channel by which transports reach it.
+//!
+//! | files | subject |
+//! |---|---|
+//! | `driver`, `driver/handoff` | the loop that drives one conversation; handoffs between agents |
+//! | `handle`, `options` | a transport's end of a session, and the options that it opens with |
+//! | `builders`, `engines`, `observers` | everything that all sessions share, and what it is built from |
+//! | `agents` | the agents, and the one that a session begins with |
+//! | `recognisers`, `voices`, `detectors` | the models on their threads, and services instead of them |
+//! | `source`, `source/health` | the state of a speech service: deadlines, and when it is not asked |
+//! | `remote_voice`, `local_voice`, `shelf` | a voice on a service; a local one; local ones that are loaded on demand |
+//! | `clause`, `ahead`, `pacer`, `phrases` | synthesis in chunks and in advance; real-time frames; prepared phrases |
+//! | `routing`, `course`, `drafts` | questions to sources of predictions, with their context; draft models |
+//! | `offer`, `notes` | the server's tools as a session knows them; the operator's texts with values of the session |
+//! | `items` | spoken items from clients, on their way to the recogniser |
+//! | `load`, `budget`, `experience`, `warmth` | over all sessions: load, budget, lessons, a loaded model |
+//! | `recorder`, `call_audio`, `tracks` | recordings of decisions, and of sound |
 
 mod agents;
 mod ahead;

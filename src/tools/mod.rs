@@ -1,4 +1,14 @@
 //! Tools: what they are called, what they may do to the world, how they run.
+//!
+//! | files | subject |
+//! |---|---|
+//! | `registry`, `live` | the tools of a server, and their change while it runs |
+//! | `declared`, `settings`, `template` | tools from TOML |
+//! | `http`, `subprocess`, `mcp` | what a declared tool calls: a web service, a program, an MCP server |
+//! | `builtin` | clock, calculator, units, timers; weather, calendar, notes, accounts |
+//! | `values`, `fixed`, `session` | facts on the caller; arguments that the server sets; a session's data |
+//! | `canonical`, `once` | when two calls are the same; when two changes are |
+//! | `journal`, `journal/file` | which changes may run, so that none runs twice; their records in a file |
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
