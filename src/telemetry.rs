@@ -148,12 +148,12 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
     }
 }
 
-/// The crates of which less is shown unless the filter names them: ONNX Runtime's logs every allocation at INFO, the
+/// The crates that log less unless the filter names them: ONNX Runtime's logs every allocation at INFO, the
 /// MCP SDK what servers say of themselves, and warns when a connection is closed. PulseAudio's client takes each end of
 /// a connection for an error; devices report theirs themselves.
 const QUIET: [(&str, &str); 3] = [("ort", "warn"), ("rmcp", "error"), ("pulseaudio", "off")];
 
-/// The operator's filter, and quiet crates.
+/// The operator's filter, with the levels of [`QUIET`] below it.
 fn filter(directives: &str) -> Result<EnvFilter, TelemetryError> {
     let mut all = directives.to_owned();
     for (quiet, level) in QUIET {

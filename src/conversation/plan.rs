@@ -24,7 +24,7 @@ pub(super) struct Running {
 #[derive(Debug, Default)]
 pub(super) struct Plans {
     under_way: Vec<UnderWay>,
-    /// Its next step waits for the user's yes.
+    /// The plan whose next step waits for the user's yes.
     asked: Option<UnderWay>,
     /// The generation that made the last plan.
     made_by: Option<RequestId>,
@@ -35,7 +35,7 @@ pub(super) struct Plans {
 /// A plan that is being carried out.
 #[derive(Debug)]
 pub(super) struct UnderWay {
-    /// Its own call.
+    /// The call of the plan itself.
     call: CallId,
     plan: Plan,
     steps: Vec<StepCall>,
@@ -152,7 +152,7 @@ impl Briefing {
 }
 
 impl UnderWay {
-    /// A plan with the calls of its steps.
+    /// Creates a plan with the calls of its steps.
     pub(super) fn new(call: CallId, plan: Plan, steps: Vec<StepCall>) -> Self {
         Self {
             call,
@@ -200,7 +200,7 @@ impl UnderWay {
         None
     }
 
-    /// Starts a step, or fails if its arguments are not there.
+    /// Starts a step, or fails the plan if its arguments cannot be filled in.
     fn start(&mut self, at: usize) -> Option<Next> {
         let step = &mut self.steps[at];
         let state = std::mem::replace(&mut step.state, State::Running);
@@ -250,7 +250,7 @@ impl UnderWay {
         Some(outcome.unwrap_or_else(|why| self.early_end(&why)))
     }
 
-    /// The result of a plan that ends before its end.
+    /// The result of a plan that ends early.
     fn early_end(&self, why: &str) -> Value {
         self.report("error", why)
     }
@@ -280,7 +280,7 @@ impl Plans {
         self.under_way.push(plan);
     }
 
-    /// A plan is being carried out.
+    /// Whether a plan is being carried out.
     pub(super) fn are_under_way(&self) -> bool {
         !self.under_way.is_empty()
     }
@@ -307,7 +307,7 @@ impl Plans {
         }
         let mut plans = self.under_way.iter_mut();
         let (step, plan) = plans.find_map(|plan| Some((plan.startable()?, plan)))?;
-        // A step whose arguments are not there ends its plan.
+        // A step whose arguments cannot be filled in ends its plan.
         plan.start(step).or_else(|| self.next())
     }
 
@@ -319,7 +319,7 @@ impl Plans {
         })
     }
 
-    /// Stores the result of a step. Returns its item; `None` if the call is no step.
+    /// Stores the result of a step. Returns its item; `None` if the call is not a step.
     pub(super) fn finish(
         &mut self,
         call: CallId,
@@ -342,7 +342,7 @@ impl Plans {
         Some(item)
     }
 
-    /// A step cannot run.
+    /// Fails the plan, because a step cannot run.
     pub(super) fn fail(&mut self, call: CallId, why: &str) {
         if let Some((plan, at)) = self.step(call) {
             let why = format!("step {}, {}: {why}", at + 1, plan.plan.steps[at].tool);
@@ -350,8 +350,8 @@ impl Plans {
         }
     }
 
-    /// The step `call` waits for the user's yes, and its plan with it. Returns the plan's call, and what the model is
-    /// told meanwhile.
+    /// Puts the plan aside until the user has said yes to its step `call`. Returns the plan's call, and its result for
+    /// the model so far.
     pub(super) fn put_aside(&mut self, call: CallId) -> Option<(CallId, Value)> {
         let position = |plan: &UnderWay| plan.steps.iter().position(|step| step.call == call);
         let mut plans = self.under_way.iter().enumerate();
@@ -368,9 +368,9 @@ impl Plans {
         Some(told)
     }
 
-    /// The user has said yes to the step `confirmed`: its plan goes on as `call`, if all that is left of it is still
-    /// among the `tools`. Returns the arguments of that call, and its result if the plan does not go on; `None` if it
-    /// is no step.
+    /// Resumes a plan as `call` after the user's yes to the step `confirmed`, if all tools of its other steps are still
+    /// among `tools`. Returns the arguments of that call, and its result if the plan does not go on; `None` if it
+    /// is not a step.
     pub(super) fn go_on(
         &mut self,
         confirmed: CallId,
@@ -395,7 +395,7 @@ impl Plans {
         Some((rest, None))
     }
 
-    /// The answer has ended or was stopped: nothing starts until it is resumed.
+    /// Pauses all plans, because the answer has ended or was stopped: nothing starts until it is resumed.
     pub(super) fn pause(&mut self) {
         self.change(Stage::Running, Stage::Paused);
     }
@@ -404,7 +404,7 @@ impl Plans {
         self.change(Stage::Paused, Stage::Running);
     }
 
-    /// The answer is not resumed. `false` if nothing was paused.
+    /// Stops paused plans, because the answer is not resumed. Returns whether any was paused.
     pub(super) fn stop_paused(&mut self) -> bool {
         self.change(Stage::Paused, Stage::Stopped)
     }
@@ -418,7 +418,7 @@ impl Plans {
         changed
     }
 
-    /// These calls, with the running steps of a plan in its place.
+    /// Replaces plans among these calls by their running steps.
     pub(super) fn run_for(&self, calls: &[CallId]) -> Vec<CallId> {
         let mut all = Vec::new();
         for call in calls {

@@ -53,7 +53,7 @@ pub(super) struct Clause {
     pub(super) text: String,
     /// The estimated length of its audio.
     expected: Micros,
-    /// The model's words have a limit.
+    /// The author of its words: the model's have a limit.
     pub(super) words: Words,
     /// Its index among the clauses of its item.
     pub(super) index: usize,
@@ -66,10 +66,10 @@ pub(super) struct Clause {
     sent_until: Time,
 }
 
-/// Where a clause stands among the model's clauses that have not been said.
+/// The place of a clause among the model's clauses that have not been said.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// No clause of the model comes before it.
+    /// Whether no clause of the model comes before it.
     pub(super) is_first: bool,
     pub(super) begins_sentence: bool,
     /// Its own words, and the words from it to the end of its sentence as far as known.
@@ -78,7 +78,7 @@ pub(super) struct Place {
 }
 
 impl Clause {
-    /// It only covers a wait.
+    /// Whether it only covers a wait.
     fn is_filler(&self, language: &Pack) -> bool {
         match self.words {
             Words::Own => false,
@@ -244,12 +244,12 @@ impl Playout {
         }
     }
 
-    /// All clauses have been sent in full.
+    /// Whether all clauses have been sent in full.
     pub(super) fn all_sent(&self) -> bool {
         self.clauses.iter().all(Clause::all_sent)
     }
 
-    /// All clauses of `item` have been sent in full.
+    /// Whether all clauses of `item` have been sent in full.
     pub(super) fn item_sent(&self, item: ItemId) -> bool {
         self.clauses
             .iter()

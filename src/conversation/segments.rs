@@ -20,7 +20,7 @@ struct Segment {
 }
 
 impl Segments {
-    /// None so far of an utterance that begins at `from`.
+    /// No parts yet, of an utterance that begins at `from`.
     pub(super) fn new(from: Samples) -> Self {
         Self {
             finished: Vec::new(),
@@ -28,7 +28,7 @@ impl Segments {
         }
     }
 
-    /// Where the unfinished part begins.
+    /// The beginning of the unfinished part.
     pub(super) fn unfinished_from(&self) -> Samples {
         self.from
     }
@@ -37,12 +37,12 @@ impl Segments {
         self.finished.is_empty()
     }
 
-    /// All finished parts are transcribed.
+    /// Whether all finished parts are transcribed.
     pub(super) fn are_transcribed(&self) -> bool {
         self.finished.iter().all(|segment| segment.text.is_some())
     }
 
-    /// Finishes parts until the rest up to `end` is short enough for the recogniser. `true` if it did any.
+    /// Finishes parts until the rest up to `end` is short enough for the recogniser. Returns whether it finished any.
     pub(super) fn cut_all(&mut self, common: &mut Common, end: Samples) -> bool {
         let (longest, before) = (longest(common), self.from);
         while end.since(self.from) > longest {
@@ -52,7 +52,7 @@ impl Segments {
     }
 
     /// Finishes a part at `end` before it is too long for the recogniser: after a pause if there is one in time,
-    /// else anywhere. `true` if it did.
+    /// else anywhere. Returns whether it did.
     pub(super) fn cut_long(
         &mut self,
         common: &mut Common,
@@ -84,7 +84,7 @@ impl Segments {
         });
     }
 
-    /// Handles a finished transcription. `None` if it is none of these; otherwise whether it succeeded.
+    /// Handles a finished transcription. Returns whether it succeeded; `None` if it is of none of these parts.
     pub(super) fn on_transcript(
         &mut self,
         request: RequestId,

@@ -1,4 +1,4 @@
-//! The loop that drives one conversation: carries out what it decides, tells it what happens.
+//! The loop that drives one conversation: carries out its decisions and feeds it inputs.
 
 mod handoff;
 
@@ -47,8 +47,8 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::Instrument;
 
-/// Results of jobs that may wait for the session. It takes them within microseconds; a full queue
-/// means that the session hangs, and then what is in it is lost with the session.
+/// The most results of jobs that may wait for the session. It takes them within microseconds; a full queue
+/// means that the session hangs, and the results are lost with it.
 const RESULTS: usize = 1_024;
 
 /// Clauses that are synthesised in advance are due this much later than those that a user waits for.
@@ -56,7 +56,7 @@ const AHEAD_OF_NEED: Duration = Duration::from_secs(1);
 
 /// The result of a job.
 pub(super) enum Done {
-    /// Something for the conversation.
+    /// An input for the conversation.
     Input(Input),
     /// The notes on the caller for an agent.
     Notes { agent: String, notes: Vec<String> },
@@ -86,11 +86,11 @@ pub(super) struct Driver {
     /// The agent that speaks, or is about to.
     agent: Arc<Agent>,
     offer: Offer,
-    /// To the task that transcribes items which were spoken elsewhere, from the first of them on.
+    /// The queue to the task that transcribes clients' audio items; started with the first item.
     unheard: Option<mpsc::Sender<Unheard>>,
     recogniser: Recogniser,
     voices: HashMap<Speaker, Voice>,
-    /// The voice failed and has produced no audio since.
+    /// Whether the voice has failed and produced no audio since.
     voice_failed: bool,
     clauses: HashMap<ClauseId, Clause>,
     ahead: Ahead,
@@ -101,20 +101,20 @@ pub(super) struct Driver {
     routing: Routing,
     drafts: Drafts,
     tools: SessionTools,
-    /// The beginning of its idempotency keys.
+    /// The prefix of its idempotency keys.
     key: uuid::Uuid,
     outbound: mpsc::Sender<Outbound>,
     results: mpsc::Sender<Done>,
     /// Cancels the session's jobs on the model threads when the session ends.
     cancel: CancellationToken,
-    /// When the detector's verdict or the words came in which are being acted upon: what makes the agent
-    /// fall silent now is the user.
+    /// When the verdict or words that are being acted upon came in. If the agent falls silent now, the user
+    /// caused it.
     speech_found: Option<Time>,
-    /// The conversation was told that the models are busy.
+    /// Whether the conversation was told that the models are busy.
     busy: bool,
-    /// Records the call as sound, if calls are.
+    /// The recorder of the call's audio, if calls are recorded.
     sound: Option<Box<CallRecorder>>,
-    /// For the operator's webhook, if there is one.
+    /// The report for the operator's webhook, if there is one.
     report: Option<Box<CallReport>>,
     /// The reason for the conversation's end; `None` if the client has gone.
     hung_up: Option<HangUpReason>,
@@ -138,9 +138,9 @@ struct AudioInput {
     rest: Vec<f32>,
     /// End of the last window that was handed to the detector.
     end: Samples,
-    /// The detector has failed, and it was told: it would fail at every window from then on.
+    /// Whether the detector has failed and this was reported; it would fail at every window from then on.
     vad_failed: bool,
-    /// Windows that the detector had no room for.
+    /// Windows that the detector's queue had no room for.
     unjudged: u64,
 }
 
@@ -172,7 +172,7 @@ impl Driver {
     ) -> (Self, Results) {
         let (results, incoming) = mpsc::channel(RESULTS);
         let (offer, tools) = Offer::open(&engines.tools, options, agent.clone());
-        // Unlike any other session's, of any server.
+        // Unique among the sessions of all servers.
         let key = uuid::Uuid::new_v4();
         let policy = engines.policy_of(&agent, options, tools);
         let experience = engines.experience.of(&policy);
@@ -247,7 +247,7 @@ impl Driver {
 
     /// Runs until the client hangs up or the conversation does.
     ///
-    /// Boxed: its future would keep two copies of it.
+    /// `self` is boxed, because the future would otherwise hold two copies of it.
     pub(super) async fn run(
         mut self: Box<Self>,
         mut inbound: mpsc::Receiver<Inbound>,
@@ -288,7 +288,7 @@ impl Driver {
     /// Begins the lookups, whose results also go into the notes.
     fn look_up(&mut self) {
         let (zone, values) = (self.engines.zone.clone(), self.options.values.clone());
-        // Lookups know no lookups.
+        // Lookups see no results of other lookups.
         let asking = SessionTools::of_call(zone, Arc::new(SystemClock), None, values);
         let lookups = self.registry().lookups(&asking);
         if lookups.is_empty() {
@@ -343,7 +343,7 @@ impl Driver {
         tracing::info!(seconds = self.began.elapsed().as_secs(), "session closed");
     }
 
-    /// Logs and counts what happened.
+    /// Logs and counts an event.
     fn observe(&mut self, event: &Event) {
         log(event);
         let now = self.now();
@@ -379,7 +379,7 @@ impl Driver {
         Time(self.began.elapsed().as_micros() as u64)
     }
 
-    /// When there is something to do even if nothing happens.
+    /// The next deadline, of the conversation, the pacer or a timer.
     fn wake(&self) -> Option<Instant> {
         let at = |time: Time| self.began + Micros(time.0).duration();
         [
@@ -403,7 +403,7 @@ impl Driver {
     fn on_time(&mut self) {
         self.speech_found = None;
         for timer in self.tools.timers().take_due(Instant::now()) {
-            // A client that does not take it is found with the words.
+            // A client that does not take this is noticed when the words are sent.
             drop(self.send(Outbound::TimerRings));
             self.input(Input::Announce {
                 text: self.announcement(&timer),
@@ -412,7 +412,7 @@ impl Driver {
         self.conversation.timeout(self.now());
     }
 
-    /// The announcement of a timer that rings, in the language that the session speaks.
+    /// The announcement of a timer that rings, in the session's language.
     fn announcement(&self, timer: &Timer) -> String {
         match speaker_of(&self.agent, &self.options).pack().rings() {
             Some(rings) => rings(timer.length, timer.label.as_deref()),
@@ -429,7 +429,7 @@ impl Driver {
             }
             Inbound::Spoken { audio, id, item } => self.add_spoken(audio, id, *item),
             Inbound::Request(mut input) => {
-                // What the client sent before it said so belongs to it, judged or not.
+                // Audio that the client sent before the commit belongs to it, judged or not.
                 if matches!(input, Input::CommitAudio | Input::ClearAudio) {
                     let end = self.audio_in.ring.end();
                     self.input(Input::Received { end });
@@ -455,7 +455,7 @@ impl Driver {
         }
     }
 
-    /// From now on the client speaks and hears this language, whichever agent goes on.
+    /// Sets the session's language from now on, whichever agent speaks.
     fn change_language(&mut self, language: &str) {
         let now = speaker_of(&self.agent, &self.options);
         let Some(speaker) = now.in_language(language) else {
@@ -469,8 +469,8 @@ impl Driver {
         self.open_voice();
     }
 
-    /// From now on the client hears this voice, whichever agent goes on. Returns it with the agent's own where the
-    /// client has chosen none.
+    /// Sets the session's voice from now on, whichever agent speaks. Returns it, completed with the agent's own where
+    /// the client has chosen none.
     fn change_voice(&mut self, chosen: Speaker) -> Speaker {
         let before = speaker_of(&self.agent, &self.options);
         self.options.speaker.voice = chosen.voice;
@@ -484,7 +484,7 @@ impl Driver {
         speaker
     }
 
-    /// The tools that the conversation works with.
+    /// The tools that the conversation currently knows.
     fn registry(&mut self) -> Arc<Registry> {
         self.offer.registry(self.conversation.tools())
     }
@@ -497,7 +497,7 @@ impl Driver {
         }
     }
 
-    /// Adds an item that was spoken elsewhere, and has it transcribed.
+    /// Adds a client's audio item, and has it transcribed.
     fn add_spoken(&mut self, audio: Vec<i16>, id: ItemId, item: Input) {
         self.input(item);
         let unheard = self.unheard.get_or_insert_with(|| {
@@ -570,7 +570,7 @@ impl Driver {
         }
     }
 
-    /// The detector fails: tells the operator and the conversation, once.
+    /// Reports a failure of the detector to the operator and the conversation, once.
     fn on_vad_failure(&mut self, reason: &str) {
         if std::mem::replace(&mut self.audio_in.vad_failed, true) {
             return;
@@ -586,7 +586,7 @@ impl Driver {
         self.speech_found = None;
         match done {
             Done::Input(input) => {
-                // The user's words, too, may stop the agent.
+                // The user's words may stop the agent as well.
                 let words = matches!(input, Input::Transcript { .. });
                 self.speech_found = words.then(|| self.now());
                 self.input(input);
@@ -594,7 +594,7 @@ impl Driver {
             Done::Notes { agent, notes } if agent == self.agent.name => {
                 self.input(Input::Notes { notes });
             }
-            // Of an agent that has handed over.
+            // Notes for an agent that has handed over in the meantime.
             Done::Notes { .. } => {}
             Done::Predicted(answer) => {
                 if let Some(input) = self.routing.answered(answer) {
@@ -615,7 +615,7 @@ impl Driver {
             Done::VadFailed(reason) => self.on_vad_failure(&reason),
             Done::Setback(Setback { stage, message }) => {
                 let stage = stage.to_owned();
-                // A client that does not take it is found with the words.
+                // A client that does not take this is noticed when the words are sent.
                 drop(self.tell(Event::StageFailed { stage, message }));
             }
             Done::Spoken(synthesis, part) => {
@@ -630,7 +630,7 @@ impl Driver {
         }
     }
 
-    /// Carries out everything that is decided and due.
+    /// Carries out all decisions, and sends all audio that is due.
     fn carry_out(&mut self) -> Result<(), LoopEnd> {
         loop {
             while let Some(output) = self.conversation.poll_output() {
@@ -887,7 +887,7 @@ impl Driver {
 
     /// Asks the sources of predictions.
     fn route(&mut self, request: RequestId, heard: Evidence) {
-        // A Realtime client says only after the opening what may run early.
+        // A Realtime client declares only after the opening which tools may run early.
         let is_too_soon =
             heard.moment == Moment::Opened && came_by(&self.options.values) == Some("realtime");
         if is_too_soon || self.routing.is_empty() {
@@ -976,7 +976,7 @@ impl Driver {
         };
         let task = task.in_current_span();
         if changes {
-            // It runs to its end even if the session does not: half a change is worse than one.
+            // A change runs to its end even if the session does not: half a change is worse than a whole one.
             self.engines.changes.spawn(task);
             return;
         }
@@ -1031,7 +1031,7 @@ impl Driver {
         now.to_zoned(self.tools.zone().clone()).date()
     }
 
-    /// Has a clause made, or takes it from what was made when the server started.
+    /// Has a clause synthesised, or takes its prepared audio.
     #[allow(
         clippy::disallowed_methods,
         reason = "the edge: how long users wait is measured in real time"
@@ -1049,7 +1049,7 @@ impl Driver {
             let lost = self.voice_failed || voice.is_lost();
             lost.then(|| voices.prepared_in_own(&text)).flatten()
         });
-        // While one is being made, the user hears another.
+        // While one clause is being synthesised, the user hears another.
         let first = self.clauses.is_empty();
         let cancel = self.cancel.child_token();
         let rate = prepared.as_ref().map_or(voice.rate(), |clip| clip.rate);
@@ -1126,7 +1126,7 @@ impl Driver {
         }
     }
 
-    /// Leaves a clause to the client, who takes `length` to say it: it is made and sent at once, as
+    /// Leaves a clause to the client, which takes `length` to say it: it is synthesised and sent at once, as
     /// far as the conversation is concerned, which tells the client its words. They come first: what
     /// takes no time is over as soon as it is made.
     fn hand_over(&mut self, clause: ClauseId, length: Micros) {
@@ -1161,16 +1161,16 @@ impl Driver {
     }
 }
 
-/// Tells the session of services that fail.
+/// A callback that tells the session of services that fail.
 fn report_to(results: &mpsc::Sender<Done>) -> Report {
     let results = results.clone();
     Arc::new(move |setback| drop(results.try_send(Done::Setback(setback))))
 }
 
-/// Where jobs' results come in.
+/// The receiver of jobs' results.
 pub(super) struct Results(mpsc::Receiver<Done>);
 
-/// Sends what the voice makes to the session.
+/// Sends the voice's audio to the session.
 fn parts(
     results: &mpsc::Sender<Done>,
     synthesis: Synthesis,

@@ -28,14 +28,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio_util::task::TaskTracker;
 
-/// How long the last changes may take when the server stops.
+/// The timeout of committed changes when the server stops.
 const LAST_CHANGES: Duration = Duration::from_secs(10);
 
 /// Everything that sessions share.
 pub struct Engines {
     pub(super) vad: Worker<VadJob, Result<Judged, VadError>>,
     recognisers: Arc<Recognisers>,
-    /// The name of the recogniser of sessions and agents that have none of their own; `None`: the local one.
+    /// The recogniser for sessions and agents that name none; the local one if `None`.
     recogniser: Option<String>,
     pub(super) turn_model: Option<Worker<Vec<f32>, Result<f32, TurnModelError>>>,
     pub(super) voices: Arc<Voices>,
@@ -58,7 +58,7 @@ pub struct Engines {
 }
 
 impl Engines {
-    /// Starts all models, and makes the audio of what must be sayable when one of them is dead.
+    /// Starts all models, and synthesises the phrases that must be audible even when one of them fails.
     ///
     /// # Errors
     /// [`StartError`] if a model cannot be loaded.
@@ -133,8 +133,8 @@ impl Engines {
         }))
     }
 
-    /// The same models with other settings, for sessions that begin from now on. Those that are open
-    /// keep what they began with, and both share what they may spend.
+    /// Engines with the same models and other settings, for sessions that begin from now on. Open ones
+    /// keep their settings; both share the budgets.
     pub async fn renewed(&self, renewal: Renewal) -> Arc<Self> {
         let Renewal {
             llm,
@@ -196,7 +196,7 @@ impl Engines {
         }
     }
 
-    /// Waits until the sessions are over and what is kept of them is written, ten seconds at most
+    /// Waits until the sessions are over and their recordings, turns and patterns are written, ten seconds at most
     /// for each.
     pub async fn finish_sessions(&self) {
         self.sessions.close();
@@ -232,12 +232,12 @@ impl Engines {
         self.tools.now()
     }
 
-    /// The same, while they change.
+    /// The server's tools, which may change.
     pub fn live_tools(&self) -> &LiveTools {
         &self.tools
     }
 
-    /// The calls that were learned from calls, of all sessions.
+    /// The learned patterns of all sessions.
     pub fn patterns(&self) -> &Memory {
         &self.observers.patterns
     }
@@ -247,7 +247,7 @@ impl Engines {
         &self.observers.metrics
     }
 
-    /// The numbers behind the rules of the agent `default`, in sessions that are no telephone calls.
+    /// The numbers behind the rules of the agent `default`, in sessions other than telephone calls.
     pub fn policy(&self) -> &Policy {
         &self.agents.default().policy
     }
@@ -298,7 +298,7 @@ impl Engines {
         }
     }
 
-    /// An agent that goes on with a session in which the lookups have `found` so much.
+    /// The role of an agent in a session whose lookups have `found` these values.
     pub(super) fn role_of(
         &self,
         agent: &Agent,
@@ -392,19 +392,19 @@ impl Engines {
     /// Has a service prepare the phrases that its sessions may need when it fails.
     pub(super) async fn prepare_service(&self, speaker: &Speaker) {
         let mut sayings = self.agents.sayings().of(speaker.language.as_deref());
-        // A speed that only a client wants is not worth its price.
+        // A service is paid for; a speed that a single client has chosen is not prepared.
         if let Some(sayings) = sayings.remove(&speaker.speed) {
             self.voices.prepare_service(speaker, &sayings).await;
         }
     }
 
-    /// Users wait for the models: what only may be useful is left undone.
+    /// Whether users wait for the models, so that speculative work is skipped.
     pub(super) fn are_busy(&self) -> bool {
-        // What a single session has to wait for is its own.
+        // A single session's waits are caused by itself.
         self.sessions.len() > 1 && self.gauge.level(self.waiting()) > Level::Calm
     }
 
-    /// Whether one more session finds the models free; it is counted if so.
+    /// Whether there is capacity for one more session, which is then counted.
     pub fn admit(&self) -> bool {
         self.gauge.admit(self.waiting(), self.sessions.len())
     }
@@ -419,7 +419,7 @@ impl Engines {
     }
 }
 
-/// The draft model. It hears of no conversation if no agent may run anything early.
+/// The draft model; `None` if no agent may run anything early.
 fn draft_of(agents: &Agents, llm: Option<Arc<dyn Llm>>) -> Option<Arc<Warmth>> {
     let may_guess = |agent: &Agent| agent.policy.speculation.enabled;
     let llm = llm.filter(|_| agents.all().any(|agent| may_guess(agent)))?;

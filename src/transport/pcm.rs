@@ -5,15 +5,15 @@
 //! `{"type":"hello","sample_rate":24000}`; the answer is
 //! `{"type":"ready","sample_rate":24000}`. The session opens with the first message; a socket that
 //! has opened none within ten seconds is closed with 1008. `?voice=` chooses one of the server's voices,
-//! `?speed=` how fast it speaks.
+//! `?speed=` sets its speed.
 //!
 //! Server to client: binary messages of mono PCM16LE at the same rate, 20 ms each, and text:
 //!
 //! | message | meaning |
 //! |---|---|
 //! | `{"type":"clear"}` | drop what has not been played |
-//! | `{"type":"transcript","role":"user","text":…,"final":false}` | what was heard so far |
-//! | `{"type":"transcript","role":"user","text":…,"final":true}` | what the user said |
+//! | `{"type":"transcript","role":"user","text":…,"final":false}` | the partial transcript so far |
+//! | `{"type":"transcript","role":"user","text":…,"final":true}` | the final transcript |
 //! | `{"type":"transcript","role":"agent","text":…,"final":false}` | the next clause |
 //! | `{"type":"transcript","role":"agent","text":…,"final":true}` | all that was heard of the agent |
 //! | `{"type":"timer"}` | a timer rings; the words follow once nobody speaks |
@@ -37,7 +37,7 @@ pub const DEFAULT_RATE: u32 = 16_000;
 /// The rates that a client may ask for, Hz.
 pub const RATES: [u32; 2] = [16_000, 24_000];
 
-/// The first message of a client that has something to settle.
+/// The optional first message, with the client's wishes.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Hello {
@@ -54,13 +54,13 @@ pub struct Pcm {
     values: SessionValues,
     agent: Option<String>,
     speaker: Speaker,
-    /// Hz; known once the session is open.
+    /// The rate in both directions, Hz; `None` until the session is open.
     rate: Option<u32>,
     overrun: bool,
 }
 
 impl Pcm {
-    /// `client` is what the client calls itself.
+    /// A translator for a client with the name that it gave, if any.
     pub fn new(client: Option<String>) -> Self {
         Self {
             client,
@@ -84,7 +84,7 @@ impl Pcm {
         Self { speaker, ..self }
     }
 
-    /// Sets what is known of the caller.
+    /// Sets the facts on the caller.
     #[must_use]
     pub fn knowing(self, values: SessionValues) -> Self {
         Self { values, ..self }
@@ -175,7 +175,7 @@ impl Dialect for Pcm {
         }
     }
 
-    /// Told once: a flood of errors would answer a flood of audio.
+    /// Reported once, so that a flood of audio does not cause a flood of errors.
     fn overrun(&mut self, _dropped: Micros) -> Vec<Action> {
         let first = !std::mem::replace(&mut self.overrun, true);
         let message = "audio comes faster than real time; what does not fit is dropped";

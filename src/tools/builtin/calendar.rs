@@ -14,9 +14,9 @@ use rrule::RRuleSet;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 
-/// An event that repeated more often than daily for half a century is not looked into.
+/// The most repetitions of an event that are computed: daily for half a century.
 const MOST_REPETITIONS: usize = 20_000;
-/// More are not read out.
+/// The most events that are read out.
 const MOST_EVENTS: usize = 20;
 
 pub(super) fn declaration() -> Declaration {
@@ -45,7 +45,7 @@ pub(super) fn declaration() -> Declaration {
     declaration
 }
 
-/// The path, if there is a calendar.
+/// Checks that the path has a calendar.
 pub(super) fn checked(path: PathBuf) -> Result<PathBuf, (String, String, String)> {
     match std::fs::read_to_string(&path) {
         Ok(text) if text.contains("BEGIN:VCALENDAR") => Ok(path),
@@ -95,7 +95,7 @@ impl Tool for ReadCalendar {
     }
 }
 
-/// The day that is meant: as people name it, or as ISO 8601.
+/// Reads a day, as people name it or as ISO 8601.
 fn day_of(wanted: &str, today: Date) -> Option<Date> {
     let wanted = normalise(wanted);
     if wanted == "now" {
@@ -135,15 +135,15 @@ struct Event {
     title: String,
     place: Option<String>,
     all_day: bool,
-    /// Of a day without times: midnight UTC.
+    /// The start; midnight UTC for an all-day event.
     start: Timestamp,
-    /// Where its times are wall times: what repeats does so by them.
+    /// The zone of its wall times, by which it repeats.
     zone: TimeZone,
     seconds: i64,
     rules: Vec<String>,
     more: Vec<Timestamp>,
     except: Vec<Timestamp>,
-    /// This replaces that occurrence of the event with its UID.
+    /// The occurrence of the event with the same UID that this one replaces.
     replaces: Option<Timestamp>,
     cancelled: bool,
 }
@@ -197,14 +197,14 @@ fn on_day<'a>(events: &'a [Event], day: Date, zone: &TimeZone) -> Vec<Occurrence
     found
 }
 
-/// Midnight and the next.
+/// The two midnights around a day.
 fn bounds(day: Date, zone: &TimeZone) -> Option<(Timestamp, Timestamp)> {
     let midnight = |day: Date| Some(day.to_zoned(zone.clone()).ok()?.timestamp());
     Some((midnight(day)?, midnight(day.tomorrow().ok()?)?))
 }
 
 impl Event {
-    /// When it begins, if it goes on at some time from `from` up to `to`.
+    /// The starts of the occurrences that overlap with `from`..`to`.
     fn starts(&self, from: Timestamp, to: Timestamp) -> Vec<Timestamp> {
         let overlaps = |start: &Timestamp| {
             *start < to && (later(*start, self.seconds) > from || *start >= from)
@@ -233,7 +233,7 @@ impl Event {
             .collect()
     }
 
-    /// As the `rrule` crate reads it: exceptions in UTC, so that they fit whatever zone they were in.
+    /// The rules in the syntax of the `rrule` crate, with exceptions in UTC, so that they match in any zone.
     fn rule_set(&self) -> String {
         let local = self
             .start
@@ -263,7 +263,7 @@ fn utc(time: Timestamp) -> String {
     time.strftime("%Y%m%dT%H%M%SZ").to_string()
 }
 
-/// An UNTIL that is a date (its end is meant) or a wall time, in UTC.
+/// Rewrites an UNTIL that is a date (whose end is meant) or a wall time to UTC.
 fn with_until(rule: &str, zone: &TimeZone) -> String {
     let part = |part: &str| {
         let Some(until) = part
@@ -298,7 +298,7 @@ struct ContentLine {
 }
 
 impl ContentLine {
-    /// A colon or semicolon in quotes is none.
+    /// Reads a line. Colons and semicolons in quotes do not separate.
     fn read(line: &str) -> Option<Self> {
         let mut quoted = false;
         let outside = |c: char, wanted: char, quoted: &mut bool| {
@@ -337,7 +337,7 @@ impl ContentLine {
         named.unwrap_or_else(|| own.clone())
     }
 
-    /// Its times, and whether they are days.
+    /// Its times, each with whether it is a whole day.
     fn times(&self, own: &TimeZone) -> Vec<(Timestamp, bool)> {
         let zone = self.zone(own);
         let one = |text: &str| {
@@ -376,7 +376,7 @@ impl ContentLine {
     }
 }
 
-/// The events of a calendar; what cannot be read is left out.
+/// The events of a calendar, without those that cannot be read.
 fn events(text: &str, own: &TimeZone) -> Vec<Event> {
     let mut events = Vec::new();
     let mut lines: Option<Vec<ContentLine>> = None;
@@ -398,7 +398,7 @@ fn events(text: &str, own: &TimeZone) -> Vec<Event> {
     events
 }
 
-/// RFC 5545, 3.1: a line that begins with white space goes on with the one before.
+/// Joins folded lines: a line that begins with white space continues the one before (RFC 5545, 3.1).
 fn unfolded(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {

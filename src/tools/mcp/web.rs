@@ -1,4 +1,4 @@
-//! Streamable HTTP with a token. A token that is refused is fetched anew, and the request sent again: a server that
+//! Streamable HTTP with a token. If a token is refused, a new one is fetched and the request sent again: a server that
 //! refuses a token has done nothing.
 
 use super::oauth::{OauthError, Tokens};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
 
-/// How long reaching a server's address may take.
+/// The timeout of reaching a server's address.
 const REACH: Duration = Duration::from_secs(5);
 
 type Error = StreamableHttpError<reqwest::Error>;
