@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// The most words and values of a call that are told, bytes. What follows is left out, and the report says so.
+/// The most bytes of words and values in a report. Later ones are left out, and the report says so.
 const MOST_BYTES: usize = 1024 * 1024;
 
 /// The report on one call, while it goes on.
@@ -25,10 +25,10 @@ pub struct CallReport {
     waits: Vec<u64>,
 }
 
-/// Whose call it is.
+/// The identity of a call, and the facts on its caller.
 #[derive(Debug, Clone, Serialize)]
 pub struct About {
-    /// Unlike that of any other call, of any server.
+    /// Unique among the calls of all servers.
     pub id: String,
     /// The agent that it began with, if the server has several.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,7 +39,7 @@ pub struct About {
     pub began: jiff::Timestamp,
 }
 
-/// One thing that was said or done, in order.
+/// An entry of the report: words, or a tool call.
 #[derive(Debug, Serialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 enum Turn {
@@ -51,7 +51,7 @@ enum Turn {
     },
     Agent {
         at_ms: u64,
-        /// As far as it was heard.
+        /// The words, as far as they were heard.
         text: String,
         interrupted: bool,
     },
@@ -93,7 +93,7 @@ impl CallReport {
         }
     }
 
-    /// Notes what has happened at `at`, since the beginning of the call.
+    /// Records an event that happened at `at`, counted from the beginning of the call.
     pub fn observe(&mut self, at: Time, event: &Event) {
         let at_ms = at.as_ms();
         match event {

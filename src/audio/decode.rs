@@ -222,7 +222,7 @@ impl Audio {
     }
 }
 
-/// The mean of the channels; samples that are no numbers are silence, and louder ones than full scale saturate.
+/// The mean of the channels. NaN becomes silence, and samples above full scale saturate.
 fn mono(samples: &[f32], channels: usize) -> Vec<f32> {
     let mean = |frame: &[f32]| frame.iter().sum::<f32>() / channels as f32;
     let bounded = |sample: f32| {

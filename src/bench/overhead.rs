@@ -95,7 +95,7 @@ fn engines(simulation: &Simulation) -> Result<Arc<Engines>, BenchError> {
     })
 }
 
-/// A Realtime client that says when its turn is over.
+/// A Realtime client that commits its turns by hand.
 struct Client(Socket);
 
 impl Client {

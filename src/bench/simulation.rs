@@ -51,7 +51,7 @@ fn run_request(clock: &mut Clock<Step>, request: Drawn, speculate: bool) {
     let (mut early, mut waits, mut called) = (Early::None, false, false);
     while let Some(step) = clock.next() {
         match step {
-            // A guess that comes after the call is no use, and a wrong one ends unseen.
+            // A guess after the call is useless, and a wrong one ends unseen.
             Step::Drafted if request.hit && !called => {
                 early = Early::Running;
                 clock.after(seconds(tool), Step::ToolDone { early: true });
@@ -69,7 +69,7 @@ fn run_request(clock: &mut Clock<Step>, request: Drawn, speculate: bool) {
             Step::ToolDone { .. } => break,
         }
     }
-    // What is left belongs to this request: a draft that is cancelled.
+    // Remaining events belong to this request: its draft is cancelled.
     clock.forget();
 }
 

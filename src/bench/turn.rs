@@ -23,7 +23,7 @@ const FILLER_LENGTH: f64 = 1.5;
 /// shorter.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Times {
-    /// How long the user speaks. The end of it is where all other times count from.
+    /// The length of the user's speech. All other times count from its end.
     pub speech: f64,
     /// The time before the end of speech at which a partial has all words that matter.
     pub lead: f64,
@@ -33,7 +33,7 @@ pub(super) struct Times {
     pub first: f64,
     /// G: until the call is complete.
     pub call: f64,
-    /// How long before that its arguments are written.
+    /// The time between the arguments and the complete call.
     pub written: f64,
     /// R: the router.
     pub router: f64,
@@ -186,7 +186,7 @@ fn tools() -> Vec<Arc<Declaration>> {
 }
 
 impl Times {
-    /// The same turn in slow motion, or in quick.
+    /// The turn with all times multiplied.
     pub(super) fn scaled(self, by: f64) -> Self {
         Self {
             speech: by * self.speech,
@@ -279,7 +279,7 @@ struct Point {
     arm: Arm,
     tool: f64,
     heard: Vec<(Latencies, Latencies)>,
-    /// How much earlier than with speech first the answer was ready, and how much by the closed form, s.
+    /// The time by which the answer was ready earlier than with speech first: played, and by the closed form, s.
     hidden: Vec<(f64, f64)>,
 }
 

@@ -16,7 +16,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A model that thinks says so this often, as servers keep connections alive.
+/// The interval at which a model that thinks sends a sign of life, as servers do.
 const THINKS_EVERY: Micros = Micros::from_ms(1_000);
 
 /// The answer, in one clause.
@@ -49,7 +49,7 @@ pub(super) enum Voice {
     Client,
 }
 
-/// How the words come in.
+/// The form in which the words come in.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum By {
     /// At once, at the beginning.
@@ -101,7 +101,7 @@ impl Round {
 /// Sources of predictions: what they answer, and how long they take.
 pub(super) type Sources<'a> = &'a mut dyn FnMut(&Evidence) -> Option<(Micros, Vec<Prediction>)>;
 
-/// How a task went.
+/// The outcome of a task.
 #[derive(Debug)]
 pub(super) struct Played {
     /// From the request for each generation of calls until the request for the next generation.
@@ -140,7 +140,7 @@ pub(super) fn policy(tools: Vec<Arc<Declaration>>, speculate: bool) -> Policy {
     let mut policy = Policy {
         tools: Arc::new(tools),
         tool_steps: 32,
-        // Nobody listens to a text agent, so nothing covers its waits.
+        // A text agent has no listener, so no filler covers its waits.
         timeouts: Timeouts {
             dead_air: Micros::from_ms(3_600_000),
             ..Timeouts::default()
@@ -184,7 +184,7 @@ pub(super) fn play(policy: Policy, task: &Task, sources: Sources) -> Option<Play
 enum Due {
     Input(Input),
     ToolDone(RunId, Value),
-    /// A clause is synthesised, all at once.
+    /// A clause was synthesised, in one piece.
     Made(ClauseId, Micros),
 }
 

@@ -58,7 +58,7 @@ pub(super) fn pieces(said: &str) -> Vec<Piece> {
 }
 
 /// The request `first` for each place of a list that ends with `last`: "the weather in Oslo" and "Rome
-/// tomorrow" are the weather tomorrow in both. Empty if they are no list of known places.
+/// tomorrow" are the weather tomorrow in both. Empty if they are not a list of known places.
 pub(super) fn for_each_place(first: &str, last: &str) -> Vec<String> {
     static PLACES: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(r"(?i)^(?P<request>.*\b(?:in|for|at|near)) (?P<places>.+)$").ok()

@@ -389,7 +389,7 @@ fn several(
     Ok(Some(answers))
 }
 
-/// The answer only asks for the time, and needs no words.
+/// Whether the answer only asks for the time, and needs no words.
 fn tells_time(answer: &[LlmEvent]) -> bool {
     let is_clock =
         |event: &LlmEvent| !matches!(event, LlmEvent::ToolOpened { name } if name != "get_time");

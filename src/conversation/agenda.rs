@@ -71,7 +71,7 @@ impl Agenda {
         self.next.take()
     }
 
-    /// An answer is queued and need not wait for a transcript.
+    /// Whether an answer is queued and need not wait for a transcript.
     pub(super) fn is_answer_due(&self) -> bool {
         self.has_next_answer() && self.is_transcribed()
     }
@@ -91,7 +91,7 @@ impl Agenda {
         &self.untranscribed
     }
 
-    /// All items have been transcribed.
+    /// Whether all items have been transcribed.
     pub(super) fn is_transcribed(&self) -> bool {
         self.untranscribed.is_empty()
     }

@@ -99,17 +99,17 @@ impl Answer {
         }
     }
 
-    /// The model may be asked for more.
+    /// Whether the model may be asked for more.
     pub(super) fn may_go_on(&self) -> bool {
         self.failure.is_none() && !self.length.is_cut
     }
 
-    /// More is to come than the words so far.
+    /// Whether more is to come than the words so far.
     pub(super) fn is_unfinished(&self) -> bool {
         (self.is_generating() || self.calls.are_under_way()) && !self.length.is_cut
     }
 
-    /// A generation or a tool of this answer is still running.
+    /// Whether a generation or a tool of this answer is still running.
     pub(super) fn is_being_made(&self) -> bool {
         self.is_generating() || (!self.calls.open().is_empty() && self.may_go_on())
     }
@@ -125,13 +125,13 @@ impl Answer {
         })
     }
 
-    /// A call is under way, or its result is known and the model has not said a word about it.
+    /// Whether a call is under way, or its result is known and the model has not said a word about it.
     pub(super) fn awaits_result(&self) -> bool {
         let is_next = self.calls.rounds() > 0 && self.is_generating() && !self.has_spoken;
         self.calls.are_under_way() || is_next
     }
 
-    /// Something other than a filler was queued since the generation began.
+    /// Whether something other than a filler was queued since the generation began.
     pub(super) fn has_spoken(&self) -> bool {
         self.has_spoken
     }
@@ -379,7 +379,7 @@ impl Items {
         self.announced.contains(&item)
     }
 
-    /// An item has begun to play and is not done.
+    /// Whether an item has begun to play and is not done.
     pub(super) fn is_speaking(&self) -> bool {
         self.open.iter().any(|item| self.was_announced(*item))
     }

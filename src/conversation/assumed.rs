@@ -32,7 +32,7 @@ const PRIOR: (f64, f64) = (10.0, 8.0);
 /// One chance in this many is still used for a tool that is off.
 const TRIAL: u32 = 20;
 
-/// The time saved by a hit that is expected: a common time to the first token.
+/// The time that a hit is expected to save: a common time to the first token.
 const GAIN_MS: f64 = 350.0;
 
 /// The second generation of an answer.
@@ -52,7 +52,7 @@ struct Next {
     /// The generation that it follows.
     main: RequestId,
     stage: Stage,
-    /// Since when words of the main generation are held back for it.
+    /// The time since which words of the main generation are held back for it.
     withheld: Option<Time>,
 }
 
@@ -97,7 +97,7 @@ fn share(common: &Common, tool: &str) -> f64 {
 }
 
 impl Assumed {
-    /// A new turn begins. What was assumed while the user paused belongs to it.
+    /// Begins a new turn. An assumption that was made while the user paused belongs to it.
     pub(super) fn begin_turn(&mut self) {
         (self.begun, self.declined) = (u32::from(!self.is_idle()), None);
     }
@@ -124,7 +124,7 @@ impl Assumed {
             && !common.pace.is_slowed()
     }
 
-    /// Whether the commit of this call is often enough assumed rightly, and worth the tokens. Asked once for each
+    /// Whether assumed commits of this tool are right often enough, and worth the tokens. Asked once for each
     /// run.
     pub(super) fn is_worth_it(&mut self, common: &mut Common, guess: &Guess, tokens: u64) -> bool {
         let policy = &common.policy.speculation;
@@ -193,7 +193,7 @@ impl Assumed {
         }
     }
 
-    /// Words of the main generation are held back from `now` on.
+    /// Holds back words of the main generation from `now` on.
     pub(super) fn withhold(&mut self, now: Time) {
         if let Some(next) = &mut self.next {
             next.withheld.get_or_insert(now);
@@ -207,7 +207,7 @@ impl Assumed {
         }
     }
 
-    /// How much longer its first event takes that was expected `first` after the request; `None` if there is no
+    /// The remaining wait for its first event, expected `first` after the request; `None` if there is no
     /// held-back generation.
     pub(super) fn first_event(&self, first: Micros, now: Time) -> Option<Micros> {
         let held = &self.next.as_ref()?.held;
@@ -302,7 +302,7 @@ impl Assumed {
         }
     }
 
-    /// The generation failed. It is requested again when it is needed.
+    /// Drops the generation, which failed. It is requested again when it is needed.
     pub(super) fn fail(&mut self, common: &mut Common) {
         if let Some(next) = self.next.take() {
             next.held.fail(common);

@@ -70,7 +70,7 @@ impl Calls {
         }
     }
 
-    /// Stores the result of a call that is no reason to ask the model again.
+    /// Stores the result of a call after which the model is not asked again.
     pub(super) fn finish_quietly(&mut self, call: CallId, result: Value) {
         if let Some(waiting) = self.waiting.iter_mut().find(|w| w.call == call) {
             (waiting.result, waiting.quiet) = (Some(result), true);
@@ -88,7 +88,7 @@ impl Calls {
         self.waiting.iter().map(|waiting| waiting.call)
     }
 
-    /// All calls so far have results, and the client runs none of them.
+    /// Whether all calls so far have results, and the client runs none of them.
     pub(super) fn have_all_results(&self) -> bool {
         !self.waiting.is_empty() && !self.by_client && self.open().is_empty()
     }
@@ -128,7 +128,7 @@ impl Calls {
         self.take_all()
     }
 
-    /// The next generation is due, with the results of this round.
+    /// Whether the next generation is due, with the results of this round.
     pub(super) fn is_next_round_due(&self) -> bool {
         self.untold && self.waiting.is_empty() && !self.by_client
     }
@@ -143,7 +143,7 @@ impl Calls {
         self.untold = false;
     }
 
-    /// The model has not seen the results of all its calls.
+    /// Whether the model has not seen the results of all its calls.
     pub(super) fn are_under_way(&self) -> bool {
         !self.waiting.is_empty() || self.untold
     }

@@ -311,12 +311,12 @@ impl Confirmation {
         }
     }
 
-    /// A call waits, and its question is not interrupted.
+    /// Whether a call waits, and its question is not interrupted.
     pub(super) fn is_open(&self) -> bool {
         self.open().is_some()
     }
 
-    /// All of the question was sent, and it waits for an answer.
+    /// Whether all of the question was sent, and it waits for an answer.
     pub(super) fn is_asked(&self) -> bool {
         self.question.as_ref().and_then(Question::window).is_some()
     }

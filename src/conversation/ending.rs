@@ -81,7 +81,7 @@ impl Ending {
         self.promised().is_some()
     }
 
-    /// A call waits for its goodbye to be heard, at whatever stage.
+    /// Whether a call waits for its goodbye to be heard, at whatever stage.
     pub(super) fn is_near(&self) -> bool {
         self.promised.is_some()
     }
@@ -107,7 +107,7 @@ impl Ending {
         }
     }
 
-    /// The call is to be resumed when nobody speaks.
+    /// Whether the call is to be resumed when nobody speaks.
     pub(super) fn is_resuming(&self) -> bool {
         matches!(self.promised, Some((_, Stage::Resuming)))
     }

@@ -135,7 +135,7 @@ impl Experience {
         self.tools.entry(name).or_default()
     }
 
-    /// Nothing was learned.
+    /// Whether nothing was learned.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -111,7 +111,7 @@ impl Generation {
         self.heard
     }
 
-    /// An event has come that is no thought.
+    /// Notes that an event other than a thought has come.
     pub(super) fn hear(&mut self, now: Time) {
         self.heard = now;
     }
@@ -134,7 +134,7 @@ impl Generation {
         }
     }
 
-    /// Words before an expected call are withheld.
+    /// Whether words before an expected call are withheld.
     pub(super) fn withholds_for_call(&self) -> bool {
         matches!(self.withheld, Withheld::BeforeCall(..))
     }
@@ -236,17 +236,17 @@ impl Generation {
         self.is_cut
     }
 
-    /// A call has begun, so later words of this generation cannot know its result.
+    /// Whether a call has begun, so later words of this generation cannot know its result.
     pub(super) fn has_begun_call(&self) -> bool {
         self.calls > 0
     }
 
-    /// It has said more than a filler: it answers.
+    /// Whether it has said more than a filler: it answers.
     pub(super) fn answers(&self) -> bool {
         self.said > WITHHELD
     }
 
-    /// The model made a call that is not carried out, and has said no more than what it was about to do.
+    /// Whether the model made a call that is not carried out, and has said no more than what it was about to do.
     pub(super) fn leaves_the_user_waiting(&self) -> bool {
         self.overstepped && self.said <= WITHHELD
     }
@@ -257,7 +257,7 @@ impl Generation {
         (self.withheld, self.cutter) = (Withheld::No, self.cutter.afresh());
     }
 
-    /// A complete call was carried out.
+    /// Whether a complete call was carried out.
     pub(super) fn has_called(&self) -> bool {
         self.calls > usize::from(self.open_call.is_some()) && !self.overstepped
     }

@@ -57,7 +57,7 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// It has neither begun a call nor ended.
+    /// Whether it has neither begun a call nor ended.
     pub(super) fn is_undecided(&self) -> bool {
         let decides =
             |event: &LlmEvent| matches!(event, LlmEvent::ToolOpened { .. } | LlmEvent::End);
@@ -119,12 +119,12 @@ impl Held {
         &self.prompt
     }
 
-    /// It has produced something.
+    /// Whether it has produced something.
     pub(super) fn has_begun(&self) -> bool {
         self.first.is_some()
     }
 
-    /// It has begun to call a tool.
+    /// Whether it has begun to call a tool.
     pub(super) fn has_called(&self) -> bool {
         let opens = |event: &LlmEvent| matches!(event, LlmEvent::ToolOpened { .. });
         self.events.iter().any(opens)
@@ -148,13 +148,13 @@ impl Held {
         call
     }
 
-    /// It has completed a call.
+    /// Whether it has completed a call.
     pub(super) fn has_completed_call(&self) -> bool {
         let closes = |event: &LlmEvent| matches!(event, LlmEvent::ToolClosed { .. });
         self.events.iter().any(closes)
     }
 
-    /// It is complete.
+    /// Whether it is complete.
     pub(super) fn has_ended(&self) -> bool {
         self.events.last() == Some(&LlmEvent::End)
     }
@@ -176,7 +176,7 @@ impl Held {
             LlmEvent::Speech { text } => {
                 self.streamed += text.len();
                 if self.streamed > most {
-                    // More is held than will ever be spoken.
+                    // More is held back than may be spoken.
                     let request = self.request;
                     common
                         .outputs

@@ -1,4 +1,4 @@
-//! The generations whose output nobody hears yet, and what their server may go on with.
+//! The generations whose output is held back, and the results that their server was given.
 
 use super::assumed::Assumed;
 use super::preempt::Preempt;

@@ -408,7 +408,7 @@ impl ResponseTerms {
         most.number().is_none() && !self.is_outside() && self.context.is_none()
     }
 
-    /// The response leaves no trace in the history.
+    /// Whether the response leaves no trace in the history.
     pub(super) fn is_outside(&self) -> bool {
         self.place != ResponsePlace::Conversation
     }

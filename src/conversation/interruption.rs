@@ -86,7 +86,7 @@ impl Interruption {
         matches!(self, Self::Judging(_))
     }
 
-    /// An answer is to be resumed when nobody speaks.
+    /// Whether an answer is to be resumed when nobody speaks.
     pub(super) fn is_resuming(&self) -> bool {
         matches!(self, Self::Resuming(_))
     }

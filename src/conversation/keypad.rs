@@ -33,7 +33,7 @@ impl Keypad {
         matches!(key, '0'..='9' | '*' | '#' | 'A'..='D')
     }
 
-    /// No number is being entered.
+    /// Whether no number is being entered.
     pub(super) fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }

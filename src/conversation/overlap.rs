@@ -83,12 +83,12 @@ impl Overlap {
         (self.after(FIRST_MS), PARTIAL_MS)
     }
 
-    /// It has not interrupted the agent so far.
+    /// Whether it has not interrupted the agent so far.
     pub(super) fn is_open(&self) -> bool {
         self.stage == Stage::Open
     }
 
-    /// It has interrupted the agent in the middle of a statement.
+    /// Whether it has interrupted the agent in the middle of a statement.
     pub(super) fn interrupted_a_statement(&self) -> bool {
         self.stage == Stage::InStatement
     }

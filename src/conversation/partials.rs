@@ -135,7 +135,7 @@ impl Partials {
         Some(self.heard.as_ref().map(|heard| heard.text.clone()))
     }
 
-    /// All speech so far was in the audio of the last one.
+    /// Whether all speech so far was in the audio of the last one.
     fn has_all(&self) -> bool {
         self.loud_until.since(self.to) <= Samples::from_ms(FALLING_MS).0
     }

@@ -108,7 +108,7 @@ pub struct EndpointPolicy {
     /// Silence after which the final transcript is requested, ms: so soon that it is made while the end of the
     /// turn is still open.
     pub transcribe_after_ms: u64,
-    /// The same while the server is busy: many short silences are none.
+    /// The same while the server is busy: longer, because many short silences are not pauses.
     #[serde(default)]
     pub busy_transcribe_after_ms: u64,
     /// Silence after which the end-of-turn score is requested, ms.

@@ -29,7 +29,7 @@ impl Preempt {
         self.0 = Some(Early { held, led });
     }
 
-    /// There is no held-back answer.
+    /// Whether there is no held-back answer.
     pub(super) fn is_idle(&self) -> bool {
         self.0.is_none()
     }
@@ -44,7 +44,7 @@ impl Preempt {
         self.0.as_ref().map(|early| &early.held)
     }
 
-    /// It has begun to answer from a prompt without the router's filler.
+    /// Whether it has begun to answer from a prompt without the router's filler.
     pub(super) fn began_without_filler(&self) -> bool {
         let speaks = |early: &Early| !early.led && early.held.has_begun();
         self.0.as_ref().is_some_and(speaks)

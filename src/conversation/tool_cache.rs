@@ -1,7 +1,7 @@
 //! Results for the model's server. A server with a tool cache goes on by itself when the model calls a tool whose
 //! result it was given: the call, and the answer to it, come in one stream.
 //!
-//! A result is given only if a commit could use it now. What the server makes of it counts only if each call was
+//! A result is given only if a commit could use it now. The server's continuation counts only if each call was
 //! then committed with exactly the run that was given, and if the prompt after that is what the model has seen.
 
 use super::ids::{ItemId, RequestId, RunId};
@@ -23,7 +23,7 @@ struct Stream {
     seen: Prompt,
     /// The server's name for the answer, if it takes results.
     response: Option<String>,
-    /// Two servers have named the answer. Which of them will be heard is not known, nor what each was given.
+    /// Whether two servers have named the answer, so that it is unknown which one will be heard.
     contested: bool,
     /// The runs whose results it has, each of another call.
     given: Vec<(RunId, Call)>,
@@ -37,7 +37,7 @@ struct Stream {
 pub(super) type Call = (String, Map<String, Value>);
 
 impl ToolCache {
-    /// A generation with this prompt has begun, or is no longer held back.
+    /// Notes that a generation with this prompt has begun, or is no longer held back.
     pub(super) fn begin(&mut self, request: RequestId, seen: Prompt) {
         if self.of(request).is_none() {
             self.0 = Some(Stream {
@@ -52,8 +52,8 @@ impl ToolCache {
         }
     }
 
-    /// The server takes results for the generation under the name `response`. Another name is another server: then
-    /// neither is given any more, and nothing that they go on with is used.
+    /// Notes that the server takes results for the generation under the name `response`. Another name is another
+    /// server: then neither is given any more, and nothing that they go on with is used.
     pub(super) fn opens(&mut self, request: RequestId, response: String) {
         if let Some(stream) = self.0.as_mut().filter(|s| s.request == request)
             && stream.response.as_ref() != Some(&response)
@@ -83,7 +83,7 @@ impl ToolCache {
         stream.response.as_deref()
     }
 
-    /// The server is given the result of a run.
+    /// Notes that the server is given the result of a run.
     pub(super) fn give(&mut self, run: RunId, call: Call) {
         if let Some(stream) = &mut self.0 {
             stream.given.push((run, call));
@@ -99,7 +99,7 @@ impl ToolCache {
             })
     }
 
-    /// The answer has these items of speech, and has had so many fillers. Told after every change.
+    /// Updates the items of speech and the number of fillers of the answer, after every change.
     pub(super) fn hear(&mut self, request: RequestId, items: &[ItemId], fillers: u32) {
         if let Some(stream) = self.0.as_mut().filter(|s| s.request == request) {
             stream.fillers.get_or_insert(fillers);
@@ -150,7 +150,7 @@ impl ToolCache {
             && words + called + answered == added.len()
     }
 
-    /// The model goes on from this prompt.
+    /// Sets the prompt from which the model goes on.
     pub(super) fn saw(&mut self, next: Prompt) {
         if let Some(stream) = &mut self.0 {
             stream.seen = next;

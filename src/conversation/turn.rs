@@ -73,7 +73,7 @@ impl Turn {
         self.audio_end
     }
 
-    /// The server is busy.
+    /// Whether the server is busy.
     pub(super) fn is_busy(&self) -> bool {
         self.busy
     }
@@ -142,12 +142,12 @@ impl Turn {
 
 /// The utterance.
 impl Turn {
-    /// An utterance is open.
+    /// Whether an utterance is open.
     pub(super) fn is_open(&self) -> bool {
         self.utterance.is_some()
     }
 
-    /// The client has committed the utterance.
+    /// Whether the client has committed the utterance.
     pub(super) fn is_committed(&self) -> bool {
         self.utterance.as_ref().is_some_and(Utterance::is_committed)
     }
@@ -271,7 +271,7 @@ impl Turn {
         self.overlap = Some(overlap);
     }
 
-    /// The utterance began over the agent's voice, and has not interrupted it.
+    /// Whether the utterance began over the agent's voice, and has not interrupted it.
     pub(super) fn is_unheeded(&self) -> bool {
         self.is_open() && self.overlap.as_ref().is_some_and(Overlap::is_open)
     }
@@ -312,7 +312,7 @@ impl Turn {
         self.overlap = None;
     }
 
-    /// The last utterance has interrupted the agent in the middle of a statement.
+    /// Whether the last utterance has interrupted the agent in the middle of a statement.
     pub(super) fn interrupted_a_statement(&self) -> bool {
         let overlap = self.overlap.as_ref();
         overlap.is_some_and(Overlap::interrupted_a_statement)

@@ -135,17 +135,17 @@ impl Utterance {
         self.last_speech.0
     }
 
-    /// The client has committed it.
+    /// Whether the client has committed it.
     pub(super) fn is_committed(&self) -> bool {
         self.stage == Stage::Committed
     }
 
-    /// The client transcribes it.
+    /// Whether the client transcribes it.
     pub(super) fn is_in_words(&self) -> bool {
         self.source == Source::Words
     }
 
-    /// The client is to send words and has sent none.
+    /// Whether the client is to send words and has sent none.
     pub(super) fn is_wordless(&self) -> bool {
         self.is_in_words() && self.partials.words().is_empty()
     }
@@ -169,7 +169,7 @@ impl Utterance {
         may
     }
 
-    /// The last preemptive generation answers these words.
+    /// Whether the last preemptive generation answers these words.
     pub(super) fn is_answered_early(&self, words: &str) -> bool {
         self.answered == words
     }

@@ -276,7 +276,7 @@ pub struct Loudspeaker {
     pub buffer_ms: u32,
     /// Takes the audio to play: mono, -1..1, at its rate.
     pub feed: Feed,
-    /// The sounds that are no speech.
+    /// The sounds other than speech.
     pub sounds: Sounds,
     played: Consumer<f32>,
     /// `None` once it is closed.

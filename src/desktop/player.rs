@@ -83,7 +83,7 @@ impl Player {
             self.hand_over()?;
             sleep(TICK);
         }
-        // What the device has accepted, and the sound system behind it.
+        // The audio that the device has accepted, and the sound system's buffer behind it.
         sleep(Duration::from_millis(
             u64::from(self.loudspeaker.buffer_ms) * 2 + 100,
         ));

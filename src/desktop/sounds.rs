@@ -1,4 +1,4 @@
-//! The sounds that are no speech: a chime when a timer rings, and a quiet sound while a tool runs.
+//! The sounds other than speech: a chime when a timer rings, and a quiet sound while a tool runs.
 //!
 //! The loudspeaker's thread makes them sample by sample and mixes them into the agent's voice. So they
 //! need no queue, stop at once, and lie in the echo canceller's reference like the voice.

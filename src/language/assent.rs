@@ -14,7 +14,7 @@ pub(super) struct Assent {
 const MOST_SAID: usize = 16;
 
 impl Assent {
-    /// Classifies a reply in lower case without marks. A counter-question is none.
+    /// Classifies a reply in lower case without marks. A counter-question is neither.
     pub(super) fn read(&self, text: &str, is_question: bool) -> Reply {
         let words: Vec<&str> = text.split_whitespace().collect();
         if words.is_empty() || words.len() > MOST_SAID {

@@ -19,7 +19,7 @@ pub(super) type Say = fn(&Captures<'_>) -> String;
 pub(super) struct Rules(Vec<(Regex, Say)>);
 
 impl Rules {
-    /// Rules with these patterns. One that is no regular expression is left out; a build for tests panics.
+    /// Rules with these patterns. An invalid regular expression is left out; a build for tests panics.
     pub(super) fn new(rules: impl IntoIterator<Item = (impl AsRef<str>, Say)>) -> Self {
         let compiled = rules.into_iter().filter_map(|(pattern, say)| {
             let pattern = Regex::new(pattern.as_ref());

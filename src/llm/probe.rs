@@ -400,7 +400,7 @@ impl Report {
         }
     }
 
-    /// The answer may be generated before the call is committed: a second stream does not slow the first.
+    /// Whether the answer may be generated before the call is committed: a second stream does not slow the first.
     pub fn may_assume(&self) -> bool {
         self.slower.is_none_or(|slower| slower <= SLOWER)
     }

@@ -367,7 +367,7 @@ impl Remote {
 
 impl Settings {
     /// Whether the operator asks the model to think, so that it may be silent for long before its first word.
-    /// Anthropic's dialect streams thoughts and pings, and its effort is no thinking.
+    /// Anthropic's dialect streams thoughts and pings, and `effort` there does not mean thinking.
     fn is_known_to_think(&self) -> bool {
         let effort = self.reasoning_effort.as_deref();
         self.dialect == Dialect::ChatCompletions

@@ -48,7 +48,7 @@ pub enum HeadError {
         /// The reason.
         reason: String,
     },
-    /// The file is no head.
+    /// The file does not contain a head.
     #[error("{} is no head that this version can use: {reason} (`undertone router train` makes one)", path.display())]
     Broken {
         /// The file.

@@ -96,7 +96,7 @@ pub fn parameters(declaration: &Declaration, hints: &RouterHints) -> Vec<Paramet
         .map(|(name, schema)| Parameter {
             name: name.clone(),
             kind: declared_kind(declaration, name).unwrap_or_else(|| kind(name, schema)),
-            // What has a default may be left out.
+            // A parameter with a default may be left out.
             required: is_required(name) && schema.get("default").is_none(),
             words: hints.words.get(name).cloned().unwrap_or_default(),
         })
@@ -127,7 +127,7 @@ pub(super) fn as_said(kind: &Kind, value: Value, said: &str) -> Value {
             match written.filter(capital) {
                 Some(written) => written.into(),
                 None if places::is_listed(&name) => name.into(),
-                // What a recogniser does not take for a name it has spelt by ear.
+                // A name that the recogniser does not know is spelt by ear.
                 None => places::by_sound(&name).unwrap_or(name).into(),
             }
         }

@@ -94,7 +94,7 @@ pub(super) fn ask<J: Send + 'static>(
     let guard = cancel.clone().drop_guard();
     let (answer, answered) = oneshot::channel();
     let done = |predictions: Result<_, _>| drop(answer.send(predictions.unwrap_or_default()));
-    // What is being said changes soon; what was said up to a pause may be all. A question that is not
+    // Partials change soon; the words up to a pause may be final. A question that is not
     // taken drops `answer`.
     let _ = match paused {
         true => thread.try_send(question, cancel, done),
@@ -128,7 +128,7 @@ fn sort(predictions: &mut [Prediction]) {
     predictions.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
 }
 
-/// Two rules of one source that read the same words are no second opinion.
+/// Two rules of one source that match the same words count once.
 fn best_of_each(mut predictions: Vec<Prediction>) -> Vec<Prediction> {
     predictions.retain(|one| one.confidence.is_finite());
     sort(&mut predictions);

@@ -1,5 +1,5 @@
-//! Tells the operator's web service what a call was, when it is over: one signed POST, as the Standard Webhooks
-//! specification has it, repeated until it is taken. Calls never wait for it.
+//! Sends the report on each ended call to the operator's web service: one signed POST, as the Standard Webhooks
+//! specification defines it, repeated until it is accepted. Calls never wait for it.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use url::Url;
 
-/// How long the service may take for an answer.
+/// The timeout of one attempt.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The waits before an attempt is repeated.
@@ -29,10 +29,10 @@ const WAITS: [Duration; 5] = [
     Duration::from_secs(600),
 ];
 
-/// Reports that may be under way. More are lost, and counted.
+/// The most reports under way at once. More are lost, and counted.
 const UNDER_WAY: usize = 256;
 
-/// How a secret begins.
+/// The prefix of a secret.
 const PREFIX: &str = "whsec_";
 
 /// The least bytes of a secret (24: Standard Webhooks).
@@ -81,21 +81,21 @@ struct Receiver {
     waits: Vec<Duration>,
     places: Arc<Semaphore>,
     under_way: TaskTracker,
-    /// The server stops: what waits is tried once more.
+    /// Cancelled when the server stops: waiting reports are tried once more.
     closing: CancellationToken,
     lost: Counter,
 }
 
-/// How one attempt went.
+/// The outcome of one attempt.
 enum Attempt {
     Taken,
     Refused(StatusCode),
-    /// It may be taken later.
+    /// The service may accept it later.
     Failed(String),
 }
 
 impl Webhook {
-    /// Reports go to `url`, signed with `secret`.
+    /// A webhook that posts to `url` and signs with `secret`.
     pub fn new(url: Url, secret: Secret) -> Self {
         Self::with_waits(url, secret, WAITS.to_vec())
     }
@@ -132,7 +132,7 @@ impl Webhook {
         self.0.lost.clone()
     }
 
-    /// Tries what waits once more, and ends when that is done.
+    /// Tries waiting reports once more, and returns when that is done.
     pub async fn finish(&self) {
         self.0.under_way.close();
         self.0.closing.cancel();

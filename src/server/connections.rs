@@ -224,7 +224,7 @@ impl Place {
     /// The response takes long and makes progress: the time that it may take begins anew.
     pub(super) fn goes_on(&self) {
         self.requests.send_modify(|requests| *requests += 2);
-        // What was written of it so far was not all.
+        // Not all of it was written so far.
         self.unwritten.store(true, Relaxed);
         if let Some(turn) = self.turn().take() {
             self.connections.lock().wait_no_more(self.address, turn);

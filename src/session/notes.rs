@@ -22,7 +22,7 @@ pub(super) struct Instructions {
 }
 
 impl Instructions {
-    /// Takes the lines with values out of the instructions. A line that is no template stays.
+    /// Takes the lines with values out of the instructions. A line that is not a template stays.
     pub(super) fn new(typed: Option<&str>) -> Self {
         let mut notes = Vec::new();
         let mut keep = |line: &&str| match note(line) {

@@ -60,7 +60,7 @@ impl Routing {
         }
     }
 
-    /// There is nobody to ask.
+    /// Whether there is nobody to ask.
     pub(super) fn is_empty(&self) -> bool {
         self.sources.is_empty()
     }

@@ -23,7 +23,7 @@ pub fn canonical(declaration: &Declaration, arguments: &Map<String, Value>) -> M
             level(value, kinds);
         }
     }
-    // What stood in the way of a number may be gone now: "0," is 0.
+    // Levelling may have removed what kept a text from being a number: "0," is 0.
     object(schema, &levelled)
 }
 
@@ -68,7 +68,7 @@ fn form(schema: &Value, value: &Value) -> Value {
     }
 }
 
-/// The schema takes numbers, and no text.
+/// Whether the schema takes numbers, and no text.
 fn wants_number(schema: &Value) -> bool {
     let number = |kind: &Value| kind == "number" || kind == "integer";
     match schema.get("type") {

@@ -58,7 +58,7 @@ impl Registry {
     /// Adds a tool and compiles its schema.
     ///
     /// # Errors
-    /// [`RegistryError`] for a duplicate or bad name, or a schema that is none.
+    /// [`RegistryError`] for a duplicate or bad name, or an invalid schema.
     pub fn register(&mut self, tool: Arc<dyn Tool>) -> Result<(), RegistryError> {
         self.register_with(tool, RouterHints::default())
     }

@@ -23,7 +23,7 @@ pub(super) fn mended(message: &str, key: &str) -> (String, String) {
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let fix = match quoted.as_slice() {
         [typed, known @ ..] if !known.is_empty() && message.starts_with("unknown") => {
-            // What is known stands in the fix.
+            // The known names are in the fix.
             message = message.split(", expected").next().unwrap_or(message);
             let likeness = |name: &&&str| strsim::jaro_winkler(typed, name);
             let best = known

@@ -110,7 +110,7 @@ impl SubprocessPlan {
             if argument.contains('\0') {
                 return Err("an argument holds a zero byte".into());
             }
-            // What a user says must not become an option.
+            // A user's words must not become an option.
             let is_said =
                 template.source().starts_with("{{") || template.source().starts_with("{%");
             if options && is_said && argument.starts_with('-') {
@@ -161,7 +161,7 @@ impl SubprocessPlan {
         );
         let write = async {
             if let Some(mut input) = input {
-                // A program that does not read its input is no failure.
+                // A program need not read its input.
                 let _ = input
                     .write_all(Value::Object(arguments.clone()).to_string().as_bytes())
                     .await;

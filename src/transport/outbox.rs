@@ -75,12 +75,12 @@ impl Outbox {
         Some(waiting.frame)
     }
 
-    /// Nothing waits.
+    /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
 
-    /// So much waits that the client should not be given cause for more.
+    /// Whether so much waits that the client should not be given cause for more.
     pub fn is_busy(&self) -> bool {
         self.messages >= BUSY_MESSAGES
     }

@@ -69,7 +69,7 @@ impl Speaker {
         self.speed.unwrap_or_default()
     }
 
-    /// The server's default voice in its default language, as fast as usual.
+    /// Whether this is the server's default voice in its default language, at the usual speed.
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()
@@ -201,7 +201,7 @@ impl Piece {
         self.word_ends.extend(next.word_ends);
     }
 
-    /// There is nothing in it.
+    /// Whether there is nothing in it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.samples.is_empty() && self.word_ends.is_empty()

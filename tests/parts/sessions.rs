@@ -592,7 +592,7 @@ async fn what_is_no_longer_right_is_no_longer_predicted_and_the_metrics_say_so()
         tried += usize::from(shop.visit().await);
     }
     assert!(tried <= 2 && shop.stopped(), "{tried} of 16");
-    // What is right again is predicted again.
+    // A tool whose predictions are right again is predicted again.
     shop.has_changed.store(false, Ordering::Relaxed);
     let mut visits = 0;
     while shop.stopped() || !shop.visit().await {

@@ -227,7 +227,7 @@ impl<'a> Hearing<'a> {
         }
         drop(outgoing);
         drop(sending.await);
-        // What is unread when a socket is closed would take the close frame with it.
+        // Closing a socket with unread data would lose the close frame.
         let rest = async { while let Some(Ok(_)) = stream.next().await {} };
         drop(timeout(IDLE, rest).await);
     }

@@ -127,7 +127,7 @@ async fn speech(
     let end = async move {
         match manner {
             Manner::Breaks(_) => {
-                // What was said so far is on its way first.
+                // Audio so far is sent first.
                 tokio::task::yield_now().await;
                 Err("gone")
             }

@@ -204,7 +204,7 @@ async fn a_handoff_keeps_the_history_and_the_next_agent_has_its_own_model_tools_
     engines.voices.insert("deep".into(), voice);
     let metrics = engines.observers.metrics.clone();
     let server = live::serve_with(choosable(&[("desk", true), ("billing", false)]), engines);
-    // What is said whatever happens was prepared in each voice before.
+    // Fixed phrases were prepared in each voice before.
     let before = clauses.load(Ordering::Relaxed);
 
     let mut client = open(&server, "?model=desk", &[])

@@ -345,7 +345,7 @@ async fn below_break_even_the_draft_is_not_asked() {
     draft.keeps_saying(NINES, NINES);
     let mut first = call(&server).await;
     is_asked_no_longer(&mut first).await;
-    // What is known of it does not end with the session.
+    // Lessons about it outlive the session.
     let mut second = call(&server).await;
     ask(&mut second).await;
     let (record, _) = record(&mut second).await;

@@ -193,7 +193,7 @@ async fn every_tool_of_the_reference_server_for_everything_ends_in_an_answer_or_
     let program = foreign("node_modules/.bin/mcp-server-everything");
     let slow = "trigger-long-running-operation";
     let all = AllTools::of(&format!("command = [{program:?}]"), &[(slow, 1_000)]).await;
-    // What asks the client for more is not even listed for one that offers nothing.
+    // Tools that ask the client for more are not listed for a client that offers nothing.
     let asks = |name: &&String| name.contains("elicitation") || name.contains("sampling");
     assert_eq!(all.names.iter().find(asks), None);
 

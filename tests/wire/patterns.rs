@@ -350,7 +350,7 @@ async fn half_of_the_calls_of_a_spoken_conversation_start_before_their_commit() 
     let (mut early, mut committed) = (Vec::new(), Vec::new());
     for (number, expected) in script.iter().enumerate() {
         turn.store(number, Ordering::Relaxed);
-        // What was said before has been heard by then.
+        // Earlier speech has been heard by then.
         let mut speech = vec![0; 24 * 1_000];
         speech.extend(tone(1_200));
         call.say(&speech).await;

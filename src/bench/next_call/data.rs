@@ -370,7 +370,7 @@ mod tests {
             let talks = &set.conversations;
             assert_eq!(talks.len(), 5 * TALKS, "{}", set.name);
             assert!(set.reads.len() >= 4, "{}", set.name);
-            // What was misheard comes from nowhere.
+            // A misheard value has no origin.
             for talk in talks.iter().filter(|talk| !talk.happened.contains(&failed)) {
                 let mut before = String::new();
                 for happened in &talk.happened {

@@ -1,4 +1,4 @@
-//! `next-call`: how often the exact next call is predicted, on conversations of tasks that were not learnt.
+//! `next-call`: the share of exactly predicted next calls, on conversations of tasks that were not learned.
 
 mod baselines;
 mod data;
@@ -15,7 +15,7 @@ use std::path::Path;
 /// Generated data sets with other random numbers, or parts of a data set that was read.
 const PARTS: usize = 5;
 
-/// How much better than the better baseline learned patterns are expected to be, points.
+/// The lead over the better baseline that is expected of learned patterns, points.
 const BETTER: f64 = 10.0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,7 +158,7 @@ fn sets(rows: &[Row]) -> impl Iterator<Item = (&[Row], &Row)> {
     sets.filter_map(|set| set.split_last().map(|(learned, others)| (others, learned)))
 }
 
-/// Those that are no part of another.
+/// The sets that are not part of another.
 fn whole_sets(rows: &[Row]) -> impl Iterator<Item = (&[Row], &Row)> {
     let is_generated = rows.iter().any(|row| row.set == ALL);
     sets(rows).filter(move |(_, learned)| !is_generated || learned.set == ALL)

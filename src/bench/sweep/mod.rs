@@ -143,7 +143,7 @@ impl Sums {
         TOKENS[0] * (self.calls + self.answers) / time
     }
 
-    /// Of the model, and of the draft model's samples, for 100 calls.
+    /// The costs of the model, and of the draft model's samples, for 100 calls.
     fn costs(&self, samples: usize) -> [f64; 2] {
         let prompts = self.prompt_tokens / (self.calls + self.answers);
         let cost = |at: usize| {

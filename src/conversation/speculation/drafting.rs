@@ -21,13 +21,13 @@ use serde_json::{Map, Value};
 /// acceptance rate of 0.8.
 const PRIOR: (f64, f64) = (4.0, 3.2);
 
-/// The drafts after which it is known what they cost and save.
+/// The number of drafts after which their costs and savings are trusted.
 const KNOWN: usize = 8;
 
-/// A draft that is not worth it is asked for all the same once in so many chances, so that it can recover.
+/// A draft model that is not worth its price is still asked once in so many chances, so that it can recover.
 const TRIAL: u32 = 10;
 
-/// Questions.
+/// Asking the draft model.
 impl Speculation {
     /// Whether to ask the draft model beside a generation with this prompt: it may be asked, and is worth it.
     pub(in crate::conversation) fn wants_draft(
@@ -94,13 +94,13 @@ impl Speculation {
         self.drafts.of(generation).next().is_some()
     }
 
-    /// The day's budget for drafts is spent, or there is a new one.
+    /// Sets whether the day's budget for drafts is spent.
     pub(in crate::conversation) fn set_draft_budget(&mut self, spent: bool) {
         self.drafts.is_spent = spent;
     }
 }
 
-/// Answers.
+/// Its answers.
 impl Speculation {
     /// Handles the end of a sample. Its call is a prediction, as confident as the share of all samples that have
     /// made it so far; a plan is the `calls` that it begins with.
@@ -159,7 +159,7 @@ impl Speculation {
             .track(id)
             .and_then(|t| t.candidates.get(&name).cloned());
         self.follow_as(common, clients, id, prediction, hit);
-        // What fewer samples say does not replace a likelier call.
+        // A call of fewer samples does not replace a likelier one.
         if let Some(before) = before.filter(|before| before.confidence > confidence)
             && let Some(track) = self.track(id)
         {
@@ -167,7 +167,7 @@ impl Speculation {
         }
     }
 
-    /// The main model has committed a call in this generation.
+    /// Compares the drafts of this generation with a call that the main model has committed.
     pub(in crate::conversation) fn compare_draft(
         &mut self,
         common: &Common,
@@ -188,7 +188,7 @@ impl Speculation {
         }
     }
 
-    /// The main model has ended this generation.
+    /// Marks the drafts of a generation that the main model has ended as decided.
     pub(in crate::conversation) fn decide_draft(&mut self, generation: RequestId) {
         for draft in self.drafts.of(generation) {
             draft.is_decided = true;

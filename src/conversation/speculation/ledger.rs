@@ -90,7 +90,7 @@ impl Run {
         !self.calls.is_empty()
     }
 
-    /// The client runs it.
+    /// Whether the client runs it.
     pub(in crate::conversation) fn is_clients(&self) -> bool {
         self.declaration.as_ref().is_some_and(|tool| tool.by_client)
     }

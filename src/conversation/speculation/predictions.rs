@@ -167,7 +167,7 @@ impl Speculation {
             return;
         };
         if is_last {
-            // What usually follows says nothing about whether the user is done.
+            // A call that usually follows does not show that the user is done.
             let whole = |one: &Prediction| {
                 one.confidence >= WHOLE
                     && !one.arguments.is_empty()

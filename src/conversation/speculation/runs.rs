@@ -44,7 +44,7 @@ impl Speculation {
         None
     }
 
-    /// The client runs a call of its tool that has not begun early. From now on it does not.
+    /// Notes that the client runs a call of its tool that did not begin early; it cannot begin early any more.
     pub(in crate::conversation) fn hand_over(
         &mut self,
         tool: &Declaration,
@@ -98,7 +98,7 @@ impl Speculation {
     }
 
     /// The likeliest call of this track whose result is ready; only of the tool `called` if the model is
-    /// calling one. What was predicted from fewer words is not guessed.
+    /// calling one. Predictions from fewer words do not count.
     pub(in crate::conversation) fn ready(
         &self,
         common: &Common,
@@ -118,7 +118,7 @@ impl Speculation {
             .max_by(likelier)
     }
 
-    /// That the model commits the call of this run; `None` if its result is not ready.
+    /// The assumption that the model commits the call of this run; `None` if its result is not ready.
     pub(in crate::conversation) fn guess(&self, common: &Common, run: RunId) -> Option<Guess> {
         let run = self.ledger.get(run)?;
         let predicted = run.predicted.filter(|_| self.is_ready(common, run.id))?;

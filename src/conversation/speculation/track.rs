@@ -81,7 +81,7 @@ impl Track {
         self.failed.clear();
     }
 
-    /// Nothing in it depends on words.
+    /// Whether nothing in it depends on words.
     pub(super) fn is_before_words(&self) -> bool {
         self.asked.moment.is_before_words()
     }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 impl Conversation {
     /// Whether to ask the draft model beside a generation with this prompt.
     pub(super) fn wants_draft(&mut self, prompt: &Prompt) -> bool {
-        // What a busy server would refuse to run need not be sampled.
+        // A busy server would refuse to run the calls, so they are not sampled.
         let is_busy = self.turn.is_busy();
         !is_busy
             && self

@@ -197,7 +197,7 @@ impl Conversation {
     }
 
     /// Goes on with the plan of a confirmed step, or ends it if its tools have changed, as after a handoff. `false` if
-    /// the call is no step.
+    /// the call is not a step.
     pub(super) fn resume_plan(&mut self, confirmed: &Pending) -> bool {
         let call = self.common.ids.coming_call();
         let Pending {
@@ -218,7 +218,7 @@ impl Conversation {
         true
     }
 
-    /// Handles the result of a step. `false` if the call is none.
+    /// Handles the result of a step. `false` if the call is not a step.
     pub(super) fn on_step_finished(
         &mut self,
         call: CallId,

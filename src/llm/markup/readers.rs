@@ -67,7 +67,7 @@ pub(super) fn bracket(text: &str) -> Found {
     if !begins_call(text) {
         return Found::Nothing;
     }
-    // An object without arguments is no call, whatever its name.
+    // An object without arguments is not a call, whatever its name.
     let is_call = text[1..].trim_start().starts_with(is_name_char)
         || ARGUMENT_KEYS
             .iter()

@@ -398,7 +398,7 @@ impl Region {
         let text = match &self.reading {
             Reading::Bracket if self.is_direction() => self.raw.get(1..)?.to_owned(),
             Reading::Fence(language) if PLAIN.contains(&language.as_str()) => self.raw.clone(),
-            // The first word of a sentence is no language.
+            // The first word of a sentence is not the name of a language.
             Reading::Fence(word) if word.starts_with(|c: char| c.is_ascii_uppercase()) => {
                 format!("{word} {}", self.raw)
             }

@@ -254,7 +254,7 @@ fn a_long_call_does_not_forget_who_calls() {
     let native = prompts.chat(&prompt).unwrap();
     assert!(native[1].content.contains("gold"), "{:?}", native[1]);
 
-    // What takes more than its part goes like everything else.
+    // A note that exceeds its share is dropped like everything else.
     let long = note(&"x".repeat(600));
     let chat = shown(&with(&[told[0].clone(), long], 400));
     assert!(chat[1].content.contains("+1") && !chat[1].content.contains("xxx"));

@@ -271,7 +271,7 @@ fn what_was_learnt_is_kept_until_a_declaration_changes() {
         )
     };
     let (first, kept) = learn("is anything left");
-    // What is in the file counts, not what would be learnt again.
+    // The file counts, not what would be learned again.
     let written = desk.kept.as_ref().unwrap();
     std::fs::write(written, kept.replace('}', ", \"unknown\": 1}")).unwrap();
     let (again, kept_again) = learn("is anything left");

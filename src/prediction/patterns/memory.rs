@@ -391,7 +391,7 @@ mod tests {
         assert!(gone > 0);
         memory.finish().await;
         assert!(!sure(&desk, "BK7777"));
-        // What it learns from now on goes on from there.
+        // Learning continues from there.
         memory.finish().await;
         let text = std::fs::read_to_string(&path).expect("a file");
         assert!(text.contains("status"));

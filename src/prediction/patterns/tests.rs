@@ -168,7 +168,7 @@ fn no_value_of_a_conversation_is_kept() {
     }
     let shown = format!("{:?} {:?}", patterns.list(), patterns.sources("search"));
     assert!(values.iter().all(|value| !shown.contains(value)), "{shown}");
-    // What the schema names is no value of a conversation.
+    // A value that the schema names does not come from a conversation.
     assert!(kept.contains("business"));
 }
 
@@ -551,7 +551,7 @@ fn before_words_nothing_is_taken_from_words() {
     assert!(predicted.is_empty(), "{predicted:?}");
 }
 
-/// A sound that is no speech does not count as a turn of the user.
+/// A sound without speech does not count as a turn of the user.
 #[test]
 fn a_question_before_words_teaches_nothing() {
     let talk = |noises: usize| {

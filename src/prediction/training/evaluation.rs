@@ -199,7 +199,7 @@ fn slot_score(judged: &[Judged<'_>], found: &[Vec<(String, Range<usize>)>]) -> O
     })
 }
 
-/// Annotators' spaces and full stops at the edges are no part of a slot.
+/// Annotators' spaces and full stops at the edges do not belong to a slot.
 fn trimmed<'t>(
     text: &'t str,
     (name, range): &'t (String, Range<usize>),

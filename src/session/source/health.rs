@@ -58,7 +58,7 @@ impl Health {
         self.state == State::Denied
     }
 
-    /// No result has come yet.
+    /// Whether no result has come yet.
     pub(super) fn is_new(&self) -> bool {
         self.results.is_empty()
     }

@@ -229,7 +229,7 @@ impl Builtin {
         Ok(Self(inner))
     }
 
-    /// Its calls leave this machine.
+    /// Whether its calls leave this machine.
     pub(super) fn uses_network(&self) -> bool {
         matches!(&self.0, Inner::Weather(settings) if !settings.is_local())
     }

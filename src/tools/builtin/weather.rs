@@ -269,7 +269,7 @@ impl Service {
         if answer.status.is_success() {
             return Ok(answer.body);
         }
-        // What it says is for whoever wrote the request.
+        // The service's words are for the developer, not for the user.
         Err(refusal(&answer, None, "the weather service"))
     }
 

@@ -124,7 +124,7 @@ impl Check<'_> {
         self.own_sections(&raw)?;
         let mut declaration = self.basis(&raw)?;
         if let Some(plan) = self.mcp(&raw)?.filter(|plan| plan.pin.is_none()) {
-            // What the rest of the file refers to is known once it is pinned.
+            // The rest of the file refers to parameters that are known once the tool is pinned.
             return Ok(self.unpinned(declaration, plan));
         }
         let all = parameters(&declaration.spec.parameters);

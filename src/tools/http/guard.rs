@@ -69,7 +69,7 @@ impl Web {
     }
 }
 
-/// The host needs no look-up to be seen as private: a number, or `localhost`.
+/// Whether the host needs no look-up to be seen as private: a number, or `localhost`.
 pub(crate) fn is_private_host(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(address)) => !is_public_v4(address),
@@ -82,7 +82,7 @@ pub(crate) fn is_private_host(url: &Url) -> bool {
     }
 }
 
-/// The host is this machine.
+/// Whether the host is this machine.
 pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),

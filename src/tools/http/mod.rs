@@ -79,7 +79,7 @@ pub struct HttpPlan {
 }
 
 impl HttpPlan {
-    /// It reaches this machine only.
+    /// Whether it reaches this machine only.
     pub(crate) fn is_local(&self) -> bool {
         self.allow_private && is_loopback(&self.origin)
     }
@@ -226,7 +226,7 @@ impl Request {
 /// The answer of a service.
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
-    /// JSON, or text where it is none.
+    /// The body as JSON, or as text if it is not JSON.
     pub(crate) body: Value,
 }
 
@@ -290,7 +290,7 @@ impl Web {
     }
 }
 
-/// Where a redirect leads; `None` if the answer is none.
+/// The target of a redirect; `None` for any other answer.
 fn redirected(response: &reqwest::Response, request: &Request) -> Result<Option<Url>, String> {
     let Some(location) = response
         .headers()

@@ -25,7 +25,7 @@ impl JournalFigures {
         self.failing.set(0);
     }
 
-    /// The last line could not be written.
+    /// Whether the last line could not be written.
     pub fn is_failing(&self) -> bool {
         self.failing.get() != 0
     }

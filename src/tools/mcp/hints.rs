@@ -77,7 +77,7 @@ impl Hints {
         })
     }
 
-    /// The server says that the tool deals with nothing but its own data.
+    /// Whether the server declares that the tool deals with nothing but its own data.
     pub fn is_closed(self) -> bool {
         self.open_world == Some(false)
     }

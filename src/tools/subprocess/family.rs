@@ -25,7 +25,7 @@ struct Process {
 /// Where there is no `/proc` nothing is found.
 pub(super) fn kill(leader: i32, mark: &str) {
     let mut known = BTreeSet::from([leader]);
-    // What is older than the leader is none of its own, and most are: they are not looked into.
+    // Processes older than the leader, which most are, cannot be its children.
     let since = Process::read(leader).map_or(0, |leader| leader.started);
     for _ in 0..MOST_ROUNDS {
         let found = relatives(&mut known, mark, since);

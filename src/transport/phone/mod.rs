@@ -65,7 +65,7 @@ const WITHHELD_AS: [&str; 5] = [
     "+86282452253",
 ];
 
-/// Whether this is no number, but says that it is withheld. Callers who withhold theirs must not be taken
+/// Whether this text says that the number is withheld. Callers who withhold theirs must not be taken
 /// for one and the same.
 fn is_withheld(number: &str) -> bool {
     let name = number.trim().to_ascii_lowercase();

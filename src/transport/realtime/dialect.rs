@@ -45,7 +45,7 @@ enum Asked {
     Commit(Micros),
     Respond(Box<ResponseRequest>),
     Cancel,
-    /// Cancel because of `output_audio_buffer.clear`, which is no error without an active response.
+    /// Cancel because of `output_audio_buffer.clear`, which is not an error without an active response.
     ClearOutput,
     /// Truncate an item, once for each of the session's items that it represents.
     Truncate {
