@@ -32,7 +32,7 @@ pub enum AsrError {
     /// The model failed while running.
     #[error("speech recognition failed: {0}")]
     Run(String),
-    /// The service does not take the key.
+    /// The service refuses the key.
     #[error("speech recognition was denied: {0}")]
     Denied(String),
 }
@@ -57,7 +57,7 @@ pub trait Asr: Send {
         self.transcribe(audio).map(Recognised::from)
     }
 
-    /// The same for a user who speaks `language`, a BCP 47 tag; English if `None`.
+    /// Like [`Asr::hear`], for a user who speaks `language`, a BCP 47 tag; English if `None`.
     ///
     /// # Errors
     /// [`AsrError::Run`] if the model fails.
@@ -67,7 +67,7 @@ pub trait Asr: Send {
     }
 }
 
-/// Warns, once for each language, that a recogniser transcribes it as English.
+/// Warns once for each language that a recogniser takes it for English.
 #[derive(Debug, Default)]
 struct OnlyEnglish(BTreeSet<String>);
 
@@ -82,15 +82,15 @@ impl OnlyEnglish {
     }
 }
 
-/// Languages that are warned of: sessions choose them.
+/// The most languages to warn of, since clients choose them.
 const MOST_WARNINGS: usize = 64;
 
-/// Words, and what the recogniser knows beside them.
+/// A transcript, with what else the recogniser knows.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Recognised {
     /// Plain text without bracketed sounds; empty if there is no speech.
     pub text: String,
-    /// The marks that it would set behind the last word, if it tells.
+    /// The probabilities of punctuation behind the last word, if the engine has them.
     pub marks: Option<Marks>,
     /// The reason why there is no text although the model heard words.
     pub doubt: Option<Doubt>,

@@ -60,7 +60,7 @@ pub struct Mixer {
     waited: u32,
     /// The volume of the waiting sound, 0..1.
     volume: f32,
-    /// Where the volume goes.
+    /// Whether the waiting sound fades in, or out.
     wanted: bool,
 }
 
@@ -94,11 +94,11 @@ impl Sounds {
 }
 
 impl Mixer {
-    /// Takes over what [`Sounds`] has set. To be called before each chunk.
+    /// Applies the requests of [`Sounds`]. To be called before each chunk.
     pub fn catch_up(&mut self) {
         self.wanted = self.waiting.load(Ordering::Relaxed);
         let chimes = self.chimes.load(Ordering::Relaxed);
-        // One chime tells of timers that ring together.
+        // Timers that ring together share a chime.
         if chimes != std::mem::replace(&mut self.begun, chimes) && self.chime.is_none() {
             self.chime = Some(0);
         }
@@ -159,17 +159,17 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// The agent runs a tool.
+    /// Notes that a tool has started.
     pub fn started(&mut self, call: &str) {
         self.running.insert(call.to_owned());
     }
 
-    /// A tool has ended.
+    /// Notes that a tool has ended.
     pub fn finished(&mut self, call: &str) {
         self.running.remove(call);
     }
 
-    /// The user barged in, or the agent's answer was dropped: nobody waits any more.
+    /// Forgets all tools, because the user barged in or the answer was dropped.
     pub fn clear(&mut self) {
         self.running.clear();
     }

@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 /// Voices that may wait to be loaded.
 const INBOX: usize = 64;
 
-/// A voice that stays in memory for as long as somebody has it. Only the voices' thread speaks with it.
+/// A loaded voice, which stays in memory while it is referenced. Only the voices' thread speaks with it.
 pub(super) type Loaded = Arc<Mutex<Box<dyn Tts>>>;
 
-/// The voices, by their places.
+/// Voices that are loaded on demand, by index.
 pub(super) struct Shelf {
     loader: Worker<usize, Result<Loaded, TtsError>>,
     memory: Arc<Memory>,
@@ -28,9 +28,9 @@ struct Memory {
 
 #[derive(Default)]
 struct State {
-    /// With the time of its last use.
+    /// Each voice, with the time of its last use.
     loaded: Vec<Option<(u64, Loaded)>>,
-    /// Counts uses.
+    /// The number of uses so far, which serves as the time.
     now: u64,
 }
 

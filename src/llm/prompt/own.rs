@@ -25,7 +25,7 @@ pub const VARIABLES: [&str; 7] = [
     "language",
 ];
 
-/// Stand for what the operator and the tools say.
+/// Placeholders for the operator's and the tools' texts.
 const TOOL: &str = "undertone_checks_this_tool";
 const INSTRUCTIONS: &str = "Undertone checks these instructions.";
 
@@ -42,7 +42,7 @@ pub struct TemplateError {
 }
 
 impl Prompts {
-    /// The same with the operator's own template of the system prompt. It is rendered with and without tools, for
+    /// Sets the operator's own template of the system prompt. It is rendered with and without tools, for
     /// both ways of calling them, and must have all that the server depends on.
     ///
     /// # Errors

@@ -7,12 +7,12 @@ use serde_json::{Map, Value};
 /// The longest text, characters: OpenAI's bound.
 const MAX_TEXT: usize = 4_096;
 
-/// A text, and how it is to sound.
+/// A text, with the voice and form in which it is wanted.
 pub(super) struct Wording {
     pub(super) text: String,
     pub(super) speaker: Speaker,
     pub(super) container: Container,
-    /// As events instead of bytes.
+    /// Whether the audio is sent as events instead of bytes.
     pub(super) as_events: bool,
 }
 

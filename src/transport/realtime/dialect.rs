@@ -246,7 +246,7 @@ impl Realtime {
         self.session.to_json()
     }
 
-    /// Makes it a transcription session, which never answers.
+    /// Turns it into a transcription session, which never answers.
     #[must_use]
     pub fn transcribing(mut self) -> Self {
         self.session.transcribes = true;
@@ -268,7 +268,7 @@ impl Realtime {
         self
     }
 
-    /// Adds what is known of the caller.
+    /// Adds facts on the caller.
     #[must_use]
     pub fn knowing(mut self, values: SessionValues) -> Self {
         self.options.values.extend(values);

@@ -1,5 +1,5 @@
-//! Audio on a track beside the events, as over WebRTC: the events tell what is played, and the server truncates
-//! what is not.
+//! Audio on a track beside the events, as over WebRTC: events report what is played, and the server truncates
+//! the rest.
 
 use super::{Asked, Realtime};
 use crate::conversation::{ClauseId, Input, ItemId, Micros};
@@ -17,7 +17,7 @@ pub struct Edge {
     pub kind: EdgeKind,
     /// The clause.
     pub clause: ClauseId,
-    /// How much of the clause comes before it.
+    /// The part of the clause before it.
     pub at: Micros,
     /// The RTP time of the first sample behind it, in ticks of 48 kHz.
     pub time: u64,
@@ -61,7 +61,7 @@ pub(super) struct Track {
 }
 
 impl Track {
-    /// Notes that the audio that waits is dropped. Returns the response that was playing.
+    /// Notes that queued audio is dropped. Returns the response that was playing.
     fn drop_waiting(&mut self) -> Option<String> {
         self.unsent = self.unsent + std::mem::take(&mut self.waiting);
         self.playing.take()
