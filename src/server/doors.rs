@@ -64,7 +64,7 @@ async fn accept_at(
                     drop((permit, task));
                 }
                 Err(refusal) => {
-                    tracing::info!(?refusal, "turned a connection away");
+                    tracing::info!(?refusal, "refused a connection");
                     door.turn_away(stream).await;
                 }
             }

@@ -338,7 +338,10 @@ impl Driver {
         drop(vad.try_send(forget, CancellationToken::new(), |_| {}));
         if self.audio_in.unjudged > 0 {
             let windows = self.audio_in.unjudged;
-            tracing::warn!(windows, "the voice activity detector had no room for them");
+            tracing::warn!(
+                windows,
+                "windows of audio skipped by the voice activity detector"
+            );
         }
         tracing::info!(seconds = self.began.elapsed().as_secs(), "session closed");
     }
@@ -564,7 +567,7 @@ impl Driver {
             });
         if let Err(error) = sent {
             if self.audio_in.unjudged == 0 {
-                tracing::warn!(%error, "audio was not judged");
+                tracing::warn!(%error, "the voice activity detector is overloaded: some audio is skipped");
             }
             self.audio_in.unjudged += (whole / WINDOW) as u64;
         }

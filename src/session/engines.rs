@@ -221,7 +221,7 @@ impl Engines {
         }
         let kept = tokio::time::timeout(LAST_CHANGES, self.observers.patterns.finish());
         if kept.await.is_err() {
-            tracing::warn!("what was learned of late was not kept: the disk is too slow");
+            tracing::warn!("recently learned patterns were not saved: the disk is too slow");
         }
     }
 }

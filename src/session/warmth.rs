@@ -86,7 +86,10 @@ impl Warmth {
             let attempt = self.attempt();
             runtime.spawn(async move {
                 if let Err(error) = attempt.await {
-                    tracing::warn!(reason = error.details(), "the language model stays cold");
+                    tracing::warn!(
+                        reason = error.details(),
+                        "the language model could not be warmed up"
+                    );
                 }
             });
         }

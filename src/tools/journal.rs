@@ -250,7 +250,7 @@ impl Journal {
         let recorded = self.0.finish(key.to_owned(), result.clone(), now);
         if let Err(error) = recorded.await {
             // The call has run: its result is the truth, whatever the store says.
-            tracing::error!(%error, tool, "a result could not be written down");
+            tracing::error!(%error, tool, "the result of a call could not be journalled");
         }
     }
 }

@@ -57,7 +57,7 @@ impl Prepared {
                         self.put(speaker, text.clone(), clip);
                         made.push(text);
                     }
-                    Err(error) => tracing::warn!(%error, "a clip could not be prepared"),
+                    Err(error) => tracing::warn!(%error, "a phrase could not be prepared"),
                 }
             }
         }

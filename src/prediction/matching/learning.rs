@@ -148,7 +148,7 @@ impl Desk {
         };
         if let Err(error) = write() {
             let path = path.display();
-            tracing::info!(%error, %path, "what was learnt of the tools is not kept");
+            tracing::info!(%error, %path, "the learned examples of the tools cannot be cached");
         }
     }
 }

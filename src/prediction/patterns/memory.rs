@@ -86,7 +86,7 @@ impl Memory {
             }
         });
         if let Err(error) = started {
-            tracing::warn!(%error, "patterns are kept only when the server stops: there is no thread for them");
+            tracing::warn!(%error, "patterns are saved only when the server stops: their thread cannot be started");
         }
         Self {
             learnt,
@@ -107,7 +107,7 @@ impl Memory {
         if let Some(keeper) = self.keeper.clone() {
             let kept = tokio::task::spawn_blocking(move || lock(&keeper).look()).await;
             if let Err(error) = kept {
-                tracing::error!(%error, "patterns were not kept");
+                tracing::error!(%error, "patterns were not saved");
             }
         }
     }
@@ -140,9 +140,9 @@ impl Keeper {
         }
         match &problem {
             Some(error) => {
-                tracing::error!(error, "patterns are learned, but not kept");
+                tracing::error!(error, "patterns are learned, but cannot be saved");
             }
-            None => tracing::info!("patterns are kept again"),
+            None => tracing::info!("patterns are saved again"),
         }
         self.problem = problem;
     }
