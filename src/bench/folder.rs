@@ -41,8 +41,8 @@ const HEAD: &str = "\
 
 `undertone bench --out docs` writes this page from its own output; `undertone bench NAME --out docs` runs one bench
 again. Reports as JSON and the plots are in `benchmarks/`. The same seed gives the same figures on every machine where a
-bench runs in virtual time. `sockets` and `overhead` run in real time: ratios are the same elsewhere within their spread,
-milliseconds are those of the machine.
+bench runs in virtual time. `sockets` and all behind `model` run in real time: ratios are the same elsewhere within their
+spread, milliseconds are those of the machine.
 ";
 
 impl Folder {

@@ -421,7 +421,10 @@ mod tests {
     #[test]
     fn the_equations_hold_within_a_tenth_of_a_percent() {
         for seed in [1, 7] {
-            let report = run(&Settings { seed, data: None });
+            let report = run(&Settings {
+                seed,
+                ..Settings::default()
+            });
             let failed: Vec<_> = report.checks.iter().filter(|check| !check.holds).collect();
             assert!(failed.is_empty(), "{failed:?}");
         }

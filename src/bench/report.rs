@@ -193,6 +193,16 @@ impl Spread {
     }
 }
 
+/// A quantile of these values, by linear interpolation; zero if there are none.
+pub(super) fn quantile(values: &[f64], share: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = share * sorted.len().saturating_sub(1) as f64;
+    let value = |at: f64| sorted.get(at as usize).copied().unwrap_or(0.0);
+    let (below, above) = (value(at.floor()), value(at.ceil()));
+    below + (above - below) * at.fract()
+}
+
 impl Check {
     /// A value that must be within `tolerance` of another, both in `unit`.
     pub fn near(what: &str, found: f64, wanted: f64, tolerance: f64, unit: &str) -> Self {
@@ -249,6 +259,14 @@ impl From<String> for Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quantiles_lie_between_values() {
+        let values = [4.0, 1.0, 2.0, 3.0, 5.0];
+        assert_eq!(quantile(&values, 0.5), 3.0);
+        assert!((quantile(&values, 0.95) - 4.8).abs() < 1e-9);
+        assert_eq!(quantile(&[], 0.5), 0.0);
+    }
 
     #[test]
     fn tables_are_readable_as_text() {

@@ -5,7 +5,7 @@ use super::simulated::{MODEL, Simulation};
 use crate::asr::{Asr, AsrError};
 use crate::conversation::Policy;
 use crate::llm::remote::Settings;
-use crate::llm::{Prompts, Remote};
+use crate::llm::{Llm, Prompts, Remote};
 use crate::prediction::Predictor;
 use crate::server::{self, ANYWHERE, App, ServerSettings, Twilio};
 use crate::session::{self, BudgetMemory, Builders, Cast, Engines, Observers, PhoneSettings};
@@ -44,13 +44,21 @@ pub(super) struct Served {
 impl Served {
     /// Serves sessions with these engines.
     pub(super) fn start(engines: Arc<Engines>) -> Result<Self, BenchError> {
+        Self::start_with(engines, ServerSettings::default())
+    }
+
+    /// The same with limits of its own.
+    pub(super) fn start_with(
+        engines: Arc<Engines>,
+        settings: ServerSettings,
+    ) -> Result<Self, BenchError> {
         let cannot = |reason: &dyn std::fmt::Display| BenchError::sockets("the server", reason);
         let listener = server::bind(ANYWHERE).map_err(|error| cannot(&error))?;
         let address = listener.local_addr().map_err(|error| cannot(&error))?;
         let twilio = account(address).map_err(|error| cannot(&error))?;
         let settings = ServerSettings {
             twilio: Some(twilio.clone()),
-            ..ServerSettings::default()
+            ..settings
         };
         let tickets = Arc::new(TicketMemory::default());
         let sessions = Arc::new(move |options| Ok(session::open(&engines, &options)));
@@ -122,7 +130,17 @@ pub(super) fn builders(
     let settings = Settings::new(simulation.base_url().clone(), MODEL);
     let llm = Remote::new(settings, Prompts::default());
     let llm = llm.map_err(|error| BenchError::sockets("the model's client", error.details()))?;
-    Ok(Builders {
+    Ok(with_llm(Arc::new(llm), tools, predictors, policy))
+}
+
+/// Engines with this model. Nothing is heard or spoken.
+pub(super) fn with_llm(
+    llm: Arc<dyn Llm>,
+    tools: Registry,
+    predictors: Vec<Arc<dyn Predictor>>,
+    policy: Policy,
+) -> Builders {
+    Builders {
         vad: Box::new(|| Box::new(|| Ok(Box::new(Idle) as Box<dyn Vad>))),
         asr: Box::new(|| Ok(Box::new(Idle))),
         recognisers: BTreeMap::new(),
@@ -132,7 +150,7 @@ pub(super) fn builders(
         voices: BTreeMap::new(),
         voice_memory: 0,
         clips: None,
-        llm: Arc::new(llm),
+        llm,
         draft: None,
         tools: tools.into(),
         predictors,
@@ -143,7 +161,7 @@ pub(super) fn builders(
         phone: PhoneSettings::default(),
         agents: Cast::default(),
         observers: Observers::default(),
-    })
+    }
 }
 
 /// A detector and a recogniser for clients that send no audio.

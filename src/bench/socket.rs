@@ -3,7 +3,9 @@
 use super::BenchError;
 use std::fmt::Display;
 use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::Error;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::http::StatusCode;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 
 pub(super) type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
@@ -11,10 +13,19 @@ pub(super) type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 /// Opens a WebSocket. Small messages leave at once: with Nagle's algorithm they would wait up to 40 ms for the
 /// acknowledgement of the one before.
 pub(super) async fn connect(request: impl IntoClientRequest + Unpin) -> Result<Socket, BenchError> {
-    let (socket, _) = connect_async_with_config(request, None, true)
-        .await
-        .map_err(broken)?;
-    Ok(socket)
+    let socket = try_connect(request).await?;
+    socket.ok_or_else(|| broken("the server has no room"))
+}
+
+/// The same; nothing if the server has no room for it.
+pub(super) async fn try_connect(
+    request: impl IntoClientRequest + Unpin,
+) -> Result<Option<Socket>, BenchError> {
+    match connect_async_with_config(request, None, true).await {
+        Ok((socket, _)) => Ok(Some(socket)),
+        Err(Error::Http(answer)) if answer.status() == StatusCode::SERVICE_UNAVAILABLE => Ok(None),
+        Err(error) => Err(broken(error)),
+    }
 }
 
 pub(super) fn broken(reason: impl Display) -> BenchError {

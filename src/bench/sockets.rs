@@ -57,9 +57,7 @@ struct Point {
 }
 
 pub(super) fn run(settings: &Settings) -> Result<Report, BenchError> {
-    let runtime = tokio::runtime::Runtime::new();
-    let runtime = runtime.map_err(|reason| BenchError::sockets("the async runtime", reason))?;
-    let points = runtime.block_on(measure(settings.seed, REPEATS))?;
+    let points = super::in_real_time(measure(settings.seed, REPEATS))?;
     Ok(report(settings.seed, &points))
 }
 
@@ -129,6 +127,7 @@ fn delays(times: &Times, tool: f64) -> Delays {
         call: span(times.call),
         written: span(times.written),
         answer: span(times.answer),
+        token: None,
         tool: span(tool),
     }
 }

@@ -1,13 +1,12 @@
 //! Engines that take a stated time, and no more: what is left of a wait is the server's own.
 
 use crate::asr::{Asr, AsrError};
+use crate::llm::{Llm, LlmEvent, LlmStream, Prompt};
 use crate::tts::{Speech, Tts, TtsError};
 use crate::vad::{Vad, VadError, WINDOW};
+use futures_util::{StreamExt, stream};
 use std::thread::sleep;
 use std::time::Duration;
-
-/// Samples per second of the voice: those of the Realtime API, so that nothing is resampled.
-const RATE: u32 = 24_000;
 
 /// The level above which sound is speech.
 const LOUD: f32 = 0.1;
@@ -39,10 +38,27 @@ impl Asr for Hears {
     }
 }
 
+/// Says so many sentences of five words to everything.
+pub(super) struct Says(pub(super) usize);
+
+impl Llm for Says {
+    fn name(&self) -> &str {
+        "stub"
+    }
+
+    fn generate(&self, _: Prompt) -> LlmStream {
+        let text = "One two three four five. ".repeat(self.0);
+        let events = [LlmEvent::Speech { text }, LlmEvent::End];
+        stream::iter(events.map(Ok)).boxed()
+    }
+}
+
 /// Makes one tone of every text, after a time.
 pub(super) struct Tone {
     pub(super) after: Duration,
     pub(super) length: Duration,
+    /// Hz: the client's, so that nothing is resampled.
+    pub(super) rate: u32,
 }
 
 impl Tts for Tone {
@@ -51,12 +67,12 @@ impl Tts for Tone {
     }
 
     fn sample_rate(&self) -> u32 {
-        RATE
+        self.rate
     }
 
     fn speak(&mut self, _: &str) -> Result<Speech, TtsError> {
         sleep(self.after);
-        let samples = (self.length.as_secs_f64() * f64::from(RATE)) as usize;
+        let samples = (self.length.as_secs_f64() * f64::from(self.rate)) as usize;
         let quiet = |at: usize| if at % 100 < 50 { 0.05 } else { -0.05 };
         let tone: Vec<f32> = (0..samples).map(quiet).collect();
         Ok(Box::new(std::iter::once(Ok(tone))))

@@ -1,7 +1,10 @@
 //! `undertone bench`.
 
 use super::signals::Signals;
-use crate::bench::{Bench as Name, Delays, Folder, MODEL, Report, Settings, Simulation};
+use crate::bench::{
+    Bench as Name, Delays, Folder, MODEL, Part, Program, Report, Settings, Simulation,
+};
+use crate::config::{ConfigError, Loaded};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use std::fs;
@@ -18,8 +21,9 @@ pub(super) struct Bench {
     /// The benches to run; all if none is named
     #[arg(value_enum, value_name = "NAME")]
     names: Vec<Name>,
-    /// Data to use instead of generated data: for `sweep` a folder in BFCL's format, BFCL_*.json and possible_answer/;
-    /// for `next-call` conversations in the format of EVA (*_dataset.json) or tau-bench (historical runs), a file or a folder
+    /// Data to use instead of generated data: for `sweep` a folder in BFCL's format, BFCL_*.json and possible_answer/; for
+    /// `next-call` conversations in the format of EVA (*_dataset.json) or tau-bench (historical runs), a file or a folder; for
+    /// `spoken` a folder of WAV files with a question each. Those with "weather" in their names ask for a city's weather
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
     /// Write the page benchmarks.md here, and reports and plots to benchmarks/ in it; without it nothing is written
@@ -28,12 +32,21 @@ pub(super) struct Bench {
     /// The seed of all random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// The number of times that `spoken` asks each question
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    repeat: u16,
+    /// Do the least that shows that the benches that start a server work; their figures then mean nothing
+    #[arg(long)]
+    brief: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Keep the benches' model server and tool running, to try a configuration on
     Serve(Serve),
+    /// A process that a bench starts
+    #[command(subcommand, hide = true)]
+    Part(Part),
 }
 
 #[derive(Debug, Args)]
@@ -89,6 +102,7 @@ impl Serve {
             call: self.call,
             written: usual.written.min(self.call),
             answer: self.answer,
+            token: None,
             tool: self.tool,
         }
     }
@@ -121,16 +135,32 @@ fn declare(simulation: &Simulation, folder: &Path) -> Result<()> {
 
 impl Bench {
     /// Fails if an expected value is not met.
-    pub(super) fn run(mut self) -> Result<ExitCode> {
-        if let Some(Command::Serve(serve)) = &self.command {
-            return super::done(serve.run());
+    /// `configuration` is read for benches that start a server, and only names the models.
+    pub(super) fn run(
+        mut self,
+        configuration: impl FnOnce() -> Result<Loaded, ConfigError>,
+    ) -> Result<ExitCode> {
+        match self.command {
+            Some(Command::Serve(serve)) => return super::done(serve.run()),
+            Some(Command::Part(part)) => return super::done(part.run().map_err(Into::into)),
+            None => {}
         }
         if self.names.is_empty() {
             self.names = Name::ALL.to_vec();
         }
+        let program = match self.names.iter().any(|name| name.needs_program()) {
+            true => Some(Program {
+                file: std::env::current_exe().context("cannot find this program's file")?,
+                models: std::path::absolute(configuration()?.config.models)?,
+            }),
+            false => None,
+        };
         let settings = Settings {
             seed: self.seed,
             data: self.data,
+            repeat: self.repeat.into(),
+            brief: self.brief,
+            program,
         };
         let folder = self.out.map(Folder::new);
         let mut is_met = true;

@@ -106,7 +106,7 @@ enum Command {
     Config(config::Command),
     /// Ask a language model some forty questions, and print what it can do and how to set its entry
     Probe(probe::Probe),
-    /// Measure what speculation buys and costs, on generated data
+    /// Measure what speculation buys and costs, and what calls cost the server
     Bench(bench::Bench),
     /// Check everything that the server needs, and say how to fix what is broken
     Doctor(doctor::Doctor),
@@ -166,7 +166,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Mcp(mcp) => mcp.run(&start(&common.flags(Scope::Conversation))?),
         Command::Models(models) => models.run(&load(&common.flags(Scope::Models))?.config),
         Command::Config(command) => done(command.run(&load(&common.flags(command.scope()))?)),
-        Command::Bench(bench) => bench.run(),
+        Command::Bench(bench) => bench.run(|| load(&common.flags(Scope::Models))),
         Command::Doctor(doctor) => doctor.run(load(&common.flags(Scope::Server))),
     }
 }

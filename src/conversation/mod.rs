@@ -118,6 +118,8 @@ pub use policy::{
     SpeculationPolicy, TextLimits, Timeouts, VadPolicy,
 };
 pub use sentence::spoken_length;
+#[doc(hidden)]
+pub use speculation::Rehearsal;
 pub use speculation::{
     Because, Before, Decision, Decline, Discard, DraftRecord, Fate, HeldRecord, PredictionRecord,
     RunRecord, SpeculationEvent, TurnRecord, Verdict, verdict,

@@ -355,7 +355,7 @@ mod tests {
     fn learned_patterns_are_better_than_counts() {
         let settings = Settings {
             seed: 7,
-            data: None,
+            ..Settings::default()
         };
         let report = run(&settings).expect("generated");
         assert!(

@@ -23,16 +23,17 @@ use futures_util::stream;
 use model::{Asked, Piece};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
-pub(super) use model::ANSWER;
+pub(super) use model::{ANSWER, FORECAST_TOLD};
 
 /// The name of the model.
 pub const MODEL: &str = "simulated";
@@ -62,6 +63,9 @@ pub struct Delays {
     pub written: Duration,
     /// Until an answer.
     pub answer: Duration,
+    /// Between two tokens. With it the model writes token by token, calls too, the first after `answer`; `first`, `call`
+    /// and `written` do not matter.
+    pub token: Option<Duration>,
     /// The tool.
     pub tool: Duration,
 }
@@ -74,6 +78,7 @@ impl Default for Delays {
             call: Duration::from_millis(900),
             written: Duration::from_millis(150),
             answer: Duration::from_millis(300),
+            token: None,
             tool: Duration::from_millis(1_500),
         }
     }
@@ -93,6 +98,31 @@ struct Site {
     delays: Delays,
     /// Requests that the tool has had.
     runs: AtomicU64,
+    log: Mutex<VecDeque<Logged>>,
+}
+
+/// Something that the servers did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Logged {
+    /// The model has written a whole call for this city.
+    Called { city: String, at: Instant },
+    /// The tool has run for this city.
+    Ran {
+        city: String,
+        began: Instant,
+        ended: Instant,
+    },
+}
+
+/// What is logged at most: more than one turn needs.
+const LOG: usize = 256;
+
+impl Site {
+    fn log(&self, logged: Logged) {
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.truncate(LOG - 1);
+        log.push_front(logged);
+    }
 }
 
 impl Simulation {
@@ -109,6 +139,7 @@ impl Simulation {
         let site = Arc::new(Site {
             delays,
             runs: AtomicU64::new(0),
+            log: Mutex::default(),
         });
         let router = Router::new()
             .route("/v1/chat/completions", post(complete))
@@ -150,6 +181,12 @@ impl Simulation {
         declared::parse(name.as_ref(), &text).map_err(|reason| BenchError::sockets(name, reason))
     }
 
+    /// What happened since this was asked the last time, the latest first.
+    pub(super) fn take_log(&self) -> Vec<Logged> {
+        let mut log = self.site.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.drain(..).collect()
+    }
+
     /// How often the tool was run.
     pub fn runs(&self) -> u64 {
         self.site.runs.load(Ordering::Relaxed)
@@ -166,9 +203,19 @@ struct Place {
     city: String,
 }
 
+#[allow(
+    clippy::disallowed_methods,
+    reason = "an edge: a simulated tool takes real time"
+)]
 async fn forecast(State(site): State<Arc<Site>>, Query(place): Query<Place>) -> Json<Value> {
     site.runs.fetch_add(1, Ordering::Relaxed);
+    let began = Instant::now();
     sleep(site.delays.tool).await;
+    site.log(Logged::Ran {
+        city: place.city.clone(),
+        began,
+        ended: Instant::now(),
+    });
     Json(json!({ "city": place.city, "sky": "clear", "degrees": 21 }))
 }
 
@@ -178,7 +225,8 @@ async fn complete(State(site): State<Arc<Site>>, Json(asked): Json<Asked>) -> Re
             json!({ "error": { "message": "this model only streams: set stream to true" } });
         return (StatusCode::BAD_REQUEST, Json(error)).into_response();
     }
-    let stream = Body::from_stream(streamed(asked.answer(&site.delays)));
+    let pieces = asked.answer(&site.delays);
+    let stream = Body::from_stream(streamed(site, pieces));
     ([(CONTENT_TYPE, "text/event-stream")], stream).into_response()
 }
 
@@ -187,18 +235,23 @@ async fn complete(State(site): State<Arc<Site>>, Json(asked): Json<Asked>) -> Re
     clippy::disallowed_methods,
     reason = "an edge: a simulated model takes real time"
 )]
-fn streamed(pieces: Vec<Piece>) -> impl stream::Stream<Item = std::io::Result<String>> {
+fn streamed(
+    site: Arc<Site>,
+    pieces: Vec<Piece>,
+) -> impl stream::Stream<Item = std::io::Result<String>> {
     let began = Instant::now();
-    let ended = std::iter::once((None, "[DONE]".to_owned()));
-    let events = pieces
-        .into_iter()
-        .map(|Piece { at, chunk }| (Some(at), chunk.to_string()));
-    stream::unfold(events.chain(ended), move |mut events| async move {
-        let (at, data) = events.next()?;
-        if let Some(at) = at {
-            sleep_until(began + at).await;
+    let pieces = pieces.into_iter();
+    stream::unfold(Some((pieces, site)), move |left| async move {
+        let (mut pieces, site) = left?;
+        let Some(Piece { at, chunk, called }) = pieces.next() else {
+            return Some((Ok("data: [DONE]\n\n".to_owned()), None));
+        };
+        sleep_until(began + at).await;
+        if let Some(city) = called {
+            let at = Instant::now();
+            site.log(Logged::Called { city, at });
         }
-        Some((Ok(format!("data: {data}\n\n")), events))
+        Some((Ok(format!("data: {chunk}\n\n")), Some((pieces, site))))
     })
 }
 
@@ -214,6 +267,7 @@ mod tests {
         call: Duration::ZERO,
         written: Duration::ZERO,
         answer: Duration::ZERO,
+        token: None,
         tool: Duration::ZERO,
     };
 

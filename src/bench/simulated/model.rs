@@ -7,9 +7,11 @@
 //! | is a result | answers |
 //! | is anything else | says what it can be asked |
 //!
-//! It calls in the way that the request asks for: natively if the request offers tools, or else in markup.
+//! It calls in the way that the request asks for: natively if the request offers tools, or else in markup. With
+//! [`Delays::token`] it writes token by token, always in markup, and other words.
 
 use super::{Delays, FORECAST, MODEL};
+use crate::llm::markup::{CallForm, format_call};
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -18,6 +20,15 @@ use std::time::Duration;
 
 /// The answer to a result, in one clause.
 pub(in crate::bench) const ANSWER: &str = "It is clear and mild.";
+
+/// The same token by token, in the words of a forecast.
+pub(in crate::bench) const FORECAST_TOLD: &str = "It is sixty two degrees and cloudy.";
+
+/// The words before a call, token by token.
+const FILLER: &str = "Let me check that.";
+
+/// The answer to anything else, token by token.
+const TALK: &str = "That is a good question. I only know a few things, but I am glad to help.";
 
 /// The answer to what the model does not understand.
 const HINT: &str = "Ask me about the weather in a city.";
@@ -34,6 +45,10 @@ static WEATHER: LazyLock<Regex> = LazyLock::new(|| {
 
 static CALL: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"(?im)^call ([\w-]+)(?: +(\w+ *=.*?))?\s*$").expect("a pattern"));
+
+/// What a tokenizer makes of text, about: tags, words with the space before them, and marks.
+static TOKENS: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"</?[a-z_]+>| ?[\w']+| ?[^\w\s]|\s").expect("a pattern"));
 
 /// A request, as far as it matters here.
 #[derive(Debug, Deserialize)]
@@ -57,6 +72,8 @@ struct Message {
 pub(super) struct Piece {
     pub(super) at: Duration,
     pub(super) chunk: Value,
+    /// The city of a call that ends with it.
+    pub(super) called: Option<String>,
 }
 
 /// The model's next move.
@@ -74,12 +91,13 @@ impl Asked {
             written: 0,
             pieces: Vec::new(),
         };
-        match self.next_move() {
-            Move::Say(words) => {
+        match (self.next_move(), delays.token) {
+            (next, Some(token)) => answer.token_by_token(next, delays.answer, token),
+            (Move::Say(words), None) => {
                 answer.say(delays.answer, words);
                 answer.end(delays.answer, "stop");
             }
-            Move::Call(name, arguments) => {
+            (Move::Call(name, arguments), None) => {
                 if let Some(first) = delays.first {
                     answer.say(first, &filler(&name, &arguments));
                 }
@@ -131,10 +149,14 @@ fn dictated(text: &str) -> Option<(String, Map<String, Value>)> {
     Some((found[1].to_owned(), arguments?))
 }
 
+fn city(arguments: &Map<String, Value>) -> Option<String> {
+    let city = arguments.get("city").and_then(Value::as_str);
+    city.map(str::to_owned)
+}
+
 /// The words before a call.
 fn filler(name: &str, arguments: &Map<String, Value>) -> String {
-    let city = arguments.get("city").and_then(Value::as_str);
-    match city.filter(|_| name == FORECAST) {
+    match city(arguments).filter(|_| name == FORECAST) {
         Some(city) => {
             let mut letters = city.chars();
             let first = letters.next().map(|letter| letter.to_ascii_uppercase());
@@ -159,6 +181,26 @@ impl Answer {
             false => format!("<speech>{words}</speech>"),
         };
         self.write(at, &text);
+    }
+
+    fn token_by_token(&mut self, next: Move, first: Duration, token: Duration) {
+        let (text, called) = match next {
+            Move::Say(ANSWER) => (format!("<speech>{FORECAST_TOLD}</speech>"), None),
+            Move::Say(_) => (format!("<speech>{TALK}</speech>"), None),
+            Move::Call(name, arguments) => {
+                let call = format_call(CallForm::Python, &name, &arguments);
+                (format!("<speech>{FILLER}</speech>{call}"), city(&arguments))
+            }
+        };
+        let mut at = first;
+        for found in TOKENS.find_iter(&text) {
+            self.write(at, found.as_str());
+            at += token;
+        }
+        if let Some(last) = self.pieces.last_mut() {
+            last.called = called;
+        }
+        self.end(at, "stop");
     }
 
     fn call(&mut self, delays: &Delays, name: &str, arguments: Map<String, Value>) {
@@ -189,8 +231,11 @@ impl Answer {
 
     fn push(&mut self, at: Duration, delta: Value, finish: Option<&'static str>) {
         let choice = json!({ "index": 0, "delta": delta, "finish_reason": finish });
-        let chunk = chunk(json!([choice]));
-        self.pieces.push(Piece { at, chunk });
+        self.pieces.push(Piece {
+            at,
+            chunk: chunk(json!([choice])),
+            called: None,
+        });
     }
 
     /// The last chunk: tokens, at four characters each.
@@ -202,7 +247,11 @@ impl Answer {
             "prompt_tokens": prompt, "completion_tokens": completion,
             "total_tokens": prompt + completion,
         });
-        self.pieces.push(Piece { at, chunk });
+        self.pieces.push(Piece {
+            at,
+            chunk,
+            called: None,
+        });
     }
 }
 
@@ -261,7 +310,7 @@ mod tests {
         let pieces = asked("user", super::super::WORDS, json!([])).answer(&delays);
         let mut parser = Parser::new();
         let mut events = Vec::new();
-        for Piece { at, chunk } in &pieces {
+        for Piece { at, chunk, .. } in &pieces {
             if let Some(text) = chunk["choices"][0]["delta"]["content"].as_str() {
                 events.extend(parser.push(text).into_iter().map(|event| (*at, event)));
             }
@@ -275,6 +324,31 @@ mod tests {
         assert_eq!(at(whole), delays.call - delays.written);
         let closed = |event: &LlmEvent| matches!(event, LlmEvent::ToolClosed { arguments: Ok(_) });
         assert_eq!(at(closed), delays.call);
+    }
+
+    #[test]
+    fn token_by_token_the_call_ends_with_its_last_token() {
+        let delays = Delays {
+            answer: Duration::from_millis(350),
+            token: Some(Duration::from_millis(15)),
+            ..Delays::default()
+        };
+        let pieces = asked("user", super::super::WORDS, json!([])).answer(&delays);
+        let mut text = String::new();
+        for piece in &pieces {
+            let token = piece.chunk["choices"][0]["delta"]["content"].as_str();
+            text += token.unwrap_or_default();
+        }
+        let call = r#"<tool>get_forecast(city="boulder")</tool>"#;
+        assert_eq!(text, format!("<speech>{FILLER}</speech>{call}"));
+        assert_eq!(pieces[0].at, delays.answer);
+        let called: Vec<_> = pieces
+            .iter()
+            .filter(|piece| piece.called.is_some())
+            .collect();
+        assert_eq!(called[0].chunk["choices"][0]["delta"]["content"], "</tool>");
+        assert_eq!(called.len(), 1);
+        assert_eq!(called[0].at, Duration::from_millis(350 + 16 * 15));
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod ledger;
 mod open_call;
 mod predictions;
 mod record;
+mod rehearsal;
 mod runs;
 mod stream;
 mod track;
@@ -22,6 +23,7 @@ pub use record::{
     Before, Discard, DraftRecord, Fate, HeldRecord, PredictionRecord, RunRecord, SpeculationEvent,
     TurnRecord,
 };
+pub use rehearsal::Rehearsal;
 pub(super) use track::{Track, TrackId};
 
 use super::common::Common;
