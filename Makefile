@@ -15,7 +15,7 @@ ALL := --features desktop
 HOME_RUNS := $(shell python3 -c 'import sys; print("yes" if sys.version_info[:2] in [(3, 11), (3, 12)] else "")' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: engine-tools help run talk engine test verify measure soak flaky bench lint setup alsa models test-tools
+.PHONY: engine-tools help run talk engine test verify measure soak soak-hour flaky bench lint setup alsa models test-tools
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,15 +58,22 @@ measure: alsa models test-tools ## measure on recordings and published sets in .
 	cargo test --locked $(ALL) --test parts --test desktop $(ARGS) -- --ignored --nocapture --test-threads 1 \
 		recorded published common_layout
 
-soak: alsa models ## load tests at full size: about five minutes
+soak: alsa models ## load tests at full size: about seven minutes
 	ulimit -n $$(ulimit -H -n) && cargo test --locked $(ALL) --test wire --test soak $(ARGS) -- \
 		--ignored --nocapture --test-threads 1 --skip home_assistant_itself --skip foreign:: --skip reference_engine
+
+soak-hour: alsa models ## twenty sessions in a loop for an hour, or $UNDERTONE_SOAK_SECONDS: memory, files, threads
+	UNDERTONE_SOAK_SECONDS=$${UNDERTONE_SOAK_SECONDS:-3600} cargo test --locked $(ALL) --test soak -- \
+		--ignored --nocapture twenty_sessions_in_a_loop
 
 flaky: alsa models test-tools ## find flaky tests: runs each five times idle, under load and on one core
 	scripts/under_load.py $(ARGS)
 
-bench: setup models ## the benchmarks
-	cargo bench --locked $(ARGS)
+bench: setup models ## every benchmark, in a quarter of an hour on an idle machine; writes docs/benchmarks.md
+	@scripts/system-packages.sh flite
+	cargo build --release --locked
+	target/release/undertone bench --out docs $(ARGS)
+	cargo bench --locked
 
 lint: alsa $(DENY) ## format, clippy, documentation, licences
 	cargo fmt --all --check

@@ -453,3 +453,110 @@ async fn admitted_callers_are_served_quickly() {
         "{loaded:?}, and {quiet:?} when it is quiet"
     );
 }
+
+/// What this process holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Holds {
+    heap: usize,
+    files: usize,
+    threads: usize,
+}
+
+fn holds() -> Holds {
+    let count = |folder: &str| std::fs::read_dir(folder).expect("Linux").count();
+    Holds {
+        heap: allocated(),
+        files: count("/proc/self/fd"),
+        threads: count("/proc/self/task"),
+    }
+}
+
+/// What this process holds once the calls' ends have been dealt with.
+async fn holds_at_rest() -> Holds {
+    let mut before = holds();
+    loop {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let now = holds();
+        if (now.files, now.threads) == (before.files, before.threads) {
+            return now;
+        }
+        before = now;
+    }
+}
+
+/// The same, once there are no more files and threads than `before`; idle threads end after ten seconds.
+async fn holds_again(before: Holds) -> Holds {
+    let until = support::now() + PATIENCE;
+    loop {
+        let now = holds_at_rest().await;
+        let is_back = now.files <= before.files && now.threads <= before.threads;
+        if is_back || support::now() > until {
+            return now;
+        }
+    }
+}
+
+/// Calls again and again, as long as `goes_on` with the number of calls so far. In every third call the caller
+/// interrupts the answer. Returns that number.
+async fn call_again(server: &Server, number: u64, goes_on: impl Fn(u64) -> bool) -> u64 {
+    let mut calls = 0;
+    while goes_on(calls) {
+        let mut call = Call::to(server).await;
+        call.say(&live::tone(300)).await;
+        call.until("response.output_audio.delta").await;
+        if (calls + number).is_multiple_of(3) {
+            call.say(&live::tone(300)).await;
+            call.until("response.done").await;
+        }
+        call.until("response.done").await;
+        calls += 1;
+    }
+    calls
+}
+
+/// `sessions` callers who call again and again. What the process holds afterwards must be what it held after the
+/// first calls of all.
+async fn loops(sessions: u64, goes_on: impl Fn(u64) -> bool) {
+    let server = &live::serve(with_real_vad());
+    let callers = async |goes_on: &dyn Fn(u64) -> bool| {
+        let each = (0..sessions).map(|number| call_again(server, number, goes_on));
+        join_all(each).await.into_iter().sum::<u64>()
+    };
+    // They create what is created once, and fill what is kept of the last calls.
+    callers(&|calls| calls < 3).await;
+    let before = holds_at_rest().await;
+    let resident_before = resident();
+    let calls = callers(&goes_on).await;
+    let after = holds_again(before).await;
+    let grown = after.heap.saturating_sub(before.heap);
+    println!(
+        "{sessions} sessions, {calls} calls: {before:?} before, {after:?} after; {grown} bytes of heap more, {} resident",
+        resident().saturating_sub(resident_before)
+    );
+    assert!(grown < 1024 * 1024, "{grown} bytes were not freed");
+    assert!(
+        after.files <= before.files,
+        "open files: {before:?}, {after:?}"
+    );
+    assert!(
+        after.threads <= before.threads,
+        "threads: {before:?}, {after:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_one_after_the_other_leave_nothing_behind() {
+    let _alone = ALONE.lock().await;
+    loops(4, |calls| calls < 3).await;
+}
+
+/// For as long as `UNDERTONE_SOAK_SECONDS` says, by default a minute; `make soak-hour` an hour.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "at full size: make soak, make soak-hour"]
+async fn twenty_sessions_in_a_loop_leave_nothing_behind() {
+    let _alone = ALONE.lock().await;
+    let seconds = std::env::var("UNDERTONE_SOAK_SECONDS");
+    let seconds = seconds.map_or(60, |text| text.parse().expect("whole seconds"));
+    let until = support::now() + Duration::from_secs(seconds);
+    loops(20, |_| support::now() < until).await;
+}
