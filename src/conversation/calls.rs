@@ -19,6 +19,20 @@ pub(super) struct Calls {
     by_client: bool,
     /// Rounds whose results the model has seen.
     rounds: u32,
+    /// Whether the model was asked again because its answer broke off within a call.
+    again: Again,
+}
+
+/// Whether the model is asked again because its answer broke off within a call, which happens once.
+#[derive(Debug, Default, PartialEq)]
+enum Again {
+    #[default]
+    Not,
+    /// With the next round. `spoke`: the user has heard the words before the call.
+    Next {
+        spoke: bool,
+    },
+    Asked,
 }
 
 /// A committed call.
@@ -48,6 +62,25 @@ impl Calls {
             result,
             quiet,
         });
+    }
+
+    /// Has the next round ask again because the answer broke off within a call, behind words if it `spoke`. `false`
+    /// if it was asked again before.
+    pub(super) fn ask_again(&mut self, spoke: bool) -> bool {
+        let may = self.again == Again::Not;
+        if may {
+            self.again = Again::Next { spoke };
+        }
+        may
+    }
+
+    /// Whether the generation that begins may say once more what was said before the call that broke off.
+    pub(super) fn may_repeat(&mut self) -> bool {
+        let spoke = self.again == Again::Next { spoke: true };
+        if self.again != Again::Not {
+            self.again = Again::Asked;
+        }
+        spoke
     }
 
     /// Notes that the client runs a call.

@@ -2,6 +2,7 @@
 
 mod answer_end;
 mod assumed;
+mod breaks;
 mod confirmation;
 mod drafts;
 mod early_tools;

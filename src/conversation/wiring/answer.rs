@@ -170,7 +170,8 @@ impl Conversation {
             return false;
         }
         answer.calls.begin_round();
-        self.start_generation(false);
+        let may_repeat = answer.calls.may_repeat();
+        self.start_generation(may_repeat);
         true
     }
 

@@ -337,17 +337,34 @@ impl Conversation {
         self.on_failed(Job::Generation(request), "the language model has stalled");
     }
 
-    /// Handles a failed generation. If it has completed a call, it counts as ended, since nothing behind a
-    /// call is spoken.
+    /// Handles a failed generation. A call that is open is refused, and the model is told. If another one is
+    /// complete, the generation counts as ended, since nothing behind a call is spoken; if none is, the model is
+    /// asked once more before the user hears an apology.
     pub(super) fn on_generation_failed(&mut self, request: RequestId, reason: &str) {
-        let generation = self.answer.as_mut().and_then(Answer::generation);
-        if generation.is_some_and(|generation| generation.has_called()) {
-            self.cancel_generation(request);
-            return self.end_generation();
+        let Some(answer) = &mut self.answer else {
+            return;
+        };
+        let is_outside = answer.terms.is_outside();
+        let Some(generation) = answer.generation.as_ref() else {
+            return;
+        };
+        let breaks_call = generation.open_call().is_some() && generation.may_call() && !is_outside;
+        let goes_on =
+            generation.has_called() || breaks_call && answer.calls.ask_again(answer.has_spoken());
+        if !goes_on {
+            return self.fail_response("llm", reason, |p| &p.llm_failed);
         }
-        self.fail_response("llm", reason, |p| &p.llm_failed);
+        if breaks_call {
+            let arguments = Err(BROKEN.to_owned());
+            self.on_llm(request, LlmEvent::ToolClosed { arguments });
+        }
+        self.cancel_generation(request);
+        self.end_generation();
     }
 }
+
+/// The refusal of a call within which the answer broke off.
+const BROKEN: &str = "the answer broke off within it, and nothing was done";
 
 /// A model that streams nothing for this long counts as stalled.
 fn watch_generation(common: &mut Common) {

@@ -147,6 +147,11 @@ fn planned(dice: &mut Dice, calls: &[&str]) -> Script {
 
 fn fault(dice: &mut Dice) -> Script {
     match dice.below(6) {
+        0 if dice.chance(50) => {
+            let name = "read".into();
+            let opened = Step::Event(LlmEvent::ToolOpened { name });
+            vec![opened, Step::Wait(50), Step::Break]
+        }
         0 => vec![Step::Break],
         1 => vec![Step::Wait(60_000)],
         2 => vec![
