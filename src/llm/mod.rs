@@ -15,6 +15,7 @@
 mod anthropic;
 mod fallback;
 mod http;
+mod left_in_text;
 pub mod markup;
 mod native_call;
 mod opaque;
@@ -151,6 +152,13 @@ pub enum ToolChoice {
     Required,
     /// This tool.
     Function(String),
+}
+
+impl ToolChoice {
+    /// Whether a call must be made.
+    pub(crate) fn is_forced(&self) -> bool {
+        matches!(self, Self::Required | Self::Function(_))
+    }
 }
 
 /// One message of the prompt, oldest first.

@@ -23,6 +23,10 @@ use std::time::{Duration, Instant};
 pub(super) use takes::{Takes, Vocabulary};
 use url::Url;
 
+/// A forced call, as a part of the parameter `tool_choice`: some servers take only "auto" and "none". The note at
+/// the end of the prompt asks for the call, too.
+pub(super) const FORCED: &str = "tool_choice.forced";
+
 /// The path of the model list.
 const MODELS: &str = "models";
 
@@ -484,6 +488,13 @@ async fn request(
         let request = server.post(protocol.path()).json(&body);
         let response = server.send(request).await?;
         if response.status().is_success() {
+            let is_forced = prompt.demands.tool_choice.is_forced();
+            if is_forced && settings.calls == Calls::Native && !body.contains_key("tool_choice") {
+                tracing::warn!(
+                    choice = ?prompt.demands.tool_choice,
+                    "the server takes no forced tool_choice: only a note in the prompt asks for the call"
+                );
+            }
             return Ok(Opened::Stream(response));
         }
         let wait = http::retry_after(&response).unwrap_or(PATIENCE);

@@ -1,19 +1,24 @@
 //! Scripted servers of chat completions, one for each server that people use: each refuses what the real one refuses
 //! and streams in its shape. Every stream is replayed under many cuts, and broken off at many places.
 
-use crate::support::{PATIENCE, serve_on_a_thread};
+use crate::support::{PATIENCE, live, serve_on_a_thread};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Json, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use futures_util::future::{BoxFuture, join_all};
 use futures_util::{StreamExt, stream};
 use serde_json::{Map, Value, json};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use undertone::llm::remote::{Remote, Settings};
-use undertone::llm::{Calls, Demands, Llm, LlmError, LlmEvent, Message, Prompt, Prompts};
-use undertone::tools::ToolSpec;
+use undertone::llm::{
+    Calls, Demands, Llm, LlmError, LlmEvent, Message, Phrases, Prompt, Prompts, ToolChoice,
+};
+use undertone::session::Builders;
+use undertone::tools::{CallContext, Declaration, Effect, Registry, Tool, ToolError, ToolSpec};
 
 /// A status and a body.
 type Refusal = (u16, Value);
@@ -50,6 +55,8 @@ enum Style {
     InText,
     /// The second call is left in the text.
     SecondInText,
+    /// Whole and without words: the server parses the answer as JSON, and streams no text before it.
+    Generic,
 }
 
 const WORDS: &str = "Let me look.";
@@ -353,6 +360,12 @@ fn rows() -> Vec<Row> {
             ..ROW
         },
         Row {
+            name: "llama.cpp, the generic form",
+            style: Style::Generic,
+            chunk: counted,
+            ..ROW
+        },
+        Row {
             name: "Ollama",
             style: Style::Whole,
             ..ROW
@@ -395,7 +408,7 @@ impl Row {
             .any(|message| message["role"] == "tool");
         let mut deltas = vec![json!({"role": "assistant", "content": ""})];
         let (words, reason) = match is_asked && is_first {
-            true => (WORDS, self.reason),
+            true => (self.words(), self.reason),
             false => (ANSWER, "stop"),
         };
         let middle = words.len() / 2;
@@ -418,6 +431,14 @@ impl Row {
             .map(|chunk| format!("data: {chunk}\n\n"))
             .collect();
         format!("{}{chunks}{DONE}", self.before)
+    }
+
+    /// The words before the calls.
+    fn words(&self) -> &'static str {
+        match self.style {
+            Style::Generic => "",
+            _ => WORDS,
+        }
     }
 
     /// The deltas of the calls.
@@ -446,7 +467,7 @@ impl Row {
             Style::EmptyIds => deltas(pieces(
                 &|piece| json!({"index": 0, "id": "", "type": "function", "function": {"name": "", "arguments": piece}}),
             )),
-            Style::Whole => deltas(vec![
+            Style::Whole | Style::Generic => deltas(vec![
                 whole(0, "call_rome", "weather", rome),
                 whole(1, "call_news", "news", "{}"),
             ]),
@@ -479,12 +500,8 @@ impl Row {
 
     /// The calls that are committed.
     fn expected(&self) -> Vec<(String, Value)> {
-        let mut calls = vec![("weather".to_owned(), json!({"city": "Rome"}))];
-        // A call that the server left behind a native one is dropped: the model is asked again after the result.
-        if self.style != Style::SecondInText {
-            calls.push(("news".to_owned(), json!({})));
-        }
-        calls
+        let rome = ("weather".to_owned(), json!({"city": "Rome"}));
+        vec![rome, ("news".to_owned(), json!({}))]
     }
 }
 
@@ -678,7 +695,7 @@ async fn every_server_is_understood_under_every_cut() {
             );
             assert_eq!(
                 (words.as_str(), &calls),
-                (WORDS, &expected),
+                (row.words(), &expected),
                 "{name}, {cut:?}"
             );
         }
@@ -704,7 +721,7 @@ async fn a_stream_of_any_server_that_breaks_off_commits_nothing_but_whole_calls(
         for at in places {
             server.cut(Cut::Broken(at));
             let (words, calls, _, _) = outcome(&llm, question()).await;
-            assert!(WORDS.starts_with(&words), "{name}, {at}: {words}");
+            assert!(row.words().starts_with(&words), "{name}, {at}: {words}");
             assert!(expected.starts_with(&calls), "{name}, {at}: {calls:?}");
         }
     }
@@ -747,9 +764,8 @@ async fn a_server_without_native_calls_says_so_and_answers_in_markup() {
     }
 }
 
-/// Endings of a stream with a call whose arguments look complete.
-#[tokio::test]
-async fn no_bad_end_commits_a_call_under_any_cut() {
+/// Streams with a call whose arguments look complete, and a bad end: the name, the stream, and a part of the error.
+fn bad_ends() -> Vec<(&'static str, String, &'static str)> {
     let call = json!({"index": 0, "id": "a", "function": {"name": "weather", "arguments": "{\"city\":\"Rome\"}"}});
     let calls = plain(json!({"tool_calls": [call]}), Value::Null);
     let reason = |reason: &str| plain(json!({}), json!(reason));
@@ -757,7 +773,7 @@ async fn no_bad_end_commits_a_call_under_any_cut() {
         json!({"error": {"code": 500, "message": "Failed to parse input", "type": "server_error"}});
     let openrouter = json!({"id": "gen", "error": {"code": 502, "message": "Provider disconnected"},
         "choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "error"}]});
-    for (name, last, error_part) in [
+    let ends = [
         (
             "DeepSeek, out of capacity",
             Some(reason("insufficient_system_resource")),
@@ -791,16 +807,23 @@ async fn no_bad_end_commits_a_call_under_any_cut() {
             Some(json!({"object": "error", "message": {"detail": [{"msg": "bad"}]}, "code": null})),
             "bad",
         ),
-    ] {
-        let chunks = [
-            Some(plain(json!({"content": WORDS}), Value::Null)),
-            Some(calls.clone()),
-            last,
-        ];
-        let stream: String = (chunks.iter().flatten())
-            .map(|chunk| format!("data: {chunk}\n\n"))
-            .collect();
-        let (server, llm) = Scripted::start(ROW, Some(format!("{stream}{DONE}")), Calls::Native);
+    ];
+    let stream = |last: Option<Value>| {
+        let words = plain(json!({"content": WORDS}), Value::Null);
+        let chunks = [Some(words), Some(calls.clone()), last];
+        let chunks = chunks.iter().flatten();
+        let stream: String = chunks.map(|chunk| format!("data: {chunk}\n\n")).collect();
+        format!("{stream}{DONE}")
+    };
+    let ends = ends.into_iter();
+    ends.map(|(name, last, part)| (name, stream(last), part))
+        .collect()
+}
+
+#[tokio::test]
+async fn no_bad_end_commits_a_call_under_any_cut() {
+    for (name, stream, error_part) in bad_ends() {
+        let (server, llm) = Scripted::start(ROW, Some(stream), Calls::Native);
         outcome(&llm, question()).await;
         let cuts: Vec<Cut> = server
             .places(60)
@@ -820,6 +843,148 @@ async fn no_bad_end_commits_a_call_under_any_cut() {
                 "{name}, {cut:?}: {error:?}"
             );
         }
+    }
+}
+
+/// A tool that notes its runs.
+struct Noted {
+    declaration: Declaration,
+    runs: Arc<Mutex<Vec<(String, Value)>>>,
+}
+
+impl Tool for Noted {
+    fn declaration(&self) -> &Declaration {
+        &self.declaration
+    }
+
+    fn call(
+        &self,
+        arguments: Map<String, Value>,
+        _: &CallContext,
+    ) -> BoxFuture<'static, Result<Value, ToolError>> {
+        let run = (self.declaration.spec.name.clone(), Value::Object(arguments));
+        self.runs.lock().expect("no panic").push(run);
+        Box::pin(std::future::ready(Ok(json!({"sky": "clear"}))))
+    }
+}
+
+/// A question to a session with this model: what was said, how the response ended, and the runs of its tools in the
+/// order of their names.
+async fn session(llm: Remote) -> (String, String, Vec<(String, Value)>) {
+    let runs = Arc::default();
+    let mut tools = Registry::new();
+    for spec in prompt(Vec::new()).tools.iter() {
+        let declaration =
+            Declaration::new(spec.clone(), Effect::Reversible, Duration::from_secs(9));
+        let runs = Arc::clone(&runs);
+        let tool = Arc::new(Noted { declaration, runs });
+        tools.register(tool).expect("no duplicates");
+    }
+    let server = live::serve(Builders {
+        tools: tools.into(),
+        ..live::without_models(Arc::new(llm))
+    });
+    let mut client = server.realtime().await;
+    let item = json!({"type": "message", "role": "user",
+        "content": [{"type": "input_text", "text": "What is new in Rome?"}]});
+    let item = json!({"type": "conversation.item.create", "item": item});
+    client.send(item).await;
+    client.send(json!({"type": "response.create"})).await;
+    let events = client.until("response.done").await;
+    let words = events
+        .iter()
+        .filter(|event| event["type"] == "response.output_audio_transcript.delta")
+        .filter_map(|event| event["delta"].as_str());
+    let status = &events.last().expect("one")["response"]["status"];
+    let status = status.as_str().expect("a status").to_owned();
+    let mut runs = std::mem::take(&mut *runs.lock().expect("no panic"));
+    runs.sort_by(|a: &(String, Value), b| a.0.cmp(&b.0));
+    (words.collect(), status, runs)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn behind_every_server_a_session_answers_aloud_and_makes_each_call_once() {
+    let sessions = rows().into_iter().map(|row| async move {
+        let (server, llm) = Scripted::start(row, None, Calls::Native);
+        server.cut(Cut::Random(11));
+        (row, session(llm).await)
+    });
+    for (row, (said, status, runs)) in join_all(sessions).await {
+        let name = row.name;
+        assert_eq!(status, "completed", "{name}: {said}");
+        let spoken = [row.words(), ANSWER].concat();
+        assert_eq!(
+            said.replace([' ', '\n'], ""),
+            spoken.replace(' ', ""),
+            "{name}"
+        );
+        let mut expected = row.expected();
+        expected.sort_by(|a, b| a.0.cmp(&b.0));
+        assert_eq!(runs, expected, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn behind_every_bad_end_a_session_apologises_once_and_calls_nothing() {
+    let sessions = bad_ends().into_iter().map(|(name, stream, _)| async move {
+        let (_, llm) = Scripted::start(ROW, Some(stream), Calls::Native);
+        (name, session(llm).await)
+    });
+    let apology = Phrases::default().llm_failed;
+    for (name, (said, status, runs)) in join_all(sessions).await {
+        assert_eq!(runs, [], "{name}");
+        assert_eq!(status, "failed", "{name}: {said}");
+        let rest = said.replace(WORDS, "").replace(&apology, "#");
+        assert_eq!(rest.trim(), "#", "{name}: {said}");
+    }
+}
+
+/// A server that takes no forced call: the note in the prompt asks for it, and `none` is still sent.
+#[tokio::test]
+async fn a_forced_call_that_the_server_refuses_is_asked_for_by_the_note() {
+    fn refuses(body: &Value) -> Option<Refusal> {
+        let choice = &body["tool_choice"];
+        match choice.is_null() || choice == "auto" || choice == "none" {
+            true => None,
+            false => error(400, "tool_choice: only \"auto\" and \"none\" are supported"),
+        }
+    }
+    static SEEN: Mutex<Vec<Value>> = Mutex::new(Vec::new());
+    fn seen(body: &Value) -> Option<Refusal> {
+        SEEN.lock().expect("no panic").push(body.clone());
+        refuses(body)
+    }
+    let row = Row {
+        name: "no forced calls",
+        refuses: seen,
+        ..ROW
+    };
+    let (_, llm) = Scripted::start(row, None, Calls::Native);
+    let mut forced = prompt(question());
+    forced.demands.tool_choice = ToolChoice::Required;
+    let mut forbidden = prompt(question());
+    forbidden.demands.tool_choice = ToolChoice::None;
+    for prompt in [forced.clone(), forced, forbidden] {
+        let events: Vec<_> = llm.generate(prompt).collect().await;
+        assert!(events.iter().all(Result::is_ok), "{events:?}");
+    }
+    assert_eq!(llm.refused(), ["tool_choice.forced"]);
+    let seen = SEEN.lock().expect("no panic");
+    let choices: Vec<_> = seen
+        .iter()
+        .map(|body| body["tool_choice"].clone())
+        .collect();
+    assert_eq!(
+        choices,
+        [json!("required"), Value::Null, Value::Null, json!("none")]
+    );
+    for body in &seen[..3] {
+        let last = body["messages"].as_array().expect("messages").last();
+        let last = last.expect("one")["content"].to_string();
+        assert!(
+            last.contains("Answer with a call to one of your tools."),
+            "{last}"
+        );
     }
 }
 

@@ -11,7 +11,7 @@
 
 use crate::llm::opaque::Blocks;
 use crate::llm::prompt::{ChatCall, ChatMessage, Role, by_name};
-use crate::llm::remote::{Settings, Takes, Vocabulary};
+use crate::llm::remote::{FORCED, Settings, Takes, Vocabulary};
 use crate::llm::untrusted::{sanitise, sanitise_json};
 use crate::llm::{Calls, Prompt, ToolChoice};
 use crate::tools::ToolSpec;
@@ -44,6 +44,7 @@ pub(super) static VOCABULARY: Vocabulary = Vocabulary {
         (MARK, &["cache_control"]),
         ("output_config", &["output_config", "effort"]),
         ("temperature", &["temperature"]),
+        (FORCED, &["tool_choice"]),
         ("tool_choice", &["tool_choice"]),
         ("seed", &["seed"]),
     ],
@@ -121,7 +122,8 @@ fn add_tools(
     body.insert("tools".into(), Value::Array(tools));
     // A model that thinks cannot be made to call; the note at the end of the messages asks it to.
     let choice = choice.filter(|choice| !thinks || choice["type"] == "none");
-    if let Some(choice) = choice.filter(|_| takes.has("tool_choice")) {
+    let may = !prompt.demands.tool_choice.is_forced() || takes.has(FORCED);
+    if let Some(choice) = choice.filter(|_| may && takes.has("tool_choice")) {
         body.insert("tool_choice".into(), choice);
     }
 }

@@ -1,5 +1,6 @@
 //! Turns the data of a message stream into events. Pure.
 
+use crate::llm::left_in_text::LeftInText;
 use crate::llm::markup::Parser;
 use crate::llm::native_call::{MAX_CALLS, NativeCall};
 use crate::llm::opaque::{Block, Complete};
@@ -22,6 +23,8 @@ pub(super) struct Decoder {
     /// The call whose arguments are coming.
     open: Option<Open>,
     calls: usize,
+    /// The text behind the first call.
+    behind: LeftInText,
     thoughts: Thoughts,
     /// Calls whose thoughts have not been handed out.
     complete: Vec<Complete>,
@@ -96,7 +99,10 @@ impl Decoder {
     /// these tools.
     pub(super) fn new(thinks_first: bool, tools: Vec<String>) -> Self {
         Self {
-            parser: Parser::default().tools(tools).thinks_first(thinks_first),
+            parser: Parser::default()
+                .tools(tools.clone())
+                .thinks_first(thinks_first),
+            behind: LeftInText::new(tools),
             ..Self::default()
         }
     }
@@ -204,11 +210,12 @@ impl Decoder {
         }
     }
 
-    /// Words after a call are not the answer's: they were written before its result was known.
     fn text(&mut self, text: &Value, events: &mut Vec<LlmEvent>) {
         let text = text.as_str().unwrap_or_default();
-        if !text.is_empty() && self.calls == 0 {
-            events.extend(self.parser.push(text));
+        match self.calls {
+            _ if text.is_empty() => {}
+            0 => events.extend(self.parser.push(text)),
+            _ => self.behind.push(text),
         }
     }
 
@@ -247,6 +254,7 @@ impl Decoder {
             open.use_given();
         }
         self.close(whole, events);
+        events.extend(self.behind.finish(whole));
         self.stop = Some(reason.to_owned());
     }
 
@@ -254,9 +262,11 @@ impl Decoder {
         let Some(Open { mut call, .. }) = self.open.take() else {
             return;
         };
-        if let Ok(arguments) = call.close(whole, events)
-            && let Some(thoughts) = self.thoughts.whole()
-        {
+        let Ok(arguments) = call.close(whole, events) else {
+            return;
+        };
+        self.behind.has_native(call.name(), &arguments);
+        if let Some(thoughts) = self.thoughts.whole() {
             let block = Block {
                 extra: Some(thoughts),
                 ..Block::default()

@@ -1,7 +1,7 @@
 //! Requests for a chat completion, without the parameters that the server has refused.
 
 use crate::llm::prompt::{ChatMessage, by_name};
-use crate::llm::remote::{Settings, Takes, Vocabulary};
+use crate::llm::remote::{FORCED, Settings, Takes, Vocabulary};
 use crate::llm::untrusted::{sanitise, sanitise_json};
 use crate::llm::{Calls, Prompt, ToolChoice};
 use crate::tools::ToolSpec;
@@ -19,6 +19,7 @@ pub(super) static VOCABULARY: Vocabulary = Vocabulary {
         ),
         ("temperature", &["temperature"]),
         ("parallel_tool_calls", &["parallel_tool_calls"]),
+        (FORCED, &["tool_choice"]),
         ("tool_choice", &["tool_choice"]),
         ("seed", &["seed"]),
     ],
@@ -56,7 +57,9 @@ pub(super) fn body(
         let tools: Vec<Value> = by_name(&prompt.tools).into_iter().map(function).collect();
         set("tools", Some(json!(tools)));
         set("parallel_tool_calls", Some(json!(true)));
-        set("tool_choice", tool_choice(&prompt.demands.tool_choice));
+        let choice = &prompt.demands.tool_choice;
+        let may = !choice.is_forced() || takes.has(FORCED);
+        set("tool_choice", tool_choice(choice).filter(|_| may));
     }
     body
 }

@@ -1,5 +1,6 @@
 //! Turns the data of a chat completion stream into events. Pure.
 
+use crate::llm::left_in_text::LeftInText;
 use crate::llm::markup::Parser;
 use crate::llm::native_call::{MAX_CALLS, NativeCall};
 use crate::llm::opaque::{Block, Complete};
@@ -155,6 +156,8 @@ pub(super) struct Decoder {
     /// The server takes results, and has not named the answer.
     takes_results: bool,
     calls: Vec<Slot>,
+    /// The text behind the first of them.
+    behind: LeftInText,
     /// How many calls are closed, counted from the first.
     closed: usize,
     finish: Option<String>,
@@ -201,6 +204,7 @@ impl Decoder {
             parser: Parser::default()
                 .tools(tools.clone())
                 .thinks_first(thinks_first),
+            behind: LeftInText::new(tools.clone()),
             thinks_first,
             tools,
             ..Self::default()
@@ -278,8 +282,10 @@ impl Decoder {
             let thought = thought.filter(|thought| thought.len() <= room);
             self.thoughts.push_str(thought.unwrap_or_default());
         }
-        if !text.is_empty() && self.calls.is_empty() {
-            events.extend(self.parser.push(&text));
+        match self.calls.is_empty() {
+            true if text.is_empty() => {}
+            true => events.extend(self.parser.push(&text)),
+            false => self.behind.push(&text),
         }
         for delta in choice.delta.tool_calls {
             self.call(delta, events);
@@ -306,12 +312,14 @@ impl Decoder {
             false => self.parser.finish(),
         });
         self.close_calls(self.calls.len(), whole, events);
+        events.extend(self.behind.finish(whole));
         self.finish = Some(reason);
     }
 
     /// Handles the mark behind calls that the server has answered: they are whole, and an answer begins.
     fn go_on(&mut self, events: &mut Vec<LlmEvent>) {
         self.close_calls(self.calls.len(), true, events);
+        events.extend(self.behind.finish(true));
         events.push(LlmEvent::GoesOn);
         let next = Self::new(self.thinks_first, std::mem::take(&mut self.tools));
         *self = Self {
@@ -391,6 +399,7 @@ impl Decoder {
                     thoughts: self.thoughts.clone(),
                 };
                 let name = slot.call.name().to_owned();
+                self.behind.has_native(&name, &arguments);
                 self.complete.push((name, arguments, block));
             }
         }

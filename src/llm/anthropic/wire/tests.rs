@@ -365,6 +365,40 @@ fn markup_in_text() {
 }
 
 #[test]
+fn a_call_in_the_text_behind_a_native_one_is_read_and_its_words_are_not_said() {
+    let mut decoder = Decoder::new(false, vec!["weather".into(), "news".into()]);
+    let events = [
+        start(),
+        tool(0, "weather"),
+        piece(0, "{}"),
+        end_block(0),
+        words(1, "And the news. <tool>ne"),
+        words(1, "ws()</tool>"),
+        words(1, "<tool>erase()</tool>"),
+        stop("tool_use"),
+        over(),
+    ];
+    let events = events
+        .iter()
+        .flat_map(|event| decoder.message(&event.to_string()).0);
+    let mut lines: Vec<String> = events.map(|event| line(&event)).collect();
+    lines.retain(|line| !line.starts_with("read") && !line.starts_with("piece"));
+    let refused = "bad no tool of this name is offered";
+    assert_eq!(
+        lines,
+        [
+            "open weather",
+            "close {}",
+            "open news",
+            "close {}",
+            "open erase",
+            refused,
+            "end"
+        ]
+    );
+}
+
+#[test]
 fn memory_is_bounded() {
     let many: Vec<Value> = (0..100)
         .flat_map(|n| [tool(n, "w"), piece(n, "{}")])
