@@ -15,7 +15,7 @@ mod tests;
 const WITHHELD: usize = 1;
 
 /// The most calls of one generation. A model that makes more is looping, and is stopped.
-const MOST_CALLS: usize = 16;
+pub(super) const MOST_CALLS: usize = 16;
 
 /// Clauses that are not spoken yet.
 #[derive(Debug, PartialEq)]

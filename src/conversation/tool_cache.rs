@@ -4,6 +4,7 @@
 //! A result is given only if a commit could use it now. The server's continuation counts only if each call was
 //! then committed with exactly the run that was given, and if the prompt after that is what the model has seen.
 
+use super::generation::MOST_CALLS;
 use super::ids::{ItemId, RequestId, RunId};
 use crate::llm::{Message, Prompt};
 use serde_json::{Map, Value};
@@ -70,7 +71,7 @@ impl ToolCache {
     }
 
     /// The server's name for the generation, if it takes results and has none of this call: which of two it used
-    /// could not be told.
+    /// could not be told. It is given no more results than a generation may have calls, also while it is held back.
     pub(super) fn wants(
         &self,
         request: RequestId,
@@ -80,7 +81,8 @@ impl ToolCache {
         let is_it = |(_, (of, given)): &(RunId, Call)| of == tool && given == key;
         let has = |stream: &&Stream| stream.given.iter().any(is_it);
         let stream = self.of(request).filter(|stream| !has(stream))?;
-        stream.response.as_deref()
+        let may = stream.given.len() < MOST_CALLS;
+        stream.response.as_deref().filter(|_| may)
     }
 
     /// Notes that the server is given the result of a run.

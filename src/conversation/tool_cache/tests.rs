@@ -104,3 +104,14 @@ fn nothing_may_join_the_history_but_the_answer_itself() {
     let again = [parts(&[]), vec![called.clone(), answered.clone()]].concat();
     assert!(cache.has_seen(REQUEST, &prompt(again), 1));
 }
+
+#[test]
+fn a_server_is_given_no_more_results_than_a_generation_may_have_calls() {
+    let mut cache = asked();
+    for n in 0..MOST_CALLS as u64 {
+        let key = Map::from_iter([("n".to_owned(), json!(n))]);
+        assert!(cache.wants(REQUEST, "clock", &key).is_some());
+        cache.give(RunId(n), ("clock".into(), key));
+    }
+    assert_eq!(wanted(&cache), None);
+}
