@@ -33,6 +33,8 @@ struct Item {
 enum Content {
     Fixed(Message),
     Spoken(Speech),
+    /// A step of a plan: the model is told of the plan alone, but clients know the step's item.
+    Step,
 }
 
 impl History {
@@ -71,6 +73,11 @@ impl History {
 
     pub(super) fn is_last(&self, id: ItemId) -> bool {
         self.items.last().is_some_and(|item| item.id == id)
+    }
+
+    /// Adds the item of a plan's step.
+    pub(super) fn add_step(&mut self, id: ItemId) {
+        self.items.push(Item::new(id, Content::Step));
     }
 
     /// Adds an item of the agent's speech, without words so far.
@@ -188,7 +195,7 @@ impl History {
             .iter()
             .filter_map(|item| match &item.content {
                 Content::Spoken(speech) => Some((item.id, speech)),
-                Content::Fixed(_) => None,
+                Content::Fixed(_) | Content::Step => None,
             })
             .collect();
         let said: Vec<(usize, Micros, char)> = (answers.iter().enumerate())
@@ -356,6 +363,7 @@ impl Item {
 
     fn message(&self) -> Option<Message> {
         match &self.content {
+            Content::Step => None,
             Content::Fixed(Message::User { text }) if text.is_empty() => None,
             Content::Fixed(message) => Some(message.clone()),
             Content::Spoken(speech) if speech.outside => None,

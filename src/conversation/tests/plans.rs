@@ -628,6 +628,31 @@ fn a_fixed_argument_of_a_step_is_dropped_like_that_of_a_call() {
     );
 }
 
+#[test]
+fn a_client_may_delete_the_item_of_a_step_or_add_one_behind_it() {
+    let mut sim = asked(travel(), &seats());
+    let before = sim.core.history.messages();
+    let steps = sim.events.iter().filter_map(|(_, event)| match event {
+        Event::ToolCalled { item, .. } => Some(*item),
+        _ => None,
+    });
+    let steps: Vec<ItemId> = steps.collect();
+    assert_eq!(steps.len(), 2);
+    sim.input(Input::DeleteItem { item: steps[0] });
+    sim.input(Input::AddItem {
+        id: None,
+        place: Place::After(steps[1]),
+        item: NewItem::System {
+            text: "Seats are free.".into(),
+        },
+    });
+    assert!(sim.saw(|event| matches!(event, Event::ItemDeleted { item } if *item == steps[0])));
+    assert!(!sim.saw(|event| matches!(event, Event::Refused { .. })));
+    let mut after = sim.core.history.messages();
+    after.retain(|message| !matches!(message, Message::System { .. }));
+    assert_eq!(after, before, "the model was told of the plan alone");
+}
+
 fn early(policy: &mut Policy, name: &str) {
     let tools = policy.tools.iter().map(|tool| {
         let mut tool = (**tool).clone();

@@ -165,6 +165,7 @@ impl Conversation {
         let Some(track) = self.speculation.answering().map(|track| track.id) else {
             return self.running.plans.fail(call, "the answer was stopped");
         };
+        self.history.add_step(item);
         self.common.notify(Event::ToolCalled {
             item,
             call,
