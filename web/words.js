@@ -56,6 +56,7 @@ const DECLINED = {
   at_once_cap: 'enough early calls at once',
   not_worth_it: 'it would cost more than it could save',
   write_pending: 'a change was under way',
+  result_missing: 'it needs the result of another call first',
 };
 
 /** Outcomes of predictions that were followed. */

@@ -107,6 +107,9 @@ pub enum Output {
         /// The client runs it: it was told by [`SpeculationEvent::Started`].
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         by_client: bool,
+        /// Earlier results that its fixed arguments are set from, by tool.
+        #[serde(default, skip_serializing_if = "Map::is_empty")]
+        taken: Map<String, Value>,
     },
     /// Abort a discarded run.
     AbortTool {

@@ -32,7 +32,7 @@ use super::markup::MAX_ARGUMENT_BYTES;
 use crate::tools::ToolSpec;
 use report::{Budget, shortened, too_long};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The name of the tool whose calls are plans.
 pub const PLAN: &str = "plan";
@@ -59,6 +59,8 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// The result, with references to steps.
     result: Option<Value>,
+    /// Steps that come after others, whose results the server gives them.
+    fed: BTreeMap<usize, BTreeSet<usize>>,
 }
 
 /// A call of a plan.
@@ -147,6 +149,7 @@ impl Plan {
                 .get("result")
                 .filter(|result| !result.is_null())
                 .cloned(),
+            fed: BTreeMap::new(),
         };
         for (at, step) in plan.steps.iter().enumerate() {
             if plan.named(&step.name) != Some(at) {
@@ -198,9 +201,14 @@ impl Plan {
         rest.arguments()
     }
 
+    /// The server gives a step the results of `earlier` steps: it comes after them.
+    pub fn feed(&mut self, step: usize, earlier: BTreeSet<usize>) {
+        self.fed.insert(step, earlier);
+    }
+
     /// The earlier steps whose results a step needs, by index.
     pub fn needs(&self, step: usize) -> BTreeSet<usize> {
-        let mut needs = BTreeSet::new();
+        let mut needs = self.fed.get(&step).cloned().unwrap_or_default();
         let arguments = self.steps.get(step).map(|step| &step.arguments);
         for value in arguments.into_iter().flat_map(Map::values) {
             self.collect(value, &mut needs);

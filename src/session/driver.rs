@@ -31,7 +31,7 @@ use crate::metrics::OpenSession;
 use crate::prediction::{Evidence, Moment};
 use crate::report::{About, CallReport};
 use crate::tools::builtin::Timer;
-use crate::tools::{CallContext, Effect, Registry, SessionTools, SystemClock, ToolError};
+use crate::tools::{CallContext, Effect, Known, Registry, SessionTools, SystemClock, ToolError};
 use crate::tts::{Piece, Speaker};
 use crate::vad::WINDOW;
 use futures_util::{FutureExt, StreamExt};
@@ -739,9 +739,10 @@ impl Driver {
                 name,
                 arguments,
                 by_client,
+                taken,
             } => match by_client {
                 true => self.await_client(run),
-                false => self.start_tool(run, committed, name, arguments),
+                false => self.start_tool(run, committed, name, (arguments, taken)),
             },
             Output::AbortTool { run } => {
                 if let Some(task) = self.runs.remove(&run) {
@@ -909,7 +910,7 @@ impl Driver {
         run: RunId,
         committed: Option<CallId>,
         name: String,
-        arguments: Map<String, Value>,
+        (arguments, taken): (Map<String, Value>, Map<String, Value>),
     ) {
         if committed.is_none() && self.engines.are_busy() {
             let reason = Discard::Overloaded;
@@ -949,7 +950,8 @@ impl Driver {
             }
             tracing::info!(%run, tool = name, speculative = committed.is_none(), "tool started");
             let found = tools.found_for(&name, &session).await;
-            let arguments = tools.complete(&name, arguments, session.values(), &found);
+            let known = Known::new(session.values(), &found, &taken);
+            let arguments = tools.complete(&name, arguments, known);
             let complete = arguments.as_ref().ok();
             let same = complete.and_then(|complete| tools.same(&name, complete, session.values()));
             let call = |key| {

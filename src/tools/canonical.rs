@@ -11,7 +11,8 @@ const MOST_ROUNDS: usize = 8;
 /// `arguments` with everything levelled that makes no difference: defaults of the schema filled in,
 /// keys sorted at every depth, 1 = 1.0, numbers in quotes where the schema wants a number, `null`
 /// for an argument that may be left out, and what [`Declaration::equivalence`] names. Fixed
-/// arguments are left out: they are the same in all calls of a session.
+/// arguments are left out: they are the same in all calls of a session, or until the next result that they come
+/// from, which makes what was begun before stale.
 ///
 /// Pure, and the canonical form of a canonical form is itself.
 pub fn canonical(declaration: &Declaration, arguments: &Map<String, Value>) -> Map<String, Value> {

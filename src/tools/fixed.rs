@@ -5,7 +5,7 @@ use super::values::{Found, NAMES, Origin, SessionValues};
 use super::{ToolError, plain};
 use minijinja::Value as Jinja;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The refusal of a call whose fixed argument has no value.
 const UNKNOWN_CALLER: &str =
@@ -24,16 +24,49 @@ pub struct Fixed {
 #[derive(Debug, Clone, PartialEq)]
 enum Argument {
     Constant(Value),
-    /// Over `session`.
+    /// Over `session` and `result`.
     Template(Template),
+}
+
+impl Argument {
+    /// The names under `session` or `result` that it uses.
+    fn uses(&self, of: &str) -> BTreeSet<String> {
+        match self {
+            Self::Template(template) => template.attributes(of),
+            Self::Constant(_) => BTreeSet::new(),
+        }
+    }
 }
 
 /// An error in a template: the problem, and what is allowed.
 type Wrong = (String, String);
 
+/// The values that templates may use.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Known<'a> {
+    session: &'a SessionValues,
+    found: &'a Found,
+    /// Earlier results of the session, by tool.
+    results: &'a Map<String, Value>,
+}
+
+impl<'a> Known<'a> {
+    pub(crate) fn new(
+        session: &'a SessionValues,
+        found: &'a Found,
+        results: &'a Map<String, Value>,
+    ) -> Self {
+        Self {
+            session,
+            found,
+            results,
+        }
+    }
+}
+
 impl Fixed {
     /// The fixed arguments of a tool whose arguments have the schema `schema`. A text is a template over
-    /// `session`. An error comes with the argument's name.
+    /// `session` and `result`. An error comes with the argument's name.
     ///
     /// # Errors
     /// The argument, the problem, and what is allowed.
@@ -51,7 +84,7 @@ impl Fixed {
                 return Err((name.clone(), (problem, fix)));
             }
             let argument = match value {
-                Value::String(source) => template(source).map(Argument::Template),
+                Value::String(source) => argument_template(source).map(Argument::Template),
                 other => Ok(Argument::Constant(other.clone())),
             };
             let argument = argument.map_err(|wrong| (name.clone(), wrong))?;
@@ -76,21 +109,32 @@ impl Fixed {
 
     /// Whether an argument comes from a lookup.
     pub(crate) fn uses_lookups(&self) -> bool {
-        let mut templates = self.arguments.values();
-        templates.any(|argument| match argument {
-            Argument::Template(template) => template.attributes("session").contains("lookup"),
-            Argument::Constant(_) => false,
-        })
+        let mut arguments = self.arguments.values();
+        arguments.any(|argument| argument.uses("session").contains("lookup"))
+    }
+
+    /// The tools from whose results arguments come, each with the first such argument.
+    pub(crate) fn takes(&self) -> BTreeMap<String, &String> {
+        let mut takes = BTreeMap::new();
+        for (name, argument) in &self.arguments {
+            for tool in argument.uses("result") {
+                takes.entry(tool).or_insert(name);
+            }
+        }
+        takes
+    }
+
+    /// The least origin of the values that arguments come from.
+    pub(crate) fn trust(&self) -> Origin {
+        self.trust
     }
 
     /// The origin of what follows from the arguments.
     pub(crate) fn origin(&self) -> Origin {
-        let mut templates = self.arguments.values();
-        let depends = templates.any(|argument| match argument {
-            Argument::Template(template) => !template.attributes("session").is_empty(),
-            Argument::Constant(_) => false,
-        });
-        match depends {
+        let depends = |argument: &Argument| {
+            !argument.uses("session").is_empty() || !argument.uses("result").is_empty()
+        };
+        match self.arguments.values().any(depends) {
             true => self.trust,
             false => Origin::Verified,
         }
@@ -119,10 +163,10 @@ impl Fixed {
         &self,
         tool: &str,
         mut arguments: Map<String, Value>,
-        session: &SessionValues,
-        found: &Found,
+        known: Known,
     ) -> Result<Map<String, Value>, ToolError> {
-        let seen = json!({ "session": session.seen_with(self.trust, found) });
+        let session = known.session.seen_with(self.trust, known.found);
+        let seen = json!({ "session": session, "result": known.results });
         let seen = Jinja::from(minijinja::value::Serde(&seen));
         for (name, argument) in &self.arguments {
             let value = match argument {
@@ -138,13 +182,28 @@ impl Fixed {
                             least,
                             "a fixed argument has no value"
                         );
-                        return Err(ToolError::Failed(UNKNOWN_CALLER.into()));
+                        return Err(ToolError::Failed(refusal(argument, known.results)));
                     }
                 },
             };
             arguments.insert(name.clone(), value);
         }
         Ok(arguments)
+    }
+}
+
+/// Why a call does not run whose fixed argument has no value.
+fn refusal(argument: &Argument, results: &Map<String, Value>) -> String {
+    let takes = argument.uses("result");
+    match takes.iter().find(|tool| !results.contains_key(*tool)) {
+        Some(tool) => format!(
+            "it needs the result of {tool}, and there is none in this conversation: call {tool} first, then \
+             this again"
+        ),
+        None => match takes.first() {
+            Some(tool) => format!("the last result of {tool} does not have what it needs"),
+            None => UNKNOWN_CALLER.into(),
+        },
     }
 }
 
@@ -158,7 +217,7 @@ impl SessionTemplate {
     /// # Errors
     /// The problem, and what is allowed.
     pub(crate) fn new(source: &str) -> Result<Self, Wrong> {
-        template(source).map(Self)
+        template(source, &["session"]).map(Self)
     }
 
     /// The text with the values of `seen`, [`SessionValues::seen`]; `None` if one is absent.
@@ -178,9 +237,23 @@ fn is_there(value: &Value) -> bool {
     }
 }
 
-/// A template over `session`, whose names are checked.
-fn template(source: &str) -> Result<Template, Wrong> {
-    let template = Template::new(source, &["session".to_owned()].into())?;
+/// A template over `session` and `result`.
+fn argument_template(source: &str) -> Result<Template, Wrong> {
+    let template = template(source, &["session", "result"])?;
+    let names_none = template.uses("result") && template.attributes("result").is_empty();
+    match names_none {
+        false => Ok(template),
+        true => Err((
+            format!("\"{source}\" does not say whose result it uses"),
+            "write {{ result.TOOL.FIELD }}, with the name of a tool that has no dash".into(),
+        )),
+    }
+}
+
+/// A template over these variables. The names under `session` are checked.
+fn template(source: &str, over: &[&str]) -> Result<Template, Wrong> {
+    let over = over.iter().map(|name| (*name).to_owned());
+    let template = Template::new(source, &over.collect())?;
     let unknown = template.attributes("session").into_iter();
     match unknown
         .into_iter()
@@ -215,10 +288,9 @@ mod tests {
     fn merged(fixed: &Fixed, session: &SessionValues) -> Option<Value> {
         let model = json!({"account": "another's", "day": "today"});
         let model = model.as_object().unwrap().clone();
-        fixed
-            .merged("t", model, session, &Found::new())
-            .ok()
-            .map(Value::Object)
+        let (found, none) = (Found::new(), Map::new());
+        let known = Known::new(session, &found, &none);
+        fixed.merged("t", model, known).ok().map(Value::Object)
     }
 
     #[test]
@@ -269,6 +341,31 @@ mod tests {
     }
 
     #[test]
+    fn an_argument_from_an_earlier_result() {
+        let typed = json!({"account": "{{ result.find_customer.id }}"});
+        let fixed = fixed(typed, Origin::Claimed).unwrap();
+        assert_eq!(fixed.takes().keys().collect::<Vec<_>>(), ["find_customer"]);
+        let merged = |results: Value| {
+            let (session, found) = (SessionValues::default(), Found::new());
+            let known = Known::new(&session, &found, results.as_object().unwrap());
+            let model = json!({"account": "another's", "day": "today"});
+            fixed.merged("t", model.as_object().unwrap().clone(), known)
+        };
+        let complete = merged(json!({"find_customer": {"id": "c-7"}})).unwrap();
+        assert_eq!(
+            Value::Object(complete),
+            json!({"account": "c-7", "day": "today"})
+        );
+        let refusal = |results| merged(results).unwrap_err().to_string();
+        let missing = refusal(json!({}));
+        assert!(missing.contains("call find_customer first"), "{missing}");
+        for other in [json!({"name": "Ann"}), json!({"id": null}), json!("c-7")] {
+            let unfit = refusal(json!({ "find_customer": other }));
+            assert!(unfit.contains("does not have what it needs"), "{unfit}");
+        }
+    }
+
+    #[test]
     fn a_mistake_is_found_when_the_file_is_read() {
         let wrong = |typed| fixed(typed, Origin::Signalled).unwrap_err();
         let (name, (problem, fix)) = wrong(json!({"account": "{{ session.calller }}"}));
@@ -277,6 +374,10 @@ mod tests {
         assert!(fix.contains("session.caller,"), "{fix}");
         let (_, (problem, _)) = wrong(json!({"account": "{{ caller }}"}));
         assert!(problem.contains("`caller`"), "{problem}");
+        let (_, (problem, _)) = wrong(json!({"account": "{{ result }}"}));
+        assert!(problem.contains("whose result"), "{problem}");
+        let (_, (problem, _)) = wrong(json!({"account": "{{ result.find-it.id }}"}));
+        assert!(problem.contains("`it`"), "{problem}");
         let (_, (problem, fix)) = wrong(json!({"acount": "x"}));
         assert!(problem.contains("`acount` is no parameter"), "{problem}");
         assert!(fix.contains("account"), "{fix}");

@@ -34,6 +34,7 @@ mod values;
 
 pub use canonical::canonical;
 pub use declared::RouterHints;
+pub(crate) use fixed::Known;
 pub use fixed::{Fixed, SessionTemplate};
 pub use journal::{Journal, JournalError, JournalFile};
 pub use live::LiveTools;
@@ -183,6 +184,12 @@ pub struct Declaration {
     /// them is dropped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fixed: Vec<String>,
+    /// The tools from whose results some of them are set.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub takes: Vec<String>,
+    /// Its results set fixed arguments of other tools.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub feeds: bool,
 }
 
 impl Declaration {
@@ -203,6 +210,8 @@ impl Declaration {
             answer: None,
             by_client: false,
             fixed: Vec::new(),
+            takes: Vec::new(),
+            feeds: false,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The tools of a server, by name: checked when registered, checked again at every call.
 
 use super::{
-    Audience, CallContext, Declaration, Fixed, Found, Lookup, Origin, RouterHints, Same,
+    Audience, CallContext, Declaration, Fixed, Found, Known, Lookup, Origin, RouterHints, Same,
     SessionTools, SessionValues, Tool, ToolError, ToolSpec,
 };
 use futures_util::FutureExt;
@@ -180,13 +180,12 @@ impl Registry {
         &self,
         name: &str,
         arguments: Map<String, Value>,
-        session: &SessionValues,
-        found: &Found,
+        known: Known,
     ) -> Result<Map<String, Value>, ToolError> {
         let entry = self.entry(name)?;
         let fixed = entry.tool.fixed();
         let arguments = match fixed {
-            Some(fixed) => fixed.merged(name, arguments, session, found)?,
+            Some(fixed) => fixed.merged(name, arguments, known)?,
             None => arguments,
         };
         let mut arguments = Value::Object(arguments);
@@ -228,7 +227,9 @@ impl Registry {
         let (tools, name, context) = (self.clone(), name.to_owned(), context.clone());
         Box::pin(async move {
             let found = tools.found_for(&name, &context.session).await;
-            let complete = tools.complete(&name, arguments, context.session.values(), &found);
+            let none = Map::new();
+            let known = Known::new(context.session.values(), &found, &none);
+            let complete = tools.complete(&name, arguments, known);
             tools.run(&name, complete, &context).await
         })
     }

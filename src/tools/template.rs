@@ -95,6 +95,12 @@ impl Template {
         Ok(Self(source.into()))
     }
 
+    /// Whether the variable occurs.
+    pub(crate) fn uses(&self, variable: &str) -> bool {
+        let parsed = PLAIN.template_from_str(&self.0);
+        parsed.is_ok_and(|template| template.undeclared_variables(false).contains(variable))
+    }
+
     /// The attributes of the variable `of` that occur, by name.
     pub(crate) fn attributes(&self, of: &str) -> BTreeSet<String> {
         let parsed = PLAIN.template_from_str(&self.0);

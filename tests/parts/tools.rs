@@ -654,6 +654,53 @@ fn a_bad_declaration_names_file_key_and_fix() {
 }
 
 #[test]
+fn a_fixed_argument_names_a_result_that_there_can_be() {
+    let valid = http("127.0.0.1:1".parse().unwrap(), "");
+    let parameters = "parameters = { properties = { id = { type = \"string\" } } }\n";
+    let taker = |fixed: &str, more: &str| {
+        format!(
+            "name = \"taker\"\nkind = \"http\"\ndescription = \"d\"\neffect = \"read\"\n{more}\
+             fixed = {{ id = \"{fixed}\" }}\n{parameters}[http]\nurl = \"https://a.example/{{{{ id }}}}\"\n"
+        )
+    };
+    let finder = "name = \"finder\"\nkind = \"http\"\ndescription = \"d\"\neffect = \"read\"\n\
+                  fixed = { id = \"{{ session.caller }}\" }\n";
+    let finder = format!("{finder}{parameters}[http]\nurl = \"https://a.example/{{{{ id }}}}\"\n");
+    let folder = |taker: &str| {
+        let folder = Folder::new().with("a.toml", &valid);
+        folder
+            .with("finder.toml", &finder)
+            .with("taker.toml", taker)
+    };
+    let tools = folder(&taker("{{ result.finder.id }}", "")).load().unwrap();
+    let of = |name: &str| {
+        let mut declarations = tools.iter().map(|tool| &tool.declaration);
+        declarations.find(|tool| tool.spec.name == name).unwrap()
+    };
+    assert_eq!(of("taker").takes, ["finder"]);
+    assert!(of("finder").feeds && !of("taker").feeds && !of("probe").feeds);
+    folder(&taker("{{ result.findr.id }}", "")).refused(&[
+        "taker.toml:5",
+        "fixed.id",
+        "findr",
+        "finder",
+    ]);
+    folder(&taker("{{ result.taker.id }}", "")).refused(&["fixed.id", "own result"]);
+    folder(&taker("{{ result }}", "")).refused(&["fixed.id", "result.TOOL.FIELD"]);
+    folder(&taker("{{ result.finder. }}", "")).refused(&["fixed.id", "not a template"]);
+    // What the model may choose is no more than claimed.
+    folder(&taker("{{ result.probe.id }}", "")).refused(&["fixed.id", "claimed", "fixed_trust"]);
+    let claimed = taker("{{ result.probe.id }}", "fixed_trust = \"claimed\"\n");
+    assert!(folder(&claimed).load().is_ok());
+    folder(&taker(
+        "{{ result.finder.id }}",
+        "fixed_trust = \"verified\"\n",
+    ))
+    .refused(&["fixed.id", "signalled", "verified"]);
+    folder(&taker("{{ result.finder.id }}", "lookup = true\n")).refused(&["fixed.id", "lookup"]);
+}
+
+#[test]
 fn omitted_keys_default_to_the_safe_choice() {
     let valid = http("127.0.0.1:1".parse().unwrap(), "");
     let tools = Folder::new().with("a.toml", &valid).load().unwrap();

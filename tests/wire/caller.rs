@@ -6,17 +6,21 @@ use crate::twilio::{Order, Phone};
 use axum::Router;
 use axum::extract::{RawQuery, State};
 use axum::routing::get;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use support::live::{self, without_models};
-use support::twilio::settings;
+use support::program::until;
+use support::twilio::{settings, start_of_others};
 use support::{Client, Server, local};
+use undertone::audio::g711::Law;
 use undertone::llm::scripted::{Cue, Scripted};
 use undertone::llm::{Message, Prompt};
 use undertone::server::ServerSettings;
 use undertone::session::{Builders, PhoneSettings};
-use undertone::tools::declared;
+use undertone::tools::{Registry, declared};
 
 /// The number that calls in `support::twilio`.
 const CALLER: &str = "+15551230000";
@@ -105,16 +109,30 @@ fn serve_all(
     let read = |tool: &&str| declared::parse(Path::new("a.toml"), tool).expect("a declaration");
     let tools: Vec<_> = tools.iter().map(read).collect();
     let tools = declared::registry(&tools).expect("tools");
-    let mut engines = Builders {
+    let mut engines = engines(llm, tools, "Hello.");
+    engines.policy.briefing.instructions = instructions.map(str::to_owned);
+    live::serve_with(settings, engines)
+}
+
+fn engines(llm: &Scripted, tools: Registry, greeting: &str) -> Builders {
+    Builders {
         tools: tools.into(),
         phone: PhoneSettings {
-            greeting: "Hello.".into(),
+            greeting: greeting.into(),
             silence_prompt: None,
         },
         ..without_models(Arc::new(llm.clone()))
-    };
-    engines.policy.briefing.instructions = instructions.map(str::to_owned);
-    live::serve_with(settings, engines)
+    }
+}
+
+/// The tools of a folder with these files.
+fn folder(files: &[&str]) -> Registry {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (at, text) in files.iter().enumerate() {
+        std::fs::write(folder.path().join(format!("{at}.toml")), text).expect("written");
+    }
+    let tools = declared::load(folder.path(), &|_| None).expect("declarations");
+    declared::registry(&tools).expect("tools")
 }
 
 /// The result that the model got.
@@ -328,4 +346,127 @@ query = {{ phone = "{{{{ phone }}}}" }}
         let result = asked(&server, &query, &[], &llm).await;
         assert_eq!(result.get("balance").is_some(), allowed, "{trust}");
     }
+}
+
+/// Speaks for 0.8 s and is silent, over the stream of a telephone provider.
+async fn speak_over(provider: &str, client: &mut Client) {
+    for sample in [[12_000; 40], [0; 40]].concat() {
+        let frame = Law::Mu.encode(&[sample; 160]);
+        match provider {
+            "asterisk" => client.send_bytes(frame).await,
+            _ => {
+                let media = json!({"track": "inbound", "payload": STANDARD.encode(frame)});
+                client.send(json!({"event": "media", "media": media})).await;
+            }
+        }
+    }
+}
+
+const ASTERISK_START: &str = "MEDIA_START connection_id:media channel:WebSocket/media/0x1 \
+                              channel_id:1761245643.1 format:ulaw optimal_frame_size:160 ptime:20";
+
+/// A call from the known number, at a server with this token.
+async fn call_from(provider: &str, server: &Server, token: Option<&str>) -> Client {
+    let number = CALLER.replace('+', "%2B");
+    if provider == "asterisk" {
+        let path = format!("/asterisk/media?caller={number}");
+        let basic = token.map(|token| format!("Basic {}", STANDARD.encode(format!("a:{token}"))));
+        let headers: Vec<_> = basic
+            .iter()
+            .map(|basic| ("authorization", basic.as_str()))
+            .collect();
+        let mut client = server.try_open(&path, &headers).await.expect("it opens");
+        client.send_text(ASTERISK_START).await;
+        return client;
+    }
+    let shown = token
+        .map(|token| format!("?token={token}"))
+        .unwrap_or_default();
+    let path = format!("/{provider}/media{shown}");
+    let mut client = server.try_open(&path, &[]).await.expect("it opens");
+    let mut start = start_of_others();
+    start["start"]["from"] = CALLER.into();
+    client.send(start).await;
+    client
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_number_that_telnyx_plivo_or_asterisk_signal_sets_the_account() {
+    for provider in ["telnyx", "plivo", "asterisk"] {
+        for token in [Some("secret"), None] {
+            let (bank, llm) = (Bank::default(), thief());
+            let settings = ServerSettings {
+                auth_token: token.map(|token| token.to_owned().into()),
+                ..local()
+            };
+            let tools = folder(&[&balance_of(&bank.open().await, "")]);
+            let server = live::serve_with(settings, engines(&llm, tools, ""));
+            let mut client = call_from(provider, &server, token).await;
+            speak_over(provider, &mut client).await;
+            let prompt = llm.asked(Cue::result("get_balance")).await;
+            let account = "account=%2B15551230000&bank=7&currency=USD".to_owned();
+            let (balance, asked) = match token {
+                Some(_) => (json!(1200), vec![account]),
+                // Without a token anybody may say that it is this number.
+                None => (Value::Null, Vec::new()),
+            };
+            assert_eq!(result(&prompt)["balance"], balance, "{provider}, {token:?}");
+            assert_eq!(bank.asked(), asked, "{provider}, {token:?}");
+            assert_unseen(&llm);
+        }
+    }
+}
+
+fn find_customer(address: &str) -> String {
+    format!(
+        r#"
+name = "find_customer"
+kind = "http"
+description = "Finds the customer who is calling."
+effect = "read"
+fixed = {{ phone = "{{{{ session.caller }}}}" }}
+parameters = {{ properties = {{ phone = {{ type = "string" }} }}, required = ["phone"] }}
+[speculation]
+allow = "full"
+[http]
+allow_private = true
+url = "http://{address}/customer"
+query = {{ phone = "{{{{ phone }}}}" }}
+"#
+    )
+}
+
+/// A model that asks for another's account before it has found the customer, and after it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_account_from_an_earlier_result_is_the_one_that_was_found() {
+    let theft = format!(r#"<tool>get_balance(account="{ANOTHER}")</tool>"#);
+    let llm = Scripted::default()
+        .on(Cue::result("get_balance"), "<speech>That is all.</speech>")
+        .on(Cue::result("find_customer"), theft.clone())
+        .on(Cue::Turn(1), theft)
+        .on(Cue::Always, "<tool>find_customer()</tool>");
+    let bank = Bank::default();
+    let address = bank.open().await;
+    let balance = balance_of(&address, "").replace("session.caller", "result.find_customer.id");
+    let tools = folder(&[&find_customer(&address), &balance]);
+    let server = live::serve_with(
+        settings("http://127.0.0.1:1"),
+        engines(&llm, tools, "Hello."),
+    );
+    let mut phone = Phone::call(&server).await;
+    phone.until("mark").await;
+    phone.order(Order::Noise(30)).await;
+    let prompt = llm.asked(Cue::result("get_balance")).await;
+    let refusal = result(&prompt)["error"].to_string();
+    assert!(refusal.contains("call find_customer first"), "{refusal}");
+    assert_eq!(bank.asked(), [""; 0], "nobody was asked for");
+    phone.until("mark").await;
+    phone.order(Order::Noise(30)).await;
+    llm.asked(Cue::result("find_customer")).await;
+    until(async || (!bank.asked().is_empty()).then_some(())).await;
+    assert_eq!(bank.asked(), ["account=c-7&bank=7&currency=EUR"]);
+    phone.until("mark").await;
+    let last = llm.asked(Cue::result("get_balance")).await;
+    assert_eq!(result(&last), json!({"balance": 1200}));
+    assert_unseen(&llm);
 }

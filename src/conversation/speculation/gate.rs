@@ -35,6 +35,7 @@ impl Decision {
             Self::Declined(Decline::AtOnceCap) => "at_once_cap",
             Self::Declined(Decline::NotWorthIt) => "not_worth_it",
             Self::Declined(Decline::WritePending) => "write_pending",
+            Self::Declined(Decline::ResultMissing) => "result_missing",
         }
     }
 }
@@ -61,6 +62,8 @@ pub enum Decline {
     NotWorthIt,
     /// A write that its result depends on is running.
     WritePending,
+    /// An earlier result that sets one of its fixed arguments is not there.
+    ResultMissing,
 }
 
 /// The state that the gate considers besides the tool and the policy.
@@ -76,6 +79,8 @@ pub(in crate::conversation) struct Situation {
     pub failed: bool,
     /// A committed write that the tool's result depends on is running.
     pub write_pending: bool,
+    /// An earlier result that sets one of its fixed arguments is not there.
+    pub lacks_result: bool,
     /// How long the tool is expected to take.
     pub expected: Micros,
 }
@@ -179,6 +184,8 @@ pub(in crate::conversation) fn decide(
         Decline::FailedBefore
     } else if situation.write_pending {
         Decline::WritePending
+    } else if situation.lacks_result {
+        Decline::ResultMissing
     } else if situation.started >= policy.per_turn {
         Decline::TurnCap
     } else if situation.started_of_tool >= tool.speculation.per_turn {
@@ -241,6 +248,7 @@ mod tests {
             AtOnceCap,
             NotWorthIt,
             WritePending,
+            ResultMissing,
         ];
         let declines = declines.into_iter().map(Decision::Declined);
         let others = [Decision::Started, Decision::WarmedUp, Decision::Known];
@@ -358,6 +366,14 @@ mod tests {
         assert_eq!(
             decide(0.9, pending),
             Decision::Declined(Decline::WritePending)
+        );
+        let lacking = Situation {
+            lacks_result: true,
+            ..free
+        };
+        assert_eq!(
+            decide(0.9, lacking),
+            Decision::Declined(Decline::ResultMissing)
         );
         let keyed = super::decide(&tool(Effect::Keyed), 0.1, free, &policy);
         assert_eq!(keyed, Decision::WarmedUp);

@@ -27,7 +27,7 @@ pub(in crate::conversation) struct Run {
     /// `None` if a commit started it.
     pub predicted: Option<Predicted>,
     pub started: Time,
-    /// It waits for a write to end, and has not been started.
+    /// It waits for a write to end, or for a result, and has not been started.
     pub deferred: bool,
     pub outcome: Option<(Time, Result<Value, ToolError>)>,
     pub calls: Vec<CallId>,
@@ -107,6 +107,17 @@ impl Run {
     /// The labels of what its result depends on.
     pub(super) fn reads(&self) -> &[String] {
         self.declaration.as_ref().map_or(&[], |tool| &tool.reads)
+    }
+
+    /// The tools whose results set arguments of it.
+    pub(super) fn takes(&self) -> &[String] {
+        self.declaration.as_ref().map_or(&[], |tool| &tool.takes)
+    }
+
+    /// Its result sets arguments of other tools.
+    pub(super) fn feeds(&self) -> bool {
+        let feeds = |tool: &Declaration| tool.feeds && !tool.by_client;
+        self.declaration.as_deref().is_some_and(feeds)
     }
 
     fn is_running(&self) -> bool {

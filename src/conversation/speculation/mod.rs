@@ -13,6 +13,7 @@ mod open_call;
 mod predictions;
 mod record;
 mod rehearsal;
+mod results;
 mod runs;
 mod stream;
 mod track;
@@ -73,6 +74,8 @@ pub(super) struct Speculation {
     warmed: BTreeMap<String, Time>,
     /// Committed calls, oldest first.
     past: Vec<(CallId, PastCall)>,
+    /// The last results of tools that set fixed arguments of others.
+    results: BTreeMap<String, Value>,
     drafts: Drafts,
 }
 

@@ -310,6 +310,7 @@ impl Speculation {
             return Decision::Known;
         }
         let write_pending = self.write_pending(&tool.reads);
+        let lacks_result = self.lacks_result(tool);
         let running = self.ledger.speculating();
         let expected = super::expected(&common.experience, name, 0.5);
         let track = self.track(id);
@@ -328,6 +329,7 @@ impl Speculation {
             running,
             failed,
             write_pending,
+            lacks_result,
             expected,
         };
         gate::decide(tool, hit, situation, policy)
@@ -364,6 +366,7 @@ impl Speculation {
             name: name.clone(),
             arguments: prediction.arguments.clone(),
             by_client: tool.by_client,
+            taken: self.taken_by(Some(tool)),
         });
         common.notify(Event::Speculation(SpeculationEvent::Started {
             at: common.now,

@@ -49,6 +49,7 @@ impl Rehearsal {
             running: 0,
             failed: false,
             write_pending: false,
+            lacks_result: false,
             expected: Micros::from_ms(800),
         };
         decide(&self.tool, confidence, situation, &self.policy)

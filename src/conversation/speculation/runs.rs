@@ -35,6 +35,7 @@ impl Speculation {
         self.remember_call(call, name, &arguments);
         if let Some(tool) = tool {
             self.make_stale(common, &tool.writes);
+            self.outdate_result(common, tool);
             if let Some(run) = self.take_over(common, track, tool, call, &arguments) {
                 let taken = self.ledger.get(run)?;
                 return taken.outcome.is_some().then_some(run);
@@ -199,7 +200,9 @@ impl Speculation {
     ) {
         let run = common.run_id();
         let deferred = tool.is_some_and(|tool| {
-            self.write_pending(&tool.reads) || self.write_pending(&tool.writes)
+            self.write_pending(&tool.reads)
+                || self.write_pending(&tool.writes)
+                || self.awaits_result(tool)
         });
         self.ledger.insert(Run {
             key: tool.map_or_else(Map::new, |tool| canonical(tool, &arguments)),
@@ -216,6 +219,7 @@ impl Speculation {
                 name: name.to_owned(),
                 arguments,
                 by_client: tool.is_some_and(|tool| tool.by_client),
+                taken: self.taken_by(tool.map(Arc::as_ref)),
             });
         }
     }
@@ -272,18 +276,20 @@ impl Speculation {
         call: CallId,
     ) -> Option<Result<Value, ToolError>> {
         let (_, result) = self.ledger.get(run)?.outcome.clone()?;
+        self.keep_result(run);
         if let Some((_, past)) = self.past.iter_mut().find(|(id, _)| *id == call) {
             past.result = result.as_ref().ok().cloned();
         }
         Some(result)
     }
 
-    /// Called after the result was delivered. If the run was a write, the runs that waited for it start, in
-    /// the order of their commits.
+    /// Called after the result was delivered. The runs that waited for it start, in the order of their commits: for
+    /// a write, or for a result that sets one of their arguments.
     pub(in crate::conversation) fn settle(&mut self, common: &mut Common, run: RunId) {
         let run = self.ledger.get(run).filter(|run| run.is_committed());
         let written = run.map_or(&[][..], Run::writes).to_vec();
-        if !written.is_empty() {
+        let feeds = run.is_some_and(Run::feeds);
+        if !written.is_empty() || feeds {
             self.make_stale(common, &written);
             let deferred = self.ledger.runs().filter(|run| run.deferred);
             let deferred: Vec<RunId> = deferred.map(|run| run.id).collect();
@@ -304,12 +310,14 @@ impl Speculation {
             other.id < id
                 && other.is_committed()
                 && other.outcome.is_none()
-                && labels.clone().any(|label| other.writes().contains(label))
+                && (labels.clone().any(|label| other.writes().contains(label))
+                    || run.takes().contains(&other.tool) && other.feeds())
         });
         if blocked {
             return;
         }
         let started = common.now;
+        let taken = self.taken_by(run.declaration.as_deref());
         if let Some(run) = self.ledger.get_mut(id) {
             (run.deferred, run.started) = (false, started);
             common.outputs.push_back(Output::StartTool {
@@ -318,6 +326,7 @@ impl Speculation {
                 name: run.tool.clone(),
                 arguments: run.arguments.clone(),
                 by_client: run.is_clients(),
+                taken,
             });
         }
     }
@@ -330,6 +339,10 @@ impl Speculation {
         run: RunId,
         reason: Discard,
     ) {
+        let Some(refused) = self.ledger.get(run) else {
+            return;
+        };
+        let taken = self.taken_by(refused.declaration.as_deref());
         let Some(refused) = self.ledger.get_mut(run) else {
             return;
         };
@@ -343,6 +356,7 @@ impl Speculation {
             name: refused.tool.clone(),
             arguments: refused.arguments.clone(),
             by_client: refused.is_clients(),
+            taken,
         });
     }
 }

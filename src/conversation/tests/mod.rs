@@ -12,6 +12,7 @@ mod listening;
 mod plans;
 mod properties;
 mod relayed;
+mod results;
 mod sessions;
 mod sim;
 mod speculation;

@@ -629,6 +629,33 @@ fn a_fixed_argument_of_a_step_is_dropped_like_that_of_a_call() {
 }
 
 #[test]
+fn a_step_waits_for_the_result_that_the_server_sets_its_argument_from() {
+    let mut policy = travel();
+    let mut find = (*tool("find", Effect::Read)).clone();
+    let mut balance = (*tool("balance", Effect::Read)).clone();
+    find.feeds = true;
+    (balance.fixed, balance.takes) = (vec!["account".into()], vec!["find".into()]);
+    policy.tools = Arc::new(vec![Arc::new(find), Arc::new(balance)]);
+    let steps = json!([
+        step("who", "find", json!({})),
+        step("mine", "balance", json!({}))
+    ]);
+    let sim = asked(policy, &steps);
+    assert_eq!(names(&sim), ["find", "balance"]);
+    let last = sim
+        .outputs
+        .iter()
+        .rev()
+        .find_map(|(_, output)| match output {
+            Output::StartTool { taken, .. } => Some(taken.clone()),
+            _ => None,
+        });
+    assert!(last.is_some_and(|taken| taken.contains_key("find")));
+    // What only the server needs is not the plan's result.
+    assert_eq!(results(&sim)[0].1.get("who"), None);
+}
+
+#[test]
 fn a_client_may_delete_the_item_of_a_step_or_add_one_behind_it() {
     let mut sim = asked(travel(), &seats());
     let before = sim.core.history.messages();

@@ -280,6 +280,9 @@ fn tools() -> Vec<Declaration> {
     shared.speculation.shareable = true;
     let mut costly = declare("costly", Effect::ReadCostly);
     costly.speculation.cost = 0.001;
+    // Its argument `of` comes from the last result of the reader.
+    read.feeds = true;
+    (costly.fixed, costly.takes) = (vec!["of".into()], vec!["read".into()]);
     let broken = declare("broken", Effect::Read);
     let keyed = declare("keyed", Effect::Keyed);
     let mut write = declare("write", Effect::Reversible);

@@ -531,9 +531,11 @@ impl Sim {
                 Output::StartTool {
                     run,
                     name,
-                    arguments,
+                    mut arguments,
+                    taken,
                     ..
                 } => {
+                    arguments.extend(taken);
                     self.tools_started.push(name.clone());
                     let result = match name.as_str() {
                         "broken" | "broken_pass" => {

@@ -84,6 +84,10 @@ impl Conversation {
             tool.without_fixed(&mut step.arguments);
             tools.push(tool);
         }
+        for (at, tool) in tools.iter().enumerate() {
+            let feeds = |before: &usize| tool.takes.contains(&tools[*before].spec.name);
+            plan.feed(at, (0..at).filter(feeds).collect());
+        }
         let asks_first = tools.first().is_some_and(|tool| plan::asks(tool));
         match asks_first && self.confirmation.wanted().is_some() {
             true => Err(format!("step 1, {}: {ONE_YES}", plan.steps[0].tool)),

@@ -65,6 +65,75 @@ pub(super) fn parse(
         .map_err(|error| located(error, text))
 }
 
+/// Notes which tools' results set fixed arguments of others, and whether they can.
+pub(super) fn results(tools: &mut [Declared]) -> Checked<()> {
+    let names = |tool: &Declared| tool.declaration.spec.name.clone();
+    let mut feeding = BTreeSet::new();
+    for at in 0..tools.len() {
+        let taker = &tools[at];
+        let takes = taker.fixed.as_ref().map(Fixed::takes).unwrap_or_default();
+        for (from, argument) in &takes {
+            let wrong = |problem: String, fix: &str| {
+                let text = std::fs::read_to_string(&taker.file).unwrap_or_default();
+                let error = DeclarationError {
+                    file: taker.file.clone(),
+                    line: 1,
+                    key: format!("fixed.{argument}"),
+                    problem,
+                    fix: fix.into(),
+                };
+                Err(located(error, &text))
+            };
+            if taker.audience == Audience::Lookup {
+                let problem = "a lookup runs before any call has a result".into();
+                return wrong(problem, "use the session's values");
+            }
+            let Some(feeder) = tools.iter().find(|tool| names(tool) == *from) else {
+                let known: Vec<String> = tools.iter().map(names).collect();
+                let problem = format!("`result.{from}`: no tool of this name is declared here");
+                return wrong(problem, &format!("declared are: {}", known.join(", ")));
+            };
+            if *from == names(taker) {
+                let problem = format!("`result.{from}` is the tool's own result");
+                return wrong(problem, "name another tool");
+            }
+            if feeder.audience == Audience::Lookup {
+                let problem = format!("`result.{from}` is a lookup, which no model calls");
+                return wrong(problem, &format!("use {{{{ session.lookup.{from} }}}}"));
+            }
+            let (origin, trust) = (origin_of(feeder), taker.trust());
+            if origin < trust {
+                let problem = format!(
+                    "the result of {from} is worth no more than what it is asked with, {}; this tool takes {} values \
+                     only",
+                    origin.name(),
+                    trust.name()
+                );
+                let fix = format!(
+                    "set the arguments of {from} in [fixed], or set fixed_trust = \"{}\" here",
+                    origin.name()
+                );
+                return wrong(problem, &fix);
+            }
+        }
+        let takes: Vec<String> = takes.into_keys().collect();
+        feeding.extend(takes.iter().cloned());
+        tools[at].declaration.takes = takes;
+    }
+    for tool in tools {
+        tool.declaration.feeds = feeding.contains(&tool.declaration.spec.name);
+    }
+    Ok(())
+}
+
+/// The origin of a tool's results: that of what it is asked with.
+fn origin_of(tool: &Declared) -> Origin {
+    match tool.declaration.spec.properties().next() {
+        Some(_) => Origin::Claimed,
+        None => tool.fixed.as_ref().map_or(Origin::Verified, Fixed::origin),
+    }
+}
+
 /// Whether all programs are there that tools run.
 pub(super) fn programs(tools: &[Declared]) -> Checked<()> {
     for tool in tools {

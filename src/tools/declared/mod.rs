@@ -11,8 +11,8 @@ use super::http::{HttpPlan, HttpTool, Web};
 use super::mcp::{McpCatalogue, McpPlan, McpServer, McpServers, McpTool};
 use super::subprocess::{SubprocessPlan, SubprocessTool};
 use super::{
-    Audience, CallContext, Declaration, Fixed, LiveTools, OncePer, Registry, RegistryError, Tool,
-    ToolError,
+    Audience, CallContext, Declaration, Fixed, LiveTools, OncePer, Origin, Registry, RegistryError,
+    Tool, ToolError,
 };
 use futures_util::future::BoxFuture;
 use secrecy::SecretString;
@@ -66,6 +66,11 @@ pub struct Declared {
 }
 
 impl Declared {
+    /// The least origin of the values that its fixed arguments are set from.
+    fn trust(&self) -> Origin {
+        self.fixed.as_ref().map_or(Origin::Claimed, Fixed::trust)
+    }
+
     /// Secrets that must never be printed.
     pub fn secrets(&self) -> Vec<&SecretString> {
         match &self.kind {
@@ -141,6 +146,7 @@ pub fn load_with(
         }
         tools.push(tool);
     }
+    check::results(&mut tools)?;
     Ok(tools)
 }
 

@@ -167,6 +167,20 @@ pub(super) const KINDS: &[Kind] = &[
         ..TALK
     },
     Kind {
+        name: "fed",
+        policy: fed,
+        calls: &["read", "shared", "shared", "broken", "write"],
+        calling: 90,
+        moves: &[
+            Move::Speak,
+            Move::Speak,
+            Move::Pause,
+            Move::Wait,
+            Move::Cancel,
+        ],
+        ..TALK
+    },
+    Kind {
         name: "passing_results",
         policy: with_tools,
         calls: &["brief", "brief", "costly", "costly"],
@@ -453,6 +467,22 @@ fn with_tools(dice: &mut Dice) -> Policy {
     };
     policy.filler.lead = dice.pick(&[FillerLead::Model, FillerLead::Router]);
     policy.speculation.at_once = dice.pick(&[1, 2, 3]);
+    policy
+}
+
+/// `shared` takes the result of `read`.
+fn fed(dice: &mut Dice) -> Policy {
+    let mut policy = with_tools(dice);
+    let tools = policy.tools.iter().map(|tool| {
+        let mut tool = (**tool).clone();
+        match tool.spec.name.as_str() {
+            "read" => tool.feeds = true,
+            "shared" => (tool.fixed, tool.takes) = (vec!["of".into()], vec!["read".into()]),
+            _ => {}
+        }
+        Arc::new(tool)
+    });
+    policy.tools = Arc::new(tools.collect());
     policy
 }
 

@@ -1,0 +1,136 @@
+//! Sessions with a tool whose fixed argument comes from the result of another.
+
+use super::sim::{Script, call_with};
+use super::speculation::prediction;
+use super::*;
+use crate::conversation::{Decision, Decline, Fate};
+use crate::tools::Eligibility;
+use serde_json::{Map, Value, json};
+
+/// `find` finds a customer, from whose result `balance` gets its account. Both may run early.
+fn bank(finder: &str) -> Policy {
+    let early = |name: &str| {
+        let mut tool = (*tool(name, Effect::Read)).clone();
+        tool.speculation.eligibility = Eligibility::Full;
+        tool
+    };
+    let (mut find, mut balance) = (early(finder), early("balance"));
+    find.feeds = true;
+    (balance.fixed, balance.takes) = (vec!["account".into()], vec![finder.to_owned()]);
+    let mut policy = with(vec![find, balance]);
+    policy.speculation.preemptive = false;
+    policy
+}
+
+/// Runs of `balance`: whether they were committed at their start, and what they took.
+fn taken(sim: &Sim) -> Vec<(bool, Value)> {
+    let runs = sim.outputs.iter().filter_map(|(_, output)| match output {
+        Output::StartTool {
+            committed,
+            name,
+            taken,
+            ..
+        } if name == "balance" => Some((committed.is_some(), Value::Object(taken.clone()))),
+        _ => None,
+    });
+    runs.collect()
+}
+
+fn calling(calls: &[(&str, Value)]) -> Script {
+    let mut script = vec![Step::Wait(400)];
+    for (name, arguments) in calls {
+        script.extend(call_with(name, arguments.clone()));
+    }
+    script.push(end());
+    script
+}
+
+fn answer() -> Script {
+    vec![say("All right."), end()]
+}
+
+fn expect_balance(sim: &mut Sim) {
+    sim.router = Box::new(|_| vec![prediction("balance", json!({}), 0.9)]);
+}
+
+/// A session in which the customer was found.
+fn found(finder: &str) -> Sim {
+    let mut sim = Sim::new(bank(finder));
+    sim.results.insert("find".into(), json!({"id": "c-7"}));
+    sim.scripts
+        .extend([calling(&[(finder, json!({}))]), answer()]);
+    ask(&mut sim, "it is ann", 6_000);
+    expect_balance(&mut sim);
+    sim
+}
+
+#[test]
+fn a_tool_does_not_start_early_before_the_result_that_it_needs() {
+    let mut sim = Sim::new(bank("find"));
+    expect_balance(&mut sim);
+    sim.scripts
+        .extend([calling(&[("balance", json!({"account": "c-1"}))]), answer()]);
+    ask(&mut sim, "what is my balance", 6_000);
+    assert_eq!(taken(&sim), [(true, json!({}))], "the tool itself refuses");
+    let declined = Decision::Declined(Decline::ResultMissing);
+    assert_eq!(sim.records()[0].predictions[0].decision, declined);
+}
+
+#[test]
+fn an_early_run_takes_the_result_of_the_committed_call() {
+    let mut sim = found("find");
+    sim.scripts
+        .extend([calling(&[("balance", json!({"account": "c-1"}))]), answer()]);
+    ask(&mut sim, "what is my balance", 6_000);
+    assert_eq!(taken(&sim), [(false, json!({"find": {"id": "c-7"}}))]);
+    let runs = &sim.records()[1].runs;
+    assert!(matches!(runs[0].fate, Fate::Committed { .. }), "{runs:?}");
+    let seen = format!("{:?}", sim.core.history.messages());
+    assert!(!seen.contains("c-1"), "{seen}");
+}
+
+#[test]
+fn a_run_with_the_result_before_a_newer_call_is_stale() {
+    let mut sim = found("find");
+    sim.results.insert("find".into(), json!({"id": "c-8"}));
+    sim.tool_ms = 300;
+    let both = [("find", json!({"name": "Ben"})), ("balance", json!({}))];
+    sim.scripts.extend([calling(&both), answer()]);
+    ask(&mut sim, "and what has ben", 8_000);
+    let all = [
+        (false, json!({"find": {"id": "c-7"}})),
+        // It waits for the newer result.
+        (true, json!({"find": {"id": "c-8"}})),
+    ];
+    assert_eq!(taken(&sim), all);
+    let stale = |run: &crate::conversation::RunRecord| {
+        matches!(
+            run.fate,
+            Fate::Discarded {
+                reason: Discard::Stale,
+                ..
+            }
+        )
+    };
+    assert!(sim.records()[1].runs.iter().any(stale));
+}
+
+#[test]
+fn a_call_that_has_failed_leaves_no_older_result() {
+    let mut sim = found("broken");
+    sim.scripts
+        .extend([calling(&[("balance", json!({}))]), answer()]);
+    ask(&mut sim, "what is my balance", 6_000);
+    assert_eq!(taken(&sim), [(true, json!({}))]);
+}
+
+#[test]
+fn a_speculative_result_sets_nothing() {
+    let mut sim = Sim::new(bank("find"));
+    sim.router = Box::new(|_| vec![prediction("find", json!({}), 0.9)]);
+    sim.scripts
+        .extend([calling(&[("balance", json!({}))]), answer()]);
+    ask(&mut sim, "what is my balance", 6_000);
+    assert!(sim.started().contains(&(false, "find".to_owned())));
+    assert_eq!(taken(&sim), [(true, Value::Object(Map::new()))]);
+}
