@@ -47,7 +47,12 @@ pub(super) fn method() -> Vec<String> {
          million tokens, and $0.0068 a call."
             .into(),
         "The model-bound regime has the article's 38.2 s for the sequential arm: six generations of 5.97 s and 2.4 s of \
-         tools. Depth 2 helps where a tool takes longer than the model, so only in the tool-bound regime."
+         tools."
+            .into(),
+        "Depth 2 starts a call one generation of the model earlier than depth 1, if its arguments need no result: here \
+         `extract_text` (0.2 s) and `summarize` (0.3 s). It gains what one generation does not hide of them, which is \
+         0.1 s of `summarize` beside a generation of 0.2 s. Generations of 0.4 s and 5.97 s hide both whole at depth 1, \
+         so the other two regimes have a gain of exactly 0; `fetch_url` (0.6 s) needs an address from a result."
             .into(),
     ]
 }
@@ -173,7 +178,11 @@ pub(super) fn checks(cells: &[Cell]) -> Vec<Check> {
             of_bound(cells, regime, Arm::LearnedTwo),
         );
         let what = format!("depth 2 against depth 1, {regime}");
-        checks.push(Check::at_least(&what, two - one, 0.0, " points"));
+        checks.push(match regime {
+            "tool-bound" => Check::at_least(&what, two - one, 5.0, " points"),
+            // A generation hides both calls that depth 2 can start.
+            _ => Check::near(&what, two - one, 0.0, 0.01, " points"),
+        });
     }
     checks.push(Check::near(
         "sequential, model-bound",
