@@ -71,12 +71,22 @@ pub(crate) async fn tell(
     parameters: &[(&str, &str)],
     signature: Option<&str>,
 ) -> (u16, String) {
+    tell_at(&server.address.to_string(), hook, parameters, signature).await
+}
+
+/// The same at an address.
+pub(crate) async fn tell_at(
+    address: &str,
+    hook: &str,
+    parameters: &[(&str, &str)],
+    signature: Option<&str>,
+) -> (u16, String) {
     let signed = sign(&format!("https://{PUBLIC}/twilio/{hook}"), parameters);
     let form = url::form_urlencoded::Serializer::new(String::new())
         .extend_pairs(parameters)
         .finish();
     let answer = reqwest::Client::new()
-        .post(format!("http://{}/twilio/{hook}", server.address))
+        .post(format!("http://{address}/twilio/{hook}"))
         .header("content-type", "application/x-www-form-urlencoded")
         .header("x-twilio-signature", signature.unwrap_or(&signed))
         .body(form)

@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use support::live::{self, without_models};
+use support::live::{self, Hears, without_models};
 use support::twilio::settings;
 use support::{Client, Server, local};
+use undertone::asr::Asr;
 use undertone::llm::scripted::{Cue, Scripted};
 use undertone::llm::{Message, Prompt};
 use undertone::server::{Choosable, ServerSettings};
@@ -269,6 +270,71 @@ async fn a_handoff_keeps_the_history_and_the_next_agent_has_its_own_model_tools_
     assert!(
         metrics.contains(r#"undertone_agent_turns_total{agent="billing"} 1"#),
         "{metrics}"
+    );
+}
+
+/// A recogniser that hears the second question if the user is louder.
+fn two_questions() -> Box<dyn Asr> {
+    Box::new(Hears(|samples: &[f32]| {
+        let loud = samples.iter().any(|sample| sample.abs() > 0.4);
+        Ok(match loud {
+            true => "What is two plus two?".into(),
+            false => "My invoice is wrong.".into(),
+        })
+    }))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_asks_for_billing_aloud_and_goes_on_with_it() {
+    let desk = Scripted::always(TO_BILLING);
+    let billing = Scripted::default()
+        .on(
+            Cue::result("transfer_to_agent"),
+            "<speech>Billing here.</speech>",
+        )
+        .on(Cue::result("calculate"), "<speech>It is four.</speech>")
+        .on(Cue::words("plus"), call(r#"calculate(expression="2 + 2")"#));
+    let agents = vec![
+        agent("desk", &desk, &["get_time"], &["billing"]),
+        agent("billing", &billing, &["calculate"], &[]),
+    ];
+    let engines = Builders {
+        asr: Box::new(|| Ok(two_questions())),
+        ..engines(agents, Vec::new())
+    };
+    let server = live::serve_with(choosable(&[("desk", true)]), engines);
+    let path = "/v1/realtime?vendor_events=1&agent=desk";
+    let mut caller = live::Call::at(&server, path).await.expect("it opens");
+    caller.say(&live::tone(600)).await;
+    let events = caller.until("response.done").await;
+    assert_eq!(live::said(&events), "One moment.Billing here.");
+    let audio: u64 = events.iter().map(live::Heard::audio_ms).sum();
+    assert!(audio >= 800, "{audio} ms of four words");
+    // The answer is heard to its end before the next question.
+    let mut louder = vec![0; 24 * 1_500];
+    louder.extend([16_000; 24 * 600]);
+    caller.say(&louder).await;
+    let events = caller.until("response.done").await;
+    assert_eq!(live::said(&events), "It is four.");
+
+    let prompt = billing.asked(Cue::result("calculate")).await;
+    assert_eq!(prompt.instructions.as_deref(), Some("You are billing."));
+    assert_eq!(tools(&prompt), BTreeSet::from(["calculate"]));
+    let texts = prompt.messages.iter().filter_map(|message| match message {
+        Message::User { text } | Message::Agent { text, .. } => Some(text.as_str()),
+        _ => None,
+    });
+    let heard = [
+        "My invoice is wrong.",
+        "One moment.",
+        "Billing here.",
+        "What is two plus two?",
+    ];
+    assert_eq!(texts.collect::<Vec<_>>(), heard);
+    let louder = |prompt: &Prompt| Cue::words("plus").fits(prompt);
+    assert!(
+        !desk.prompts().iter().any(louder),
+        "the desk was asked again"
     );
 }
 

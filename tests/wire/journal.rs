@@ -14,11 +14,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::Client;
 use support::program::until;
+use support::twilio;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use undertone::tools::journal::{Begun, Intent, Journal, JournalFile};
 
 /// The longest start, in which all models are verified and loaded, even on a slow machine.
@@ -300,6 +302,74 @@ async fn a_caller_who_lost_the_line_and_books_again_has_booked_once() {
     served.book().await;
     assert_eq!(world.bookings.load(Ordering::SeqCst), 1, "after a restart");
     assert!(world.was_told(&["already_done", "room"]));
+}
+
+/// A telephone call over Twilio's ConversationRelay, which brings the caller's words and number.
+async fn call_relay(served: &Served) -> Client {
+    let number = [
+        ("AccountSid", twilio::ACCOUNT),
+        ("CallSid", twilio::CALL),
+        ("From", "+15551230000"),
+    ];
+    let (status, instructions) = twilio::tell_at(&served.address, "voice", &number, None).await;
+    assert_eq!(status, 200, "{instructions}");
+    let url = format!("ws://{}/twilio/relay", served.address);
+    let mut request = url.into_client_request().expect("a request");
+    let signature = twilio::sign(&format!("wss://{}/twilio/relay", twilio::PUBLIC), &[]);
+    let signature = signature.parse().expect("a header");
+    request
+        .headers_mut()
+        .insert("x-twilio-signature", signature);
+    let (socket, _) = tokio_tungstenite::connect_async(request)
+        .await
+        .expect("open");
+    let mut client = Client {
+        socket,
+        protocol: None,
+    };
+    let setup = json!({
+        "type": "setup", "sessionId": "VX1", "accountSid": twilio::ACCOUNT,
+        "callSid": twilio::CALL, "from": "+15551230000", "to": "+15551230001",
+        "direction": "inbound", "customParameters": {"ticket": twilio::ticket(&instructions)}
+    });
+    client.send(setup).await;
+    let words = json!({"type": "prompt", "voicePrompt": "Book a room for Ann.", "lang": "en-US", "last": true});
+    client.send(words).await;
+    client
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_whose_line_a_kill_cut_calls_again_and_has_booked_once() {
+    let _alone = common::alone().await;
+    let (world, mut bookings, service) = world(false).await;
+    let once = "once_per = \"caller + who\"\ntimeout_ms = 3000";
+    let booking = declaration(&service).replace("timeout_ms = 120000", once);
+    let home = home_with(&booking, &service);
+    let folder = home.path();
+    let settings = folder.join("undertone.toml");
+    let text = std::fs::read_to_string(&settings).expect("settings");
+    let twilio = format!(
+        "[twilio]\npublic_url = \"https://{}\"\naccount_sid = \"{}\"\nauth_token_file = \"token\"\n\
+         api_url = \"http://127.0.0.1:1\"\nrelay = true\n",
+        twilio::PUBLIC,
+        twilio::ACCOUNT
+    );
+    std::fs::write(folder.join("token"), twilio::TOKEN).expect("written");
+    std::fs::write(&settings, format!("{text}{twilio}")).expect("written");
+
+    let mut first = serve(folder, &folder.join("first.log")).await;
+    let line = call_relay(&first).await;
+    timeout(START, bookings.recv()).await.expect("in time");
+    first.process.kill().await.expect("SIGKILL");
+    drop(line);
+
+    let second = serve(folder, &folder.join("second.log")).await;
+    let line = call_relay(&second).await;
+    let unknown = ["whether it took effect is not known"];
+    until(async || world.was_told(&unknown).then_some(())).await;
+    let bookings = world.bookings.load(Ordering::SeqCst);
+    assert_eq!(bookings, 1, "it was booked twice");
+    drop(line);
 }
 
 /// Ignores SIGXFSZ, so that a write beyond a file size limit fails as on a full disk, after the
