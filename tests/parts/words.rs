@@ -39,12 +39,25 @@ fn paragraphs(source: &str) -> Vec<&str> {
     paragraphs
 }
 
+/// All sources with their paths. `tests/foreign` and `tests/playground` hold other people's packages.
 fn all() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folders = ["src", "tests", "benches", "engine/src", "engine/tests"];
+    let folders = [
+        "src",
+        "benches",
+        "engine/src",
+        "engine/tests",
+        "tests/common",
+        "tests/parts",
+        "tests/support",
+        "tests/wire",
+    ];
+    let programs =
+        ["desktop.rs", "playground.rs", "soak.rs"].map(|name| root.join("tests").join(name));
     let files: Vec<PathBuf> = folders
         .iter()
         .flat_map(|folder| sources(&root.join(folder)))
+        .chain(programs)
         // The examples below would be found.
         .filter(|path| !path.ends_with("parts/words.rs"))
         .collect();
