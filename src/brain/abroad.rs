@@ -6,12 +6,12 @@ use super::respond::{
     call, last_agent, last_user, speech, unable, unanswered, with_words, without_mark,
 };
 use crate::language::Pack;
-use crate::language::request::{Request, Talk, Target};
+use crate::language::request::{Request, Talk};
 use crate::language::wording::Wording;
 use crate::llm::{LlmEvent, Message, Phrases, Prompt, ToolChoice};
 use crate::tools::builtin::{self, HANG_UP};
 use crate::tools::{BROKEN, LATE, ToolSpec};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// The most tool calls in one answer.
 const MOST_CALLS: usize = 12;
@@ -115,7 +115,7 @@ impl Abroad<'_> {
 
     fn called(&self, tool: &ToolSpec, said: &str) -> Vec<LlmEvent> {
         let requests = (self.wording.requests)(said);
-        let mut found = requests.iter().filter_map(tool_of);
+        let mut found = requests.iter().filter_map(Request::call);
         if let Some((name, arguments)) = found.find(|(name, _)| *name == tool.name) {
             return call(name, arguments);
         }
@@ -142,7 +142,7 @@ impl Abroad<'_> {
                     return Some(speech(self.wording.where_to.into()));
                 }
                 request => {
-                    let (name, arguments) = tool_of(request)?;
+                    let (name, arguments) = request.call()?;
                     if !self.has(name) {
                         return None;
                     }
@@ -274,39 +274,4 @@ impl Abroad<'_> {
 
 fn is_ours(tool: &ToolSpec) -> bool {
     builtin::is_ours(tool) || tool.name == HANG_UP
-}
-
-/// The call for a request.
-fn tool_of(request: &Request) -> Option<(&'static str, Map<String, Value>)> {
-    let (name, arguments) = match request {
-        Request::Time(None) => ("get_time", json!({})),
-        Request::Time(Some(place)) => ("get_time", json!({ "place": place })),
-        Request::Calculate(expression) => ("calculate", json!({ "expression": expression })),
-        Request::Convert { value, from, to } => (
-            "convert_units",
-            json!({"value": value, "from": from, "to": to}),
-        ),
-        Request::SetTimer {
-            seconds,
-            label: None,
-        } => ("set_timer", json!({"seconds": (*seconds)?})),
-        Request::SetTimer { seconds, label } => {
-            ("set_timer", json!({"seconds": (*seconds)?, "label": label}))
-        }
-        Request::ListTimers => ("list_timers", json!({})),
-        Request::CancelTimer(target) => (
-            "cancel_timer",
-            match target {
-                Target::Only => json!({}),
-                Target::All => json!({"all": true}),
-                Target::Seconds(seconds) => json!({ "seconds": seconds }),
-                Target::Label(label) => json!({ "label": label }),
-            },
-        ),
-        Request::Weather { place, day } => {
-            ("get_weather", json!({"place": place.as_ref()?, "day": day}))
-        }
-        Request::Talk(_) | Request::Refused | Request::Unknown => return None,
-    };
-    Some((name, arguments.as_object().cloned().unwrap_or_default()))
 }

@@ -1,5 +1,7 @@
 //! The user's requests, with their slots.
 
+use serde_json::{Map, Value, json};
+
 /// One request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Request {
@@ -78,5 +80,49 @@ impl Request {
     /// Whether a tool is needed.
     pub(crate) fn needs_tool(&self) -> bool {
         !matches!(self, Self::Talk(_) | Self::Refused | Self::Unknown)
+    }
+
+    /// The tool that does it, with its arguments; `None` if none is needed or something is missing.
+    pub(crate) fn call(&self) -> Option<(&'static str, Map<String, Value>)> {
+        let (name, arguments) = match self {
+            Self::Time(None) => ("get_time", json!({})),
+            Self::Time(Some(place)) => ("get_time", json!({ "place": place })),
+            Self::Calculate(expression) => ("calculate", json!({ "expression": expression })),
+            Self::Convert { value, from, to } => (
+                "convert_units",
+                json!({"value": value, "from": from, "to": to}),
+            ),
+            Self::SetTimer {
+                seconds,
+                label: None,
+            } => ("set_timer", json!({"seconds": (*seconds)?})),
+            Self::SetTimer { seconds, label } => {
+                ("set_timer", json!({"seconds": (*seconds)?, "label": label}))
+            }
+            Self::ListTimers => ("list_timers", json!({})),
+            Self::CancelTimer(target) => (
+                "cancel_timer",
+                match target {
+                    Target::Only => json!({}),
+                    Target::All => json!({"all": true}),
+                    Target::Seconds(seconds) => json!({ "seconds": seconds }),
+                    Target::Label(label) => json!({ "label": label }),
+                },
+            ),
+            Self::Weather { place, day } => {
+                ("get_weather", json!({"place": place.as_ref()?, "day": day}))
+            }
+            Self::Talk(_) | Self::Refused | Self::Unknown => return None,
+        };
+        Some((name, arguments.as_object().cloned().unwrap_or_default()))
+    }
+
+    /// Whether more words may change it: it ends in a place, a sum or a label.
+    pub(crate) fn may_grow(&self) -> bool {
+        match self {
+            Self::Time(place) => place.is_some(),
+            Self::Calculate(_) | Self::SetTimer { .. } | Self::Weather { .. } => true,
+            _ => false,
+        }
     }
 }

@@ -57,6 +57,9 @@ pub struct Evidence {
     pub paused: bool,
     /// Committed calls of this session, oldest first.
     pub calls: Vec<PastCall>,
+    /// The language of the words, a BCP 47 tag; English if `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub language: Option<String>,
 }
 
 /// A call that the model committed.

@@ -19,7 +19,10 @@ use super::{
 };
 use crate::language::en::factuality::Factuality;
 use crate::language::en::{rule_syntax, text};
+use crate::language::pack;
+use crate::language::wording::Wording;
 use crate::tools::Declaration;
+use crate::tools::builtin;
 use jiff::civil::Date;
 use regex::{Captures, Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 use serde_json::{Map, Value};
@@ -91,6 +94,8 @@ struct RuledTool {
     name: String,
     parameters: Vec<Parameter>,
     takes_day: bool,
+    /// It is built in, and the operator has no rules for it.
+    has_our_rules: bool,
 }
 
 /// Rules that are searched for in the same text, all in one pass.
@@ -171,6 +176,32 @@ impl Rules {
     }
 }
 
+impl Rules {
+    /// The calls of built-in tools that the words ask for in a language other than English. Requests that are refused
+    /// or taken back ask for nothing.
+    fn abroad(&self, wording: &Wording, evidence: &Evidence) -> Vec<Prediction> {
+        let requests = (wording.requests)(&evidence.text);
+        let calls = requests.iter().filter_map(|request| {
+            let (name, arguments) = request.call()?;
+            self.tools
+                .iter()
+                .find(|tool| tool.name == name && tool.has_our_rules)?;
+            let unsure = match (evidence.paused, request.may_grow()) {
+                (true, _) => 1.0,
+                (false, true) => GROWING,
+                (false, false) => OPEN,
+            };
+            Some(Prediction {
+                tool: name.to_owned(),
+                arguments,
+                confidence: SURE * unsure,
+                source: Source::Rule,
+            })
+        });
+        calls.collect()
+    }
+}
+
 impl LocalPredictor for Rules {
     fn source(&self) -> Source {
         Source::Rule
@@ -179,7 +210,10 @@ impl LocalPredictor for Rules {
     fn predict(&mut self, evidence: &Evidence) -> Result<Vec<Prediction>, PredictError> {
         let normalised = text::normalise(&evidence.text);
         let core = text::without_fillers(&normalised);
-        Ok(self.read(core, &evidence.text, evidence.paused))
+        let mut predictions = self.read(core, &evidence.text, evidence.paused);
+        let wording = pack(evidence.language.as_deref()).wording;
+        predictions.extend(wording.map_or_else(Vec::new, |wording| self.abroad(wording, evidence)));
+        Ok(predictions)
     }
 }
 
@@ -194,8 +228,10 @@ struct Filled {
 impl RuledTool {
     fn of(declaration: &Declaration, hints: &RouterHints) -> Self {
         let parameters = parameters(declaration, hints);
+        let name = declaration.spec.name.clone();
         Self {
-            name: declaration.spec.name.clone(),
+            has_our_rules: hints.rules.is_empty() && builtin::is_ours(&declaration.spec),
+            name,
             takes_day: parameters
                 .iter()
                 .any(|one| matches!(one.kind, Kind::Date | Kind::Day)),
@@ -300,7 +336,7 @@ impl Rule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::{Clock, Effect, ToolSpec, builtin};
+    use crate::tools::{Clock, Effect, ToolSpec};
     use jiff::{Timestamp, tz::TimeZone};
     use serde_json::json;
     use std::sync::Arc;
@@ -477,6 +513,122 @@ mod tests {
         ] {
             assert_eq!(best(&rules, text, true), None, "{text}");
         }
+    }
+
+    fn abroad(rules: &mut Rules, language: &str, said: &str, paused: bool) -> Vec<Prediction> {
+        let evidence = Evidence {
+            text: said.into(),
+            paused,
+            language: Some(language.into()),
+            ..Evidence::default()
+        };
+        rules.predict(&evidence).unwrap()
+    }
+
+    #[test]
+    fn built_in_tools_are_asked_for_in_the_sessions_language() {
+        let mut rules = builtins();
+        for (language, text, tool, arguments) in [
+            (
+                "de",
+                "Wie spät ist es in Tokio?",
+                "get_time",
+                json!({"place": "Tokyo"}),
+            ),
+            (
+                "de-AT",
+                "Sag mal, welcher Tag ist heute?",
+                "get_time",
+                json!({}),
+            ),
+            (
+                "de",
+                "Was ist zwölf mal sieben?",
+                "calculate",
+                json!({"expression": "12 * 7"}),
+            ),
+            (
+                "de",
+                "Wie viele Kilometer sind fünf Meilen?",
+                "convert_units",
+                json!({"value": 5.0, "from": "miles", "to": "kilometers"}),
+            ),
+            ("de", "Welche Timer laufen noch?", "list_timers", json!({})),
+            (
+                "de",
+                "Stell einen Timer auf zehn Minuten.",
+                "set_timer",
+                json!({"seconds": 600}),
+            ),
+            (
+                "es",
+                "¿Qué hora es en Tokio?",
+                "get_time",
+                json!({"place": "Tokyo"}),
+            ),
+            ("es-MX", "¿Qué día es hoy?", "get_time", json!({})),
+            (
+                "es",
+                "¿Cuánto es doce por siete?",
+                "calculate",
+                json!({"expression": "12 * 7"}),
+            ),
+            (
+                "es",
+                "¿Cuántos kilómetros son cinco millas?",
+                "convert_units",
+                json!({"value": 5.0, "from": "miles", "to": "kilometers"}),
+            ),
+            (
+                "es",
+                "¿Qué temporizadores quedan?",
+                "list_timers",
+                json!({}),
+            ),
+        ] {
+            let predicted = abroad(&mut rules, language, text, true);
+            let [one] = predicted.as_slice() else {
+                panic!("{text}: {predicted:?}");
+            };
+            assert_eq!(
+                (one.tool.as_str(), Value::Object(one.arguments.clone())),
+                (tool, arguments)
+            );
+            assert!(one.confidence > 0.85, "{text}");
+        }
+    }
+
+    #[test]
+    fn no_tool_is_asked_for_by_what_is_refused_or_small_talk_in_another_language() {
+        let mut rules = builtins();
+        for (language, text) in [
+            ("de", "Ich will nicht wissen, wie spät es ist."),
+            ("de", "Keinen Timer, bitte."),
+            ("de", "Guten Tag, wie geht es Ihnen?"),
+            ("de", "Das war ein schöner Tag in Tokio."),
+            ("es", "No quiero saber qué hora es."),
+            ("es", "Buenos días, ¿cómo está?"),
+            // Another language than the session's.
+            ("es", "Wie spät ist es in Tokio?"),
+            ("fr", "Quelle heure est-il ?"),
+        ] {
+            assert_eq!(abroad(&mut rules, language, text, true), [], "{text}");
+        }
+        let said_in_english = Evidence {
+            text: "Wie spät ist es in Tokio?".into(),
+            paused: true,
+            ..Evidence::default()
+        };
+        assert_eq!(rules.predict(&said_in_english).unwrap(), []);
+    }
+
+    #[test]
+    fn a_place_that_may_go_on_is_less_sure_in_another_language_too() {
+        let mut rules = builtins();
+        let mut confidence = |text, paused| abroad(&mut rules, "de", text, paused)[0].confidence;
+        assert!(confidence("Wie spät ist es in To", false) < 0.5);
+        assert!(confidence("Wie spät ist es", false) > 0.5);
+        assert!(confidence("Wie spät ist es in Tokio", true) > 0.85);
     }
 
     #[test]

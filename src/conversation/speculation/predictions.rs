@@ -37,6 +37,7 @@ impl Speculation {
             text: text.to_owned(),
             paused,
             calls: self.past_calls(),
+            language: common.policy.speaker.language.clone(),
         };
         if text.is_empty() || self.listening.asked == heard || !may_speculate(common, client) {
             return;

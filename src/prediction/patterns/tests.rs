@@ -669,6 +669,7 @@ fn found_wrong(noises: usize) -> (u64, usize) {
             text: text.into(),
             paused: true,
             calls: calls.to_vec(),
+            language: None,
         };
         let question = Question {
             session,
