@@ -15,7 +15,7 @@ ALL := --features desktop
 HOME_RUNS := $(shell python3 -c 'import sys; print("yes" if sys.version_info[:2] in [(3, 11), (3, 12)] else "")' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: engine-tools help run talk engine test verify measure soak soak-hour flaky bench lint setup alsa models test-tools
+.PHONY: engine-tools help run talk engine test verify measure soak soak-hour flaky bench lint setup alsa models whisper-base test-tools
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,8 +39,9 @@ else
 	cargo test --locked $(ALL) --lib --tests $(ARGS)
 endif
 
-verify: alsa models test-tools engine-tools $(FOREIGN)/.venv-verify/stamp $(FOREIGN)/.venv-llama/stamp $(FOREIGN)/.venv-mcp/stamp $(if $(HOME_RUNS),$(FOREIGN)/.venv-home/stamp) ## the tests with large third-party clients and a real model
+verify: alsa models whisper-base test-tools engine-tools $(FOREIGN)/.venv-pico/stamp $(FOREIGN)/.venv-verify/stamp $(FOREIGN)/.venv-llama/stamp $(FOREIGN)/.venv-mcp/stamp $(if $(HOME_RUNS),$(FOREIGN)/.venv-home/stamp) ## the tests with large third-party clients and a real model
 	cargo test --locked $(ALL) --test wire $(ARGS) -- --ignored --nocapture --test-threads 1 foreign::
+	cargo test --locked $(ALL) --test wire $(ARGS) -- --ignored --nocapture --test-threads 1 published_weights
 	cargo clippy --locked -p undertone-engine --all-targets -- -D warnings
 	cargo build --locked -p undertone-engine
 	UNDERTONE_ENGINE_MODEL=$(abspath $(SMOLLM2)) cargo test --locked -p undertone-engine -- --include-ignored \
@@ -54,13 +55,14 @@ else
 	@echo "skipped: Home Assistant itself; the pinned release needs Python 3.11 or 3.12"
 endif
 
-measure: alsa models test-tools ## measure on recordings and published sets in ../shared/data or $UNDERTONE_DATA
+measure: alsa models whisper-base test-tools $(FOREIGN)/.venv-pico/stamp ## measure on recordings and published sets in ../shared/data or $UNDERTONE_DATA
 	cargo test --locked $(ALL) --test parts --test desktop $(ARGS) -- --ignored --nocapture --test-threads 1 \
 		recorded published common_layout
 
 soak: alsa models ## load tests at full size: about seven minutes
 	ulimit -n $$(ulimit -H -n) && cargo test --locked $(ALL) --test wire --test soak $(ARGS) -- \
-		--ignored --nocapture --test-threads 1 --skip home_assistant_itself --skip foreign:: --skip reference_engine
+		--ignored --nocapture --test-threads 1 --skip home_assistant_itself --skip foreign:: --skip reference_engine \
+		--skip published_weights
 
 soak-hour: alsa models ## twenty sessions in a loop for an hour, or $UNDERTONE_SOAK_SECONDS: memory, files, threads
 	UNDERTONE_SOAK_SECONDS=$${UNDERTONE_SOAK_SECONDS:-3600} cargo test --locked $(ALL) --test soak -- \
@@ -90,6 +92,9 @@ alsa: setup
 
 models: setup ## download, verify and convert the models
 	@python3 models/pull.py
+
+whisper-base: models ## the recogniser of many languages, 130 MB
+	@python3 models/pull.py whisper-base
 
 # The reference engine is compiled with llama.cpp, whose bindings need libclang.
 engine-tools: setup $(SMOLLM2)
@@ -124,6 +129,11 @@ $(FOREIGN)/.venv-home/stamp: $(FOREIGN)/requirements-home.txt | setup
 $(FOREIGN)/.venv-webrtc/stamp: $(FOREIGN)/requirements-webrtc.txt | setup
 	python3 -m venv $(FOREIGN)/.venv-webrtc
 	$(FOREIGN)/.venv-webrtc/bin/python -m pip install --quiet --disable-pip-version-check --retries 3 -r $<
+	@touch $@
+
+$(FOREIGN)/.venv-pico/stamp: $(FOREIGN)/requirements-pico.txt | setup
+	python3 -m venv $(FOREIGN)/.venv-pico
+	$(FOREIGN)/.venv-pico/bin/python -m pip install --quiet --disable-pip-version-check --retries 3 -r $<
 	@touch $@
 
 $(FOREIGN)/.venv-verify/stamp: $(FOREIGN)/requirements-verify.txt | setup

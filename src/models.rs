@@ -36,6 +36,18 @@ const NEEDED: [&str; 13] = [
     "piper-joe/encoder.onnx",
     "piper-joe/decoder.onnx",
 ];
+
+/// The files of the recogniser of many languages.
+const BASE: [&str; 4] = [
+    "whisper-base/config.json",
+    "whisper-base/tokenizer.json",
+    "whisper-base/encoder.int8.onnx",
+    "whisper-base/decoder.int8.onnx",
+];
+
+/// The folder of Whisper base, and its name for `undertone models pull`.
+const WHISPER_BASE: &str = "whisper-base";
+
 const ONNX_RUNTIME: &str = "onnxruntime/libonnxruntime.so";
 const SILERO: &str = "silero/silero_vad.onnx";
 const SMART_TURN: &str = "smart-turn/smart-turn-v3.2.onnx";
@@ -65,6 +77,14 @@ pub enum ModelsError {
         dir: PathBuf,
         /// The file, relative to it.
         path: String,
+    },
+    /// Files that are downloaded only on demand were not.
+    #[error("{set} is not among the models in {}; run `undertone models pull {set}`", dir.display())]
+    NotPulled {
+        /// The folder.
+        dir: PathBuf,
+        /// Their name for the command.
+        set: &'static str,
     },
     /// Files are missing or differ from the list.
     #[error("{}; run `make models`", describe(.0))]
@@ -248,6 +268,21 @@ impl Models {
     /// The folder of the speech recogniser for ONNX Runtime: encoder, decoder, tokenizer.
     pub fn whisper_onnx(&self) -> PathBuf {
         self.dir.join("whisper-tiny.en")
+    }
+
+    /// The folder of the recogniser of many languages, if it was downloaded.
+    ///
+    /// # Errors
+    /// [`ModelsError::NotPulled`] otherwise.
+    pub fn whisper_base(&self) -> Result<PathBuf, ModelsError> {
+        let listed = |needed: &&str| self.files.iter().any(|file| file.path == **needed);
+        match BASE.iter().all(|needed| listed(&needed)) {
+            true => Ok(self.dir.join(WHISPER_BASE)),
+            false => Err(ModelsError::NotPulled {
+                dir: self.dir.clone(),
+                set: WHISPER_BASE,
+            }),
+        }
     }
 
     /// The speech recogniser for whisper.cpp.

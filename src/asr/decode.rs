@@ -45,6 +45,8 @@ pub(super) struct Candidate {
     pub(super) no_speech: f32,
     /// The marks behind the last word, if the engine tells.
     pub(super) marks: Option<Marks>,
+    /// The language of the words, if it was one of several.
+    pub(super) language: Option<String>,
 }
 
 impl Candidate {
@@ -139,6 +141,7 @@ fn accept(candidate: Candidate) -> Recognised {
         confidence,
         no_speech,
         marks,
+        language,
         ..
     } = candidate;
     let text = without_sounds(&candidate.text);
@@ -156,7 +159,12 @@ fn accept(candidate: Candidate) -> Recognised {
         tracing::debug!(text, confidence, no_speech, "not believed");
     }
     let text = if doubt.is_none() { text } else { String::new() };
-    Recognised { text, marks, doubt }
+    Recognised {
+        text,
+        marks,
+        doubt,
+        language,
+    }
 }
 
 /// Texts that Whisper typically invents for silence and noise, unless it is confident.
@@ -164,8 +172,28 @@ fn is_hallucination(text: &str, confidence: f32) -> bool {
     let words = text
         .trim_matches(|c: char| !c.is_alphanumeric())
         .to_lowercase();
-    confidence < -0.5 && matches!(words.as_str(), "you" | "thank you" | "thanks for watching")
+    let is_credit = CREDITS.iter().any(|credit| words.contains(credit));
+    is_credit || (confidence < -0.5 && INVENTED.contains(&words.as_str()))
 }
+
+/// The ends of many videos, in the languages of the packs.
+const INVENTED: [&str; 7] = [
+    "you",
+    "thank you",
+    "thanks for watching",
+    "vielen dank",
+    "vielen dank für's zuschauen",
+    "gracias",
+    "gracias por ver el video",
+];
+
+/// Who subtitled them: nobody says that to an agent.
+const CREDITS: [&str; 4] = [
+    "amara.org",
+    "untertitel im auftrag des zdf",
+    "untertitelung des zdf",
+    "subtítulos realizados por",
+];
 
 /// Drops `[music]`, `(static)` and `*sighs*`.
 fn without_sounds(text: &str) -> String {
@@ -195,6 +223,7 @@ mod tests {
             confidence,
             no_speech: 0.0,
             marks: None,
+            language: None,
         }
     }
 
@@ -278,6 +307,9 @@ mod tests {
         assert_eq!((noise.text, noise.doubt), (String::new(), no_speech));
         assert_eq!(accept(candidate("You", &[], -0.7)), Recognised::default());
         assert_eq!(accept(candidate("You", &[], -0.1)).text, "You");
+        assert_eq!(accept(candidate("Gracias.", &[], -0.1)).text, "Gracias.");
+        let credit = " Untertitel der Amara.org-Community";
+        assert_eq!(accept(candidate(credit, &[], -0.1)), Recognised::default());
     }
 
     #[test]

@@ -1,18 +1,23 @@
 //! Speech recognition: 16 kHz mono samples in, text out.
 
+mod by_language;
 mod decode;
 pub mod deepgram;
+mod detect;
 pub mod openai;
+mod tokens;
 mod whisper_cpp;
 mod whisper_layout;
 mod whisper_onnx;
 
+pub use by_language::ByLanguage;
 pub use decode::MAX_SAMPLES;
 pub use whisper_cpp::WhisperCpp;
 pub use whisper_layout::WhisperLayout;
 pub use whisper_onnx::WhisperOnnx;
 
 use crate::language::{ENGLISH, Marks, base};
+use crate::models::ModelsError;
 use crate::time::Samples;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -29,6 +34,9 @@ pub enum AsrError {
         /// The reason.
         reason: String,
     },
+    /// The model was not downloaded; names the command that does.
+    #[error("the speech recogniser cannot be loaded: {0}")]
+    Missing(#[from] ModelsError),
     /// The model failed while running.
     #[error("speech recognition failed: {0}")]
     Run(String),
@@ -65,6 +73,26 @@ pub trait Asr: Send {
         let _ = language;
         self.hear(audio)
     }
+
+    /// The same for a user who has spoken `language` so far and may speak one of `others` now. Says in
+    /// [`Recognised::language`] which one it was, if it can tell them apart.
+    ///
+    /// # Errors
+    /// [`AsrError::Run`] if the model fails.
+    fn hear_among(
+        &mut self,
+        audio: &[f32],
+        language: Option<&str>,
+        others: &[String],
+    ) -> Result<Recognised, AsrError> {
+        let _ = others;
+        self.hear_in(audio, language)
+    }
+
+    /// The languages that it knows, BCP 47 tags without regions.
+    fn languages(&self) -> Vec<String> {
+        vec![ENGLISH.to_owned()]
+    }
 }
 
 /// Warns once for each language that a recogniser takes it for English.
@@ -94,6 +122,8 @@ pub struct Recognised {
     pub marks: Option<Marks>,
     /// The reason why there is no text although the model heard words.
     pub doubt: Option<Doubt>,
+    /// The language of the words, a BCP 47 tag, if it was one of several.
+    pub language: Option<String>,
 }
 
 /// The reason for which a recogniser's words are not trusted.

@@ -77,6 +77,7 @@ impl WhisperCpp {
             confidence: 0.0,
             no_speech: 0.0,
             marks: None,
+            language: None,
         };
         let mut count = 0;
         for segment in self.state.as_iter() {
@@ -126,6 +127,14 @@ impl Asr for WhisperCpp {
         padded.resize(audio.len().max(17_600), 0.0);
         let heard = with_retry(audio.len(), |frames| self.decode(&padded, frames, &spoken));
         heard.map(|heard| heard.text.into())
+    }
+
+    fn languages(&self) -> Vec<String> {
+        if !self.is_multilingual {
+            return vec![ENGLISH.to_owned()];
+        }
+        let known = (0..=whisper_rs::get_lang_max_id()).filter_map(whisper_rs::get_lang_str);
+        known.map(str::to_owned).collect()
     }
 }
 

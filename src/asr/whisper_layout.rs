@@ -2,10 +2,10 @@
 //! English or of many languages: sizes and tokens are read from the folder.
 
 use super::decode::{Candidate, MAX_SAMPLES, with_retry};
+use super::tokens::Tokens;
 use super::{Asr, AsrError, OnlyEnglish, Recognised};
 use crate::audio::at_usual_level;
 use crate::audio::mel::{BANDS, HOP, LogMel};
-use crate::language::{ENGLISH, base};
 use ort::session::{Session, SessionInputValue};
 use ort::value::{DynValue, Tensor, TensorRef};
 use serde::Deserialize;
@@ -15,9 +15,6 @@ use tokenizers::Tokenizer;
 
 /// The endings of file names, the fastest first.
 const PRECISIONS: [&str; 3] = ["_int8", "_quantized", ""];
-
-/// The models of many languages know at least so many tokens; those of English one less.
-const MULTILINGUAL: usize = 51_865;
 
 /// The four caches of each layer.
 const CACHES: [&str; 4] = [
@@ -56,16 +53,6 @@ struct Sizes {
 
 fn bands() -> usize {
     BANDS
-}
-
-/// The special tokens.
-#[derive(Debug, Clone, Copy)]
-struct Tokens {
-    start: u32,
-    end: u32,
-    transcribe: u32,
-    no_timestamps: u32,
-    no_speech: Option<u32>,
 }
 
 impl WhisperLayout {
@@ -107,7 +94,8 @@ impl WhisperLayout {
         Ok(Self {
             encoder: open("encoder_model")?,
             decoder: open("decoder_model_merged")?,
-            tokens: Tokens::of(&tokenizer).map_err(|reason| load_error(&path, reason))?,
+            tokens: Tokens::of(&tokenizer, sizes.vocab_size)
+                .map_err(|reason| load_error(&path, reason))?,
             name: format!("{model} (ONNX Runtime)"),
             tokenizer,
             sizes,
@@ -116,7 +104,12 @@ impl WhisperLayout {
         })
     }
 
-    fn decode(&mut self, audio: &[f32], prompt: &[u32]) -> Result<Candidate, AsrError> {
+    fn decode(
+        &mut self,
+        audio: &[f32],
+        language: Option<&str>,
+        others: &[String],
+    ) -> Result<Candidate, AsrError> {
         let mut padded = audio.to_vec();
         padded.resize(MAX_SAMPLES, 0.0);
         let features = self.mel.features(&padded);
@@ -133,7 +126,14 @@ impl WhisperLayout {
         let mut caches = self.empty_caches()?;
         let mut tokens: Vec<u32> = Vec::new();
         let (mut log_probability, mut no_speech) = (0.0, 0.0);
-        let mut input: Vec<i64> = prompt.iter().map(|token| i64::from(*token)).collect();
+        let start = [i64::from(self.tokens.start)];
+        let logits = match others.is_empty() {
+            true => Vec::new(),
+            false => self.step(&start, &hidden, &caches, false)?.0,
+        };
+        let chosen = self.tokens.choose(&logits, language, others, audio.len());
+        let task = self.tokens.task(&chosen).into_iter().map(i64::from);
+        let mut input: Vec<i64> = start.into_iter().chain(task).collect();
         let most = super::decode::Limits::for_samples(audio.len()).tokens;
         for step in 0.. {
             let (logits, present) = self.step(&input, &hidden, &caches, step > 0)?;
@@ -165,6 +165,7 @@ impl WhisperLayout {
             tokens,
             no_speech,
             marks: None,
+            language: chosen.tag,
         })
     }
 
@@ -242,39 +243,6 @@ impl WhisperLayout {
     }
 }
 
-/// The tokens before the words: of a model of many languages, with the language's. English if the model does not know
-/// it.
-fn prompt(
-    tokenizer: &Tokenizer,
-    tokens: Tokens,
-    vocabulary: usize,
-    language: Option<&str>,
-) -> Vec<u32> {
-    if vocabulary < MULTILINGUAL {
-        return vec![tokens.start, tokens.no_timestamps];
-    }
-    let token = |tag: &str| tokenizer.token_to_id(&format!("<|{tag}|>"));
-    let spoken = language.and_then(|tag| token(&base(tag)));
-    let spoken = spoken.or_else(|| token(ENGLISH));
-    let task = [Some(tokens.transcribe), Some(tokens.no_timestamps)];
-    let prompt = [Some(tokens.start), spoken].into_iter().chain(task);
-    prompt.flatten().collect()
-}
-
-impl Tokens {
-    fn of(tokenizer: &Tokenizer) -> Result<Self, String> {
-        let id = |name: &str| tokenizer.token_to_id(&format!("<|{name}|>"));
-        let needed = |name: &str| id(name).ok_or_else(|| format!("there is no token <|{name}|>"));
-        Ok(Self {
-            start: needed("startoftranscript")?,
-            end: needed("endoftext")?,
-            transcribe: needed("transcribe")?,
-            no_timestamps: needed("notimestamps")?,
-            no_speech: id("nospeech").or_else(|| id("nocaptions")),
-        })
-    }
-}
-
 impl Asr for WhisperLayout {
     fn name(&self) -> &str {
         &self.name
@@ -289,18 +257,25 @@ impl Asr for WhisperLayout {
     }
 
     fn hear_in(&mut self, audio: &[f32], language: Option<&str>) -> Result<Recognised, AsrError> {
-        if self.sizes.vocab_size < MULTILINGUAL {
+        self.hear_among(audio, language, &[])
+    }
+
+    fn hear_among(
+        &mut self,
+        audio: &[f32],
+        language: Option<&str>,
+        others: &[String],
+    ) -> Result<Recognised, AsrError> {
+        if !self.tokens.are_multilingual() {
             self.only_english.note(&self.name, language);
         }
-        let prompt = prompt(
-            &self.tokenizer,
-            self.tokens,
-            self.sizes.vocab_size,
-            language,
-        );
         let audio = at_usual_level(&audio[..audio.len().min(MAX_SAMPLES)]);
         // All the context there is, so that a second try would be the same.
-        with_retry(MAX_SAMPLES, |_| self.decode(&audio, &prompt))
+        with_retry(MAX_SAMPLES, |_| self.decode(&audio, language, others))
+    }
+
+    fn languages(&self) -> Vec<String> {
+        self.tokens.languages()
     }
 }
 
@@ -327,28 +302,6 @@ fn failed(error: ort::Error) -> AsrError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audio::testing;
-
-    #[test]
-    fn a_model_of_many_languages_is_told_which_one_is_spoken() {
-        let file = testing::weights_and_runtime().join("whisper-tiny.en/tokenizer.json");
-        let tokenizer = Tokenizer::from_file(file).unwrap();
-        let tokens = Tokens::of(&tokenizer).unwrap();
-        let told = |vocabulary, language| prompt(&tokenizer, tokens, vocabulary, language);
-        let [start, task, plain] = [tokens.start, tokens.transcribe, tokens.no_timestamps];
-        let token = |name| tokenizer.token_to_id(name).unwrap();
-        let many = MULTILINGUAL;
-        assert_eq!(
-            told(many, Some("de-AT")),
-            [start, token("<|de|>"), task, plain]
-        );
-        assert_eq!(told(many, None), [start, token("<|en|>"), task, plain]);
-        assert_eq!(
-            told(many, Some("tlh")),
-            [start, token("<|en|>"), task, plain]
-        );
-        assert_eq!(told(many - 1, Some("de")), [start, plain]);
-    }
 
     #[test]
     fn a_folder_without_the_layout_is_known_as_such() {

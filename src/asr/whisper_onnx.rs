@@ -1,6 +1,7 @@
 //! Whisper on ONNX Runtime: the embedded default, several times as fast as whisper.cpp on a CPU.
 
 use super::decode::{Candidate, ENCODER_FRAME, Limits, MAX_SAMPLES, with_retry};
+use super::tokens::Tokens;
 use super::{Asr, AsrError, OnlyEnglish, Recognised};
 use crate::audio::at_usual_level;
 use crate::audio::mel::{BANDS, HOP, LogMel};
@@ -13,29 +14,23 @@ use std::collections::HashMap;
 use std::path::Path;
 use tokenizers::Tokenizer;
 
-/// Tokens of the English models: start of transcript, no timestamps, end of text, no speech.
-const START: i64 = 50_257;
-const NO_TIMESTAMPS: i64 = 50_362;
-const END: i64 = 50_256;
-const NO_SPEECH: usize = 50_361;
-
-/// Tokens of the marks that end a sentence (! . ?), and of those that show that it goes on (, - ...).
+/// Tokens of the marks that end a sentence (! . ?), and of those that show that it goes on (, -): the same in all models.
 const ENDING_MARKS: [usize; 3] = [0, 13, 30];
-const MARKS_IN_BETWEEN: [usize; 3] = [11, 12, 986];
+const MARKS_IN_BETWEEN: [usize; 2] = [11, 12];
 
-/// Tokens that the English models know.
-const VOCABULARY: i64 = 51_864;
+/// The mark that shows that a sentence goes on, and whose token depends on the model.
+const ELLIPSIS: &str = "...";
 
-/// Decoder layers, heads and size of a head of tiny.en.
-const LAYERS: usize = 4;
-const HEADS: usize = 6;
-const HEAD: usize = 64;
-
-/// Whisper tiny.en.
+/// Whisper of any size, of English or of many languages, as `models/whisper_onnx.py` builds it. The encoder takes as
+/// much context as the audio needs.
 pub struct WhisperOnnx {
+    name: String,
     encoder: Session,
     decoder: Session,
     tokenizer: Tokenizer,
+    sizes: Sizes,
+    tokens: Tokens,
+    goes_on: Vec<usize>,
     suppressed: Vec<usize>,
     suppressed_first: Vec<usize>,
     mel: LogMel,
@@ -49,26 +44,42 @@ struct Config {
     suppress_ids_begin: Vec<usize>,
 }
 
+/// The sizes of a decoder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Sizes {
+    layers: usize,
+    heads: usize,
+    /// The size of a head.
+    head: usize,
+    vocabulary: usize,
+}
+
 impl WhisperOnnx {
     /// Loads `encoder.int8.onnx`, `decoder.int8.onnx`, `tokenizer.json` and `config.json` from
     /// `folder`.
     ///
     /// # Errors
-    /// [`AsrError::Load`] naming the file and the reason; a model of another size than tiny.en, or
-    /// of many languages, is one.
+    /// [`AsrError::Load`] naming the file and the reason.
     pub fn load(folder: &Path) -> Result<Self, AsrError> {
         let config = read_config(&folder.join("config.json"))?;
-        let tokenizer = folder.join("tokenizer.json");
         let path = folder.join("decoder.int8.onnx");
         let decoder = load_graph(&path)?;
-        if let Some(reason) = misfit(&shapes(decoder.inputs()), &shapes(decoder.outputs())) {
-            return Err(load_error(&path, reason));
-        }
+        let sizes = Sizes::of(&shapes(decoder.inputs()), &shapes(decoder.outputs()));
+        let sizes = sizes.map_err(|reason| load_error(&path, reason))?;
+        let path = folder.join("tokenizer.json");
+        let tokenizer = Tokenizer::from_file(&path);
+        let tokenizer = tokenizer.map_err(|error| load_error(&path, error.to_string()))?;
+        let tokens = Tokens::of(&tokenizer, sizes.vocabulary);
+        let ellipsis = tokenizer.token_to_id(ELLIPSIS).map(|token| token as usize);
+        let model = folder.file_name().unwrap_or_default().to_string_lossy();
         Ok(Self {
+            name: format!("{model} (ONNX Runtime)"),
             encoder: load_graph(&folder.join("encoder.int8.onnx"))?,
             decoder,
-            tokenizer: Tokenizer::from_file(&tokenizer)
-                .map_err(|error| load_error(&tokenizer, error.to_string()))?,
+            tokens: tokens.map_err(|reason| load_error(&path, reason))?,
+            tokenizer,
+            sizes,
+            goes_on: MARKS_IN_BETWEEN.into_iter().chain(ellipsis).collect(),
             suppressed: config.suppress_ids,
             suppressed_first: config.suppress_ids_begin,
             mel: LogMel::new(),
@@ -77,7 +88,12 @@ impl WhisperOnnx {
     }
 
     /// Decodes `audio` with `frames` encoder frames of context.
-    fn decode(&mut self, audio: &[f32], frames: usize) -> Result<Candidate, AsrError> {
+    fn decode(
+        &mut self,
+        audio: &[f32],
+        frames: usize,
+        (language, others): (Option<&str>, &[String]),
+    ) -> Result<Candidate, AsrError> {
         let mut padded = audio.to_vec();
         padded.resize(frames * ENCODER_FRAME, 0.0);
         let features = self.mel.features(&padded);
@@ -92,32 +108,41 @@ impl WhisperOnnx {
             .map(|(name, value)| (name.to_owned(), value))
             .collect();
         let limits = Limits::for_samples(audio.len());
-        let mut past = empty_past()?;
+        let mut past = self.sizes.empty_past()?;
         let mut tokens: Vec<u32> = Vec::new();
         let mut log_probability = 0.0;
         let mut no_speech = 0.0;
         let mut marks = None;
-        let mut next = START;
+        let mut spoken = None;
+        let mut prompt = Vec::new();
+        let mut next = self.tokens.start;
         for position in 0.. {
             let (logits, present) = step(&mut self.decoder, next, position, &past, &cross)?;
             past = present;
             if position == 0 {
-                no_speech = probability(&logits, NO_SPEECH);
-                next = NO_TIMESTAMPS;
+                let token = self.tokens.no_speech;
+                no_speech = token.map_or(0.0, |token| probability(&logits, token as usize));
+                let chosen = self.tokens.choose(&logits, language, others, audio.len());
+                prompt = self.tokens.task(&chosen);
+                prompt.reverse();
+                spoken = chosen.tag;
+            }
+            if let Some(told) = prompt.pop() {
+                next = told;
                 continue;
             }
             let chosen = self.choose(logits, tokens.is_empty());
             let token = chosen.token;
             log_probability += chosen.log_probability;
-            marks = match is_word(token) {
+            marks = match self.is_word(token) {
                 true => None,
                 // Those right behind the last word count.
                 false => marks.or(Some(chosen.marks)),
             };
-            if token == END || tokens.len() >= limits.tokens {
+            if token == self.tokens.end || tokens.len() >= limits.tokens {
                 break;
             }
-            tokens.push(token as u32);
+            tokens.push(token);
             next = token;
         }
         let text = self
@@ -131,7 +156,14 @@ impl WhisperOnnx {
             confidence,
             no_speech,
             marks,
+            language: spoken,
         })
+    }
+
+    /// Whether a token belongs to a word.
+    fn is_word(&self, token: u32) -> bool {
+        let mut marks = ENDING_MARKS.iter().chain(&self.goes_on);
+        token != self.tokens.end && !marks.any(|&mark| token as usize == mark)
     }
 
     /// Chooses the likeliest token.
@@ -147,24 +179,24 @@ impl WhisperOnnx {
             }
         }
         // Special tokens, timestamps among them, are not text.
-        logits.truncate(START as usize);
+        logits.truncate(self.tokens.start as usize);
         let (token, best) = logits.iter().copied().enumerate().fold(
-            (END as usize, f32::NEG_INFINITY),
+            (self.tokens.end as usize, f32::NEG_INFINITY),
             |best, x| {
                 if x.1 > best.1 { x } else { best }
             },
         );
         let total: f32 = logits.iter().map(|logit| (logit - best).exp()).sum();
-        let sum = |tokens: [usize; 3]| {
+        let sum = |tokens: &[usize]| {
             let likely = tokens.iter().filter_map(|&token| logits.get(token));
             likely.map(|logit| (logit - best).exp()).sum::<f32>() / total
         };
         Chosen {
-            token: token as i64,
+            token: token as u32,
             log_probability: -total.ln(),
             marks: Marks {
-                ends: sum(ENDING_MARKS),
-                goes_on: sum(MARKS_IN_BETWEEN),
+                ends: sum(&ENDING_MARKS),
+                goes_on: sum(&self.goes_on),
             },
         }
     }
@@ -172,7 +204,7 @@ impl WhisperOnnx {
 
 impl Asr for WhisperOnnx {
     fn name(&self) -> &str {
-        "whisper tiny.en (ONNX Runtime)"
+        &self.name
     }
 
     fn transcribe(&mut self, audio: &[f32]) -> Result<String, AsrError> {
@@ -180,28 +212,38 @@ impl Asr for WhisperOnnx {
     }
 
     fn hear(&mut self, audio: &[f32]) -> Result<Recognised, AsrError> {
-        let audio = at_usual_level(&audio[..audio.len().min(MAX_SAMPLES)]);
-        with_retry(audio.len(), |frames| self.decode(&audio, frames))
+        self.hear_in(audio, None)
     }
 
     fn hear_in(&mut self, audio: &[f32], language: Option<&str>) -> Result<Recognised, AsrError> {
-        self.only_english.note("whisper tiny.en", language);
-        self.hear(audio)
+        self.hear_among(audio, language, &[])
+    }
+
+    fn hear_among(
+        &mut self,
+        audio: &[f32],
+        language: Option<&str>,
+        others: &[String],
+    ) -> Result<Recognised, AsrError> {
+        if !self.tokens.are_multilingual() {
+            self.only_english.note(&self.name, language);
+        }
+        let audio = at_usual_level(&audio[..audio.len().min(MAX_SAMPLES)]);
+        let spoken = (language, others);
+        with_retry(audio.len(), |frames| self.decode(&audio, frames, spoken))
+    }
+
+    fn languages(&self) -> Vec<String> {
+        self.tokens.languages()
     }
 }
 
 /// A step of decoding.
 struct Chosen {
-    token: i64,
+    token: u32,
     log_probability: f32,
     /// How likely marks were in its place.
     marks: Marks,
-}
-
-/// Whether a token belongs to a word.
-fn is_word(token: i64) -> bool {
-    let mut marks = ENDING_MARKS.iter().chain(&MARKS_IN_BETWEEN);
-    token != END && !marks.any(|&mark| token == mark as i64)
 }
 
 /// The probability of `token` among all of them.
@@ -215,26 +257,49 @@ fn probability(logits: &[f32], token: usize) -> f32 {
 
 type Past = Vec<(String, DynValue)>;
 
-fn empty_past() -> Result<Past, AsrError> {
-    let mut past = Past::new();
-    for layer in 0..LAYERS {
-        let key = Tensor::from_array(([1, HEADS, HEAD, 0], Vec::<f32>::new())).map_err(failed)?;
-        let value = Tensor::from_array(([1, HEADS, 0, HEAD], Vec::<f32>::new())).map_err(failed)?;
-        past.push((format!("pk{layer}"), key.into_dyn()));
-        past.push((format!("pv{layer}"), value.into_dyn()));
+impl Sizes {
+    /// The sizes of a decoder with these inputs and outputs, or why there are none.
+    fn of(inputs: &Shapes, outputs: &Shapes) -> Result<Self, String> {
+        let layers = (0..)
+            .take_while(|layer| inputs.contains_key(&format!("pk{layer}")))
+            .count();
+        let size = |shape: Option<&i64>| usize::try_from(*shape?).ok().filter(|size| *size > 0);
+        let keys = inputs.get("pk0").map(Vec::as_slice).unwrap_or_default();
+        let logits = outputs.get("logits").and_then(|shape| shape.last());
+        let sizes = (size(keys.get(1)), size(keys.get(2)), size(logits));
+        let (Some(heads), Some(head), Some(vocabulary)) = sizes else {
+            return Err("it is no decoder that models/whisper_onnx.py has built".into());
+        };
+        Ok(Self {
+            layers,
+            heads,
+            head,
+            vocabulary,
+        })
     }
-    Ok(past)
+
+    fn empty_past(self) -> Result<Past, AsrError> {
+        let (heads, head) = (self.heads, self.head);
+        let mut past = Past::new();
+        for layer in 0..self.layers {
+            let key = Tensor::from_array(([1, heads, head, 0], Vec::<f32>::new()));
+            let value = Tensor::from_array(([1, heads, 0, head], Vec::<f32>::new()));
+            past.push((format!("pk{layer}"), key.map_err(failed)?.into_dyn()));
+            past.push((format!("pv{layer}"), value.map_err(failed)?.into_dyn()));
+        }
+        Ok(past)
+    }
 }
 
 /// One step of the decoder: the logits behind `token`, and the caches with it.
 fn step(
     decoder: &mut Session,
-    token: i64,
+    token: u32,
     position: i64,
     past: &Past,
     cross: &[(String, DynValue)],
 ) -> Result<(Vec<f32>, Past), AsrError> {
-    let id = Tensor::from_array(([1, 1], vec![token])).map_err(failed)?;
+    let id = Tensor::from_array(([1, 1], vec![i64::from(token)])).map_err(failed)?;
     let place = Tensor::from_array(([1, 1], vec![position])).map_err(failed)?;
     let mut inputs: Vec<(Cow<'_, str>, SessionInputValue<'_>)> =
         vec![("id".into(), id.into()), ("pos".into(), place.into())];
@@ -269,27 +334,6 @@ fn shapes(outlets: &[Outlet]) -> Shapes {
     outlets.iter().filter_map(shape).collect()
 }
 
-/// Checks that a decoder with these inputs and outputs is that of tiny.en. Returns the difference if it is not.
-fn misfit(inputs: &Shapes, outputs: &Shapes) -> Option<String> {
-    let ours = format!("only Whisper tiny.en ({LAYERS} layers of {HEADS} heads) can be used here");
-    let layers = (0..)
-        .take_while(|layer| inputs.contains_key(&format!("pk{layer}")))
-        .count();
-    if layers != LAYERS {
-        return Some(format!("its decoder has {layers} layers; {ours}"));
-    }
-    let heads = [HEADS as i64, HEAD as i64];
-    let keys = inputs.get("pk0").and_then(|shape| shape.get(1..3))?;
-    if keys != heads {
-        return Some(format!(
-            "its decoder has {} heads of {}; {ours}",
-            keys[0], keys[1]
-        ));
-    }
-    let vocabulary = *outputs.get("logits").and_then(|shape| shape.last())?;
-    (vocabulary != VOCABULARY).then(|| format!("it knows {vocabulary} tokens; {ours}"))
-}
-
 fn read_config(path: &Path) -> Result<Config, AsrError> {
     let text = std::fs::read_to_string(path).map_err(|e| load_error(path, e.to_string()))?;
     serde_json::from_str(&text).map_err(|error| load_error(path, error.to_string()))
@@ -314,20 +358,24 @@ fn failed(error: ort::Error) -> AsrError {
 mod tests {
     use super::*;
 
-    fn decoder(layers: usize, heads: i64, vocabulary: i64) -> Option<String> {
+    fn decoder(layers: usize, heads: i64, vocabulary: i64) -> Result<Sizes, String> {
         let cache = |layer| (format!("pk{layer}"), vec![1, heads, 64, -1]);
         let inputs = (0..layers).map(cache).collect();
         let outputs = [("logits".to_owned(), vec![1, 1, vocabulary])].into();
-        misfit(&inputs, &outputs)
+        Sizes::of(&inputs, &outputs)
     }
 
     #[test]
-    fn models_of_another_size_are_refused_when_they_are_loaded() {
-        assert_eq!(decoder(4, 6, 51_864), None);
-        let base = decoder(6, 8, 51_864).unwrap();
-        assert!(base.contains("6 layers; only Whisper tiny.en"), "{base}");
-        assert!(decoder(4, 8, 51_864).unwrap().contains("8 heads"));
-        let multilingual = decoder(4, 6, 51_865).unwrap();
-        assert!(multilingual.contains("51865 tokens"), "{multilingual}");
+    fn sizes_are_those_of_the_decoder() {
+        let base = Sizes {
+            layers: 6,
+            heads: 8,
+            head: 64,
+            vocabulary: 51_865,
+        };
+        assert_eq!(decoder(6, 8, 51_865), Ok(base));
+        for strange in [decoder(0, 8, 51_865), decoder(6, -1, 51_865)] {
+            assert!(strange.unwrap_err().contains("models/whisper_onnx.py"));
+        }
     }
 }

@@ -8,7 +8,9 @@ use crate::llm::remote::Settings;
 use crate::llm::{Llm, Prompts, Remote};
 use crate::prediction::Predictor;
 use crate::server::{self, ANYWHERE, App, ServerSettings, Twilio};
-use crate::session::{self, BudgetMemory, Builders, Cast, Engines, Observers, PhoneSettings};
+use crate::session::{
+    self, BudgetMemory, Builders, Cast, Detection, Engines, Observers, PhoneSettings,
+};
 use crate::tools::Registry;
 use crate::transport::phone::signature;
 use crate::transport::phone::tickets::{TicketMemory, TicketStore};
@@ -145,6 +147,7 @@ pub(super) fn with_llm(
         asr: Box::new(|| Ok(Box::new(Idle))),
         recognisers: BTreeMap::new(),
         recogniser: None,
+        detection: Detection::default(),
         turn_model: None,
         tts: Box::new(|| Ok(Box::new(tts::Scripted::new()))),
         voices: BTreeMap::new(),

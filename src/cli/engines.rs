@@ -1,9 +1,14 @@
 //! Loads the engines that the configuration selects.
 
-use crate::asr::{self, Asr, AsrError, AsrService, WhisperCpp, WhisperLayout, WhisperOnnx};
+use crate::asr::{
+    self, Asr, AsrError, AsrService, ByLanguage, WhisperCpp, WhisperLayout, WhisperOnnx,
+};
 use crate::brain::Brain;
-use crate::config::{AsrEngine, Config, LlmEngine, RemoteAsr, RemoteLlm, RemoteTts};
+use crate::config::{
+    AgentConfig, AsrEngine, Config, LlmEngine, OnnxModel, RemoteAsr, RemoteLlm, RemoteTts,
+};
 use crate::conversation::Policy;
+use crate::language::{ENGLISH, base};
 use crate::llm::{Fallback, Llm, Remote, remote};
 use crate::metrics::Metrics;
 use crate::models::Models;
@@ -95,6 +100,7 @@ pub fn builders(config: &Config, observers: Observers) -> Result<Builders> {
         asr: Box::new(asr_builder(config, &models)),
         recognisers: recognisers(config)?,
         recogniser: config.speech.recogniser.clone(),
+        detection: config.detection.clone(),
         turn_model: Some(Box::new(move || {
             Ok(Box::new(SmartTurn::load(&smart_turn)?) as Box<dyn TurnModel>)
         })),
@@ -264,24 +270,46 @@ pub(super) fn asr_builder(
     config: &Config,
     models: &Models,
 ) -> impl FnMut() -> Result<Box<dyn Asr>, AsrError> + Send + use<> {
-    let (engine, onnx, ggml) = (
-        config.asr.clone(),
-        models.whisper_onnx(),
-        models.whisper_ggml(),
-    );
-    move || match &engine {
-        AsrEngine::WhisperOnnx { model } => {
-            let folder = model.as_ref().unwrap_or(&onnx);
-            Ok(match WhisperLayout::is_in(folder) {
-                true => Box::new(WhisperLayout::load(folder)?) as Box<dyn Asr>,
-                false => Box::new(WhisperOnnx::load(folder)?),
-            })
-        }
-        AsrEngine::WhisperCpp { model, threads } => {
-            let model = WhisperCpp::load(model.as_ref().unwrap_or(&ggml), *threads)?;
-            Ok(Box::new(model))
-        }
+    let (engine, models) = (config.asr.clone(), models.clone());
+    let needs_base = hears_other_languages(config);
+    move || {
+        let many = || Ok::<_, AsrError>(WhisperOnnx::load(&models.whisper_base()?)?);
+        let loaded: Box<dyn Asr> = match &engine {
+            AsrEngine::WhisperOnnx(OnnxModel::Folder(folder)) => {
+                match WhisperLayout::is_in(folder) {
+                    true => Box::new(WhisperLayout::load(folder)?),
+                    false => Box::new(WhisperOnnx::load(folder)?),
+                }
+            }
+            AsrEngine::WhisperOnnx(OnnxModel::Base) => Box::new(many()?),
+            AsrEngine::WhisperOnnx(OnnxModel::BuiltIn) => {
+                let english = Box::new(WhisperOnnx::load(&models.whisper_onnx())?);
+                match needs_base || models.whisper_base().is_ok() {
+                    true => Box::new(ByLanguage::new(english, Box::new(many()?))),
+                    false => english,
+                }
+            }
+            AsrEngine::WhisperCpp { model, threads } => {
+                let ggml = models.whisper_ggml();
+                Box::new(WhisperCpp::load(model.as_ref().unwrap_or(&ggml), *threads)?)
+            }
+        };
+        Ok(loaded)
     }
+}
+
+/// Whether the local recogniser has to know another language than English, according to the configuration.
+fn hears_other_languages(config: &Config) -> bool {
+    let is_other = |tag: &String| base(tag) != ENGLISH;
+    // Behind a service the local one only stands in.
+    let has_own =
+        |agent: &&AgentConfig| agent.recogniser.is_none() && config.speech.recogniser.is_none();
+    let agents = config.agents.iter().filter(has_own);
+    let agents = agents.filter_map(|agent| agent.language.as_ref());
+    let own = config.policy.speaker.language.as_ref();
+    let own = own.filter(|_| config.speech.recogniser.is_none());
+    let detected = config.detection.among.iter();
+    agents.chain(own).chain(detected).any(is_other)
 }
 
 pub(super) fn tts_builder(

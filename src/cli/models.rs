@@ -17,7 +17,10 @@ pub(super) enum Models {
         json: bool,
     },
     /// Download missing files and build derived ones (runs models/pull.py)
-    Pull,
+    Pull {
+        /// What to download too: whisper-base hears many languages (130 MB)
+        sets: Vec<String>,
+    },
     /// Check the size and sha256 of every file
     Verify {
         /// Print JSON
@@ -31,7 +34,7 @@ impl Models {
         let dir = &config.models;
         match self {
             Self::List { json } => list(&Folder::open(dir)?, *json)?,
-            Self::Pull => pull(dir)?,
+            Self::Pull { sets } => pull(dir, sets)?,
             Self::Verify { json: false } => verify(&Folder::open(dir)?)?,
             Self::Verify { json: true } => return verify_json(&Folder::open(dir)?),
         }
@@ -78,10 +81,12 @@ fn verify_json(models: &Folder) -> Result<ExitCode> {
     Err(ModelsError::Damaged(damaged).into())
 }
 
-fn pull(dir: &Path) -> Result<()> {
+fn pull(dir: &Path, sets: &[String]) -> Result<()> {
     let script = script(dir)?;
     let status = std::process::Command::new("python3")
         .arg(&script)
+        .arg("--")
+        .args(sets)
         .env("UNDERTONE_MODELS", std::path::absolute(dir)?)
         .status()
         .context("cannot run python3: install Python 3.10 or newer")?;

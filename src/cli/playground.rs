@@ -6,6 +6,7 @@ use crate::server::{Offered, Playground, Question, Say};
 use crate::session::Engines;
 use crate::tools::{Audience, Declaration, Effect, Eligibility, Registry};
 use crate::transport::realtime::RATE;
+use crate::tts::Speaker;
 use std::cmp::Reverse;
 use std::io::Cursor;
 use std::sync::Arc;
@@ -110,7 +111,7 @@ fn say(engines: Arc<Engines>) -> Say {
     Arc::new(move |text| {
         let engines = engines.clone();
         Box::pin(async move {
-            let audio = engines.say(&text, RATE).await?;
+            let audio = engines.say(&Speaker::default(), &text, RATE).await?;
             let mut wav = Cursor::new(Vec::new());
             crate::audio::write_wav(&mut wav, RATE, &audio).ok()?;
             Some(wav.into_inner())

@@ -20,9 +20,11 @@ impl Transcribe {
     pub(super) fn run(&self, config: &Config) -> Result<()> {
         let audio = audio_file::read(&self.file)?;
         let mut asr = engines::asr(config)?;
+        let language = config.policy.speaker.language.as_deref();
+        let others = &config.detection.among;
         let mut texts = Vec::new();
         for stretch in crate::audio::stretches(&audio) {
-            texts.push(asr.transcribe(stretch)?);
+            texts.push(asr.hear_among(stretch, language, others)?.text);
         }
         texts.retain(|text| !text.trim().is_empty());
         let text = texts.join(" ");

@@ -27,7 +27,7 @@ use crate::conversation::{Briefing, Policy, TextLimits};
 use crate::llm::{Demands, Prompt, Prompts, remote};
 use crate::report::Secret;
 use crate::server::ServerSettings;
-use crate::session::{PhoneSettings, Route};
+use crate::session::{Detection, PhoneSettings, Route};
 use crate::tools::declared::Declared;
 use crate::tools::mcp::McpCatalogue;
 use crate::tools::{Audience, Registry};
@@ -56,6 +56,8 @@ pub struct Config {
     pub models: PathBuf,
     /// Speech recognition.
     pub asr: AsrEngine,
+    /// The languages that the local recogniser detects.
+    pub detection: Detection,
     /// The folder of a Piper voice to use instead of the default one. Its sha256 is not verified.
     pub voice: Option<PathBuf>,
     /// The folders of further Piper voices, by name, for agents.
@@ -194,10 +196,7 @@ pub struct ToolsConfig {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AsrEngine {
     /// Whisper on ONNX Runtime, on one thread: the fastest choice on a CPU.
-    WhisperOnnx {
-        /// The folder of another model.
-        model: Option<PathBuf>,
-    },
+    WhisperOnnx(OnnxModel),
     /// whisper.cpp, for any ggml model.
     WhisperCpp {
         /// Another ggml file.
@@ -205,6 +204,17 @@ pub enum AsrEngine {
         /// The number of threads.
         threads: usize,
     },
+}
+
+/// A model for ONNX Runtime.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OnnxModel {
+    /// Whisper tiny.en, and Whisper base for other languages than English if it was downloaded.
+    BuiltIn,
+    /// Whisper base for all languages.
+    Base,
+    /// The model in a folder.
+    Folder(PathBuf),
 }
 
 /// The language model.

@@ -78,6 +78,8 @@ pub(super) struct RawAsr {
     pub(super) engine: String,
     pub(super) model: String,
     pub(super) threads: i64,
+    pub(super) languages: Vec<String>,
+    pub(super) follow_language: bool,
     pub(super) service: String,
     pub(super) services: BTreeMap<String, RawAsrService>,
 }
@@ -111,6 +113,8 @@ impl Default for RawAsr {
             engine: "whisper-onnx".into(),
             model: String::new(),
             threads: 1,
+            languages: Vec::new(),
+            follow_language: true,
             service: String::new(),
             services: BTreeMap::new(),
         }

@@ -32,6 +32,8 @@ use url::Url;
 /// The shortest token, bytes: a shorter one could be guessed.
 const SHORTEST_TOKEN: usize = 16;
 const DAY_SECONDS: i64 = 86_400;
+/// The value of `asr.model` for Whisper base.
+const WHISPER_BASE: &str = "whisper-base";
 /// Where Anthropic's own models are.
 const ANTHROPIC: &str = "https://api.anthropic.com/v1";
 
@@ -74,6 +76,7 @@ pub(super) fn check(
             .path("models.dir", &raw.models.dir)
             .unwrap_or_else(crate::models::default_dir),
         asr: check.asr(&raw.asr)?,
+        detection: check.detection(&raw.asr)?,
         voice: check.existing("tts.voice", &raw.tts.voice)?,
         draft: check.draft_model(&raw.draft, &further_llms, &llm, &agents)?,
         llm,
@@ -207,14 +210,35 @@ impl Check<'_> {
     }
 
     fn asr(&self, raw: &RawAsr) -> Checked<AsrEngine> {
-        let model = self.existing("asr.model", &raw.model)?;
+        let is_base = raw.model == WHISPER_BASE;
+        let named = if is_base { "" } else { &raw.model };
+        let model = self.existing("asr.model", named)?;
         let threads = self.whole("asr.threads", raw.threads, 1..=64)?;
-        let onnx = AsrEngine::WhisperOnnx {
-            model: model.clone(),
-        };
+        let onnx = AsrEngine::WhisperOnnx(match &model {
+            Some(folder) => OnnxModel::Folder(folder.clone()),
+            None if is_base => OnnxModel::Base,
+            None => OnnxModel::BuiltIn,
+        });
         let cpp = AsrEngine::WhisperCpp { model, threads };
         let engines = [("whisper-onnx", onnx), ("whisper-cpp", cpp)];
-        self.choice("asr.engine", &raw.engine, &engines)
+        let engine = self.choice("asr.engine", &raw.engine, &engines)?;
+        if is_base && matches!(engine, AsrEngine::WhisperCpp { .. }) {
+            let problem = format!("asr.model: {WHISPER_BASE} is no model for whisper-cpp");
+            let fix = "set asr.engine to \"whisper-onnx\", or name a ggml file";
+            return Err(self.wrong("asr.model", problem, fix));
+        }
+        Ok(engine)
+    }
+
+    fn detection(&self, raw: &RawAsr) -> Checked<Detection> {
+        if let Some(language) = raw.languages.iter().find(|language| !is_tag(language)) {
+            let problem = format!("asr.languages: \"{language}\" is no BCP 47 tag");
+            return Err(self.wrong("asr.languages", problem, TAGS));
+        }
+        Ok(Detection {
+            among: raw.languages.clone(),
+            follow: raw.follow_language,
+        })
     }
 
     fn policy(&self, raw: &RawConfig) -> Checked<Policy> {

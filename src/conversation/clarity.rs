@@ -39,6 +39,7 @@ impl Clarity {
                 text,
                 marks: heard.marks,
                 doubt: None,
+                language: heard.language,
             },
             _ => heard,
         };

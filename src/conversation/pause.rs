@@ -68,6 +68,7 @@ mod tests {
             text: words.to_owned(),
             marks: marks.map(|(ends, goes_on)| Marks { ends, goes_on }),
             doubt: None,
+            language: None,
         };
         let pause = Pause {
             transcript: Some((heard, Time(0))),

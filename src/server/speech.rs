@@ -163,8 +163,12 @@ async fn transcriptions(
     let Transcription {
         file,
         shape,
+        language,
         streams,
     } = asked;
+    if let Some(tag) = language.as_ref().filter(|tag| !turn.engines.hears(tag)) {
+        return recording::unknown_language(tag, turn.engines.heard_languages());
+    }
     turn.place.goes_on();
     // A client that hangs up ends the decoding, and its turn lasts as long as that.
     let wanted = CancellationToken::new();
@@ -198,7 +202,7 @@ async fn transcriptions(
         }
     };
     let seconds = audio.len() as f64 / f64::from(RATE);
-    let segments = segments(turn, audio);
+    let segments = segments(turn, audio, language);
     if streams {
         return events(deltas(segments));
     }
@@ -210,28 +214,36 @@ async fn transcriptions(
     }
 }
 
-/// Transcribes a recording segment by segment, cut at pauses. The stream ends after the first error.
-fn segments(turn: Turn, audio: Vec<f32>) -> impl Stream<Item = Result<Segment, String>> {
+/// Transcribes a recording segment by segment, cut at pauses: in a language, or in one that is detected. The stream ends
+/// after the first error.
+fn segments(
+    turn: Turn,
+    audio: Vec<f32>,
+    language: Option<String>,
+) -> impl Stream<Item = Result<Segment, String>> {
     // Each is one job of the recogniser, so a live user waits for at most one.
     let pieces = stretches(&audio).into_iter();
     let pieces = pieces.flat_map(|stretch| stretch.chunks(LONGEST_PIECE));
     let lengths: VecDeque<usize> = pieces.map(<[f32]>::len).collect();
-    let state = (turn, audio, 0, lengths);
-    stream::unfold(state, async |(turn, audio, from, mut lengths)| {
+    let state = (turn, audio, language, 0, lengths);
+    stream::unfold(state, async |(turn, audio, language, from, mut lengths)| {
         let to = from + lengths.pop_front()?;
         let piece = audio.get(from..to)?.to_vec();
-        let heard = turn.engines.transcribe_aside(piece).await;
+        let heard = turn.engines.transcribe_aside(piece, language.as_deref());
+        let heard = heard.await;
         turn.place.goes_on();
         if heard.is_err() {
             lengths.clear();
         }
         let second = |sample: usize| sample as f64 / f64::from(RATE);
-        let segment = heard.map(|text| Segment {
+        let own = || language.clone().unwrap_or_else(|| turn.engines.language());
+        let segment = heard.map(|heard| Segment {
             start: second(from),
             end: second(to),
-            text: text.trim().to_owned(),
+            text: heard.text.trim().to_owned(),
+            language: heard.language.unwrap_or_else(own),
         });
-        Some((segment, (turn, audio, to, lengths)))
+        Some((segment, (turn, audio, language, to, lengths)))
     })
     .filter(|segment| {
         let is_silent = matches!(segment, Ok(segment) if segment.text.is_empty());

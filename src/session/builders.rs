@@ -31,6 +31,8 @@ pub struct Builders {
     pub recognisers: BTreeMap<String, Arc<dyn AsrService>>,
     /// The recogniser for sessions and agents that name none; the server's default if `None`.
     pub recogniser: Option<String>,
+    /// The languages that the local recogniser detects.
+    pub detection: Detection,
     /// Makes the end-of-turn model, if there is to be one.
     pub turn_model: Option<Build<dyn TurnModel, TurnModelError>>,
     /// Builds the server's default voice.
@@ -64,6 +66,16 @@ pub struct Builders {
     pub agents: Cast,
     /// Recorders, turn log and metrics.
     pub observers: Observers,
+}
+
+/// The languages that users may speak beside that of their session.
+#[derive(Debug, Clone, Default)]
+pub struct Detection {
+    /// BCP 47 tags; nothing is detected if there are none.
+    pub among: Vec<String>,
+    /// The session goes on in the language that is detected: its phrases, voice and answers. Otherwise it is only
+    /// transcribed.
+    pub follow: bool,
 }
 
 /// A voice other than the server's default.

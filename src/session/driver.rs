@@ -24,7 +24,7 @@ use crate::asr::{Recognised, Utterance};
 use crate::audio::{Resampler, Ring, to_f32, to_i16};
 use crate::conversation::{
     CLIENT_TIMEOUT, CallId, ClauseId, Discard, Event, HangUpReason, Input, ItemId, Job, Micros,
-    Output, RequestId, RunId, Samples, Time, spoken_length,
+    Output, RequestId, RunId, Samples, Settings, Time, spoken_length,
 };
 use crate::llm::{GivenResult, Llm, LlmEvent, Prompt};
 use crate::metrics::OpenSession;
@@ -58,6 +58,8 @@ const AHEAD_OF_NEED: Duration = Duration::from_secs(1);
 pub(super) enum Done {
     /// An input for the conversation.
     Input(Input),
+    /// The user's words, and their language if it was detected.
+    Heard(Option<String>, Input),
     /// The notes on the caller for an agent.
     Notes { agent: String, notes: Vec<String> },
     /// A source of predictions has answered.
@@ -89,6 +91,8 @@ pub(super) struct Driver {
     /// The queue to the task that transcribes clients' audio items; started with the first item.
     unheard: Option<mpsc::Sender<Unheard>>,
     recogniser: Recogniser,
+    /// The client has not named its language.
+    detects: bool,
     voices: HashMap<Speaker, Voice>,
     /// Whether the voice has failed and produced no audio since.
     voice_failed: bool,
@@ -205,7 +209,13 @@ impl Driver {
                 unjudged: 0,
             },
             pacer: Pacer::new(options.output_rate),
-            recogniser: engines.recogniser_of(&agent, options, report_to(&results)),
+            recogniser: engines.recogniser_of(
+                &agent,
+                options,
+                options.speaker.language.is_none(),
+                report_to(&results),
+            ),
+            detects: options.speaker.language.is_none(),
             options: options.clone(),
             routing: Routing::new(
                 engines.predictors.clone(),
@@ -442,7 +452,10 @@ impl Driver {
                         self.routing.lend(tools, &settings.early);
                     }
                     if let Some(language) = &settings.language {
-                        self.change_language(language);
+                        let detected = std::mem::replace(&mut self.detects, false);
+                        if self.change_language(language) || detected {
+                            self.open_recogniser();
+                        }
                     }
                     if let Some(speaker) = settings.speaker.take() {
                         settings.speaker = Some(self.change_voice(speaker));
@@ -458,18 +471,37 @@ impl Driver {
         }
     }
 
-    /// Sets the session's language from now on, whichever agent speaks.
-    fn change_language(&mut self, language: &str) {
+    /// Sets the session's language from now on, whichever agent speaks. Returns whether it is another one than before.
+    fn change_language(&mut self, language: &str) -> bool {
         let now = speaker_of(&self.agent, &self.options);
         let Some(speaker) = now.in_language(language) else {
-            return;
+            return false;
         };
         self.options.speaker.language = speaker.language;
-        let report = report_to(&self.results);
-        self.recogniser = self
-            .engines
-            .recogniser_of(&self.agent, &self.options, report);
         self.open_voice();
+        true
+    }
+
+    fn open_recogniser(&mut self) {
+        let report = report_to(&self.results);
+        self.recogniser =
+            self.engines
+                .recogniser_of(&self.agent, &self.options, self.detects, report);
+    }
+
+    /// The user was heard to speak this language: the session goes on in it if the operator allows that.
+    fn hears_in(&mut self, language: String) {
+        if !self.detects {
+            return;
+        }
+        self.recogniser.expect(&language);
+        if self.engines.detection.follow && self.change_language(&language) {
+            tracing::info!(language, "the session goes on in the user's language");
+            self.input(Input::Configure(Box::new(Settings {
+                language: Some(language),
+                ..Settings::default()
+            })));
+        }
     }
 
     /// Sets the session's voice from now on, whichever agent speaks. Returns it, completed with the agent's own where
@@ -507,9 +539,9 @@ impl Driver {
             let (sender, items) = mpsc::channel(items::WAITING);
             let results = self.results.clone();
             let report = report_to(&self.results);
-            let recogniser = self
-                .engines
-                .recogniser_of(&self.agent, &self.options, report);
+            let recogniser =
+                self.engines
+                    .recogniser_of(&self.agent, &self.options, self.detects, report);
             let heard = async move |input| drop(results.send(Done::Input(input)).await);
             let transcribing = items::transcribe(recogniser, self.options.input_rate, items, heard);
             self.tasks.spawn(transcribing.in_current_span());
@@ -588,10 +620,13 @@ impl Driver {
     fn on_done(&mut self, done: Done) {
         self.speech_found = None;
         match done {
-            Done::Input(input) => {
+            Done::Input(input) => self.input(input),
+            Done::Heard(language, input) => {
+                if let Some(language) = language {
+                    self.hears_in(language);
+                }
                 // The user's words may stop the agent as well.
-                let words = matches!(input, Input::Transcript { .. });
-                self.speech_found = words.then(|| self.now());
+                self.speech_found = Some(self.now());
                 self.input(input);
             }
             Done::Notes { agent, notes } if agent == self.agent.name => {
@@ -805,16 +840,26 @@ impl Driver {
         let results = self.results.clone();
         let failed = move |reason: String| failure(Job::Transcription(request), reason);
         let done = move |heard: Result<Recognised, String>| {
-            let input = match heard {
-                Ok(Recognised { text, marks, doubt }) => Input::Transcript {
-                    request,
+            let done = match heard {
+                Ok(Recognised {
                     text,
                     marks,
                     doubt,
-                },
-                Err(reason) => failed(reason),
+                    language,
+                }) => {
+                    // More words may still change it.
+                    let language = language.filter(|_| !partial && !text.is_empty());
+                    let heard = Input::Transcript {
+                        request,
+                        text,
+                        marks,
+                        doubt,
+                    };
+                    Done::Heard(language, heard)
+                }
+                Err(reason) => Done::Input(failed(reason)),
             };
-            drop(results.try_send(Done::Input(input)));
+            drop(results.try_send(done));
         };
         let sent = self
             .recogniser

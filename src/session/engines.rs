@@ -3,18 +3,20 @@
 use super::INBOX;
 use super::agents::{Agent, Agents, Shared};
 use super::budget::BudgetStore;
-use super::builders::{Builders, Renewal, StartError};
+use super::builders::{Builders, Detection, Renewal, StartError};
 use super::detectors::{self, Judged, VadJob};
 use super::experience::SharedExperience;
 use super::load::{Gauge, Level};
 use super::notes;
 use super::observers::Observers;
 use super::options::{Profile, SessionOptions, SpokenBy};
-use super::recognisers::{Recogniser, Recognisers};
+use super::recognisers::{Recogniser, Recognisers, SpokenIn};
 use super::source::{LONGEST, Report};
 use super::voices::{Spoken, Voices};
 use super::warmth::Warmth;
+use crate::asr::Recognised;
 use crate::conversation::{self, Briefing, Declarations, Policy};
+use crate::language::{ENGLISH, base};
 use crate::llm::Llm;
 use crate::metrics::Metrics;
 use crate::prediction::Predictor;
@@ -37,6 +39,7 @@ pub struct Engines {
     recognisers: Arc<Recognisers>,
     /// The recogniser for sessions and agents that name none; the local one if `None`.
     recogniser: Option<String>,
+    pub(super) detection: Detection,
     pub(super) turn_model: Option<Worker<Vec<f32>, Result<f32, TurnModelError>>>,
     pub(super) voices: Arc<Voices>,
     pub(super) agents: Agents,
@@ -68,6 +71,7 @@ impl Engines {
             asr,
             recognisers,
             recogniser,
+            detection,
             turn_model,
             tts,
             voices,
@@ -102,6 +106,7 @@ impl Engines {
             recognisers: Recognisers::start(asr, recognisers, gauge.clone(), &observers.metrics)?
                 .into(),
             recogniser,
+            detection,
             turn_model: turn_model
                 .map(|build| {
                     Worker::spawn("turn-model", INBOX, build, |model, audio: Vec<f32>, _| {
@@ -164,6 +169,7 @@ impl Engines {
             vad: self.vad.clone(),
             recognisers: self.recognisers.clone(),
             recogniser: self.recogniser.clone(),
+            detection: self.detection.clone(),
             turn_model: self.turn_model.clone(),
             voices: self.voices.clone(),
             agents,
@@ -321,18 +327,32 @@ impl Engines {
         now.strftime("%A, %-d %B %Y").to_string()
     }
 
-    /// The recogniser of a session with this agent, for the language that it speaks. `report` is told when
-    /// the local one has to do the work of a service.
+    /// The recogniser of a session with this agent, for the language that it speaks, or others if it `detects` them.
+    /// `report` is told when the local one has to do the work of a service.
     pub(super) fn recogniser_of(
         &self,
         agent: &Agent,
         options: &SessionOptions,
+        detects: bool,
         report: Report,
     ) -> Recogniser {
         let name = self.recogniser_name(agent, options);
-        let speaker = speaker_of(agent, options);
+        let language = speaker_of(agent, options).language;
+        let own = agent.policy.speaker.language.as_deref().unwrap_or(ENGLISH);
+        let others = if detects {
+            self.among(own)
+        } else {
+            Arc::default()
+        };
         self.recognisers
-            .open(name, speaker.language.as_deref(), report)
+            .open(name, SpokenIn { language, others }, report)
+    }
+
+    /// The languages that are detected, and `own`; none if nothing is detected.
+    fn among(&self, own: &str) -> Arc<[String]> {
+        let among = self.detection.among.iter().cloned();
+        let own = (!self.detection.among.is_empty()).then(|| own.to_owned());
+        among.chain(own).collect()
     }
 
     fn recogniser_name<'a>(
@@ -351,8 +371,11 @@ impl Engines {
 
     /// Transcribes audio outside of any session: 16 kHz mono in -1..1, at most
     /// [`crate::asr::MAX_SAMPLES`]. `None` if the recogniser is busy or fails, which is logged.
-    pub async fn transcribe(&self, audio: Vec<f32>) -> Option<String> {
-        self.recognisers.transcribe(audio).await
+    ///
+    /// `language` is that of the speaker, a BCP 47 tag; the server's if `None`.
+    pub async fn transcribe(&self, audio: Vec<f32>, language: Option<&str>) -> Option<String> {
+        let spoken = self.spoken_in(language);
+        self.recognisers.transcribe(audio, spoken).await
     }
 
     /// The same for audio that no user is waiting for: live speech goes first, and this wait does not count
@@ -360,13 +383,73 @@ impl Engines {
     ///
     /// # Errors
     /// An error if the recogniser is busy or fails.
-    pub async fn transcribe_aside(&self, audio: Vec<f32>) -> Result<String, String> {
-        self.recognisers.transcribe_aside(audio).await
+    pub async fn transcribe_aside(
+        &self,
+        audio: Vec<f32>,
+        language: Option<&str>,
+    ) -> Result<Recognised, String> {
+        let spoken = self.spoken_in(language);
+        self.recognisers.transcribe_aside(audio, spoken).await
+    }
+
+    /// This language; otherwise the server's or those that it detects.
+    fn spoken_in(&self, language: Option<&str>) -> SpokenIn {
+        let own = self.language();
+        match language {
+            Some(language) => SpokenIn {
+                language: Some(language.to_owned()),
+                others: Arc::default(),
+            },
+            None => SpokenIn {
+                others: self.among(&own),
+                language: Some(own),
+            },
+        }
+    }
+
+    /// The language of the agent `default`, a BCP 47 tag.
+    pub fn language(&self) -> String {
+        let own = self.policy().speaker.language.as_deref();
+        own.unwrap_or(ENGLISH).to_owned()
+    }
+
+    /// Whether the local recogniser knows a language.
+    pub fn hears(&self, language: &str) -> bool {
+        let language = base(language);
+        self.heard_languages()
+            .iter()
+            .any(|known| *known == language)
+    }
+
+    /// The languages that the local recogniser knows, without regions.
+    pub fn heard_languages(&self) -> &[String] {
+        self.recognisers.languages()
     }
 
     /// The names by which sessions choose voices, beside the server's default: the local ones, and `services` too.
     pub fn voice_names(&self, services: bool) -> impl Iterator<Item = &str> {
         self.voices.names(services)
+    }
+
+    /// The local voices, the server's default first: their names, how sessions choose them, and the languages of those
+    /// that speak only one.
+    pub fn local_voices(&self) -> impl Iterator<Item = (&str, Speaker, Option<&str>)> {
+        self.voices.local()
+    }
+
+    /// The languages of the agents and those that are detected, without regions, that of the agent `default` first.
+    pub fn languages(&self) -> Vec<String> {
+        let agents = self.agents.all();
+        let agents = agents.map(|agent| agent.policy.speaker.language.as_deref());
+        let agents = agents.map(|language| base(language.unwrap_or(ENGLISH)));
+        let detected = self.detection.among.iter().map(|tag| base(tag));
+        let mut all = vec![base(&self.language())];
+        for language in agents.chain(detected) {
+            if !all.contains(&language) {
+                all.push(language);
+            }
+        }
+        all
     }
 
     /// Synthesises `text` outside of any session, clause by clause: mono at `rate` Hz, in -1..1. Without a speed of its
@@ -379,12 +462,12 @@ impl Engines {
         self.voices.speak(&speaker, text, rate)
     }
 
-    /// Synthesises `text` outside of any session, in the server's default voice: mono at `rate` Hz, in
-    /// -1..1. `None` if the voice is busy or fails, which is logged.
-    pub async fn say(&self, text: &str, rate: u32) -> Option<Vec<f32>> {
+    /// Synthesises `text` outside of any session: mono at `rate` Hz, in -1..1. Without a speed of its own it has the
+    /// agents'. `None` if the voice is busy or fails, which is logged.
+    pub async fn say(&self, speaker: &Speaker, text: &str, rate: u32) -> Option<Vec<f32>> {
         let speaker = Speaker {
-            speed: self.policy().speaker.speed,
-            ..Speaker::default()
+            speed: speaker.speed.or(self.policy().speaker.speed),
+            ..speaker.clone()
         };
         self.voices.say(&speaker, text, rate).await
     }

@@ -51,7 +51,7 @@ mod warmth;
 pub(crate) use agents::TRANSPORTS;
 pub use agents::{AgentSettings, Cast, DEFAULT_AGENT, Route};
 pub use budget::{BudgetMemory, BudgetStore, Spending};
-pub use builders::{Builders, OtherVoice, PhoneSettings, Renewal, StartError};
+pub use builders::{Builders, Detection, OtherVoice, PhoneSettings, Renewal, StartError};
 pub use call_audio::CallRecordings;
 pub(crate) use course::Course;
 pub use engines::Engines;

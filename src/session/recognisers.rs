@@ -15,7 +15,7 @@ use futures_util::future::{BoxFuture, Either, select};
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -31,15 +31,25 @@ type Shared = Worker<HearJob, Result<Recognised, AsrError>>;
 /// Audio for the recogniser.
 pub(super) struct HearJob {
     audio: Vec<f32>,
-    /// The language that is spoken, a BCP 47 tag; English if `None`.
-    language: Option<String>,
+    spoken: SpokenIn,
     /// The time since which a user waits for it; `None` if nobody does.
     asked: Option<Instant>,
+}
+
+/// The languages that a user may be speaking.
+#[derive(Debug, Clone, Default)]
+pub(super) struct SpokenIn {
+    /// The language so far, a BCP 47 tag; English if `None`.
+    pub(super) language: Option<String>,
+    /// Others that are detected.
+    pub(super) others: Arc<[String]>,
 }
 
 /// The recognisers of a server.
 pub(super) struct Recognisers {
     shared: Shared,
+    /// The languages that the local one knows, without regions.
+    known: Vec<String>,
     services: BTreeMap<String, Service>,
 }
 
@@ -55,12 +65,20 @@ impl Recognisers {
         gauge: Arc<Gauge>,
         metrics: &Arc<Metrics>,
     ) -> Result<Self, SpawnError<AsrError>> {
+        let known: Arc<OnceLock<Vec<String>>> = Arc::default();
+        let (mut build, learnt) = (build, known.clone());
+        let build = move || {
+            let asr = build()?;
+            learnt.get_or_init(|| asr.languages());
+            Ok(asr)
+        };
         let shared = Worker::spawn("asr", INBOX, build, move |asr, job: HearJob, _| {
             if let Some(asked) = job.asked {
                 gauge.begun(Stage::Recogniser, asked);
             }
             let (heard, time) = gauge.measure(Stage::Recogniser, || {
-                asr.hear_in(&job.audio, job.language.as_deref())
+                let SpokenIn { language, others } = &job.spoken;
+                asr.hear_among(&job.audio, language.as_deref(), others)
             });
             gauge.took(Stage::Recogniser, time);
             heard
@@ -73,32 +91,29 @@ impl Recognisers {
         });
         Ok(Self {
             shared,
+            known: known.get().cloned().unwrap_or_default(),
             services: services.collect(),
         })
     }
 
     /// Opens a recogniser for one session: the local one if `name` is unknown. `report` is told when the
     /// local one has to do the work of a service.
-    pub(super) fn open(
-        &self,
-        name: Option<&str>,
-        language: Option<&str>,
-        report: Report,
-    ) -> Recogniser {
+    pub(super) fn open(&self, name: Option<&str>, spoken: SpokenIn, report: Report) -> Recogniser {
         let service = name.and_then(|name| self.services.get(name));
         if let (Some(name), None) = (name, service) {
             tracing::warn!(name, "unknown recogniser: using the default");
         }
+        let language = spoken.language.clone();
         let local = OnThread {
             worker: self.shared.clone(),
-            language: language.map(str::to_owned),
+            spoken,
         };
         let Some(Service { service, source }) = service else {
             return Recogniser::Shared(local);
         };
         source.is_needed();
         Recogniser::Service(Remote {
-            session: service.open(language),
+            session: service.open(language.as_deref()),
             source: source.clone(),
             local,
             report,
@@ -108,6 +123,11 @@ impl Recognisers {
     /// Whether sessions that choose this name have a service.
     pub(super) fn is_service(&self, name: Option<&str>) -> bool {
         name.is_some_and(|name| self.services.contains_key(name))
+    }
+
+    /// The languages that the local recogniser knows, without regions.
+    pub(super) fn languages(&self) -> &[String] {
+        &self.known
     }
 
     /// The number of jobs on the thread that are due by `now` and still waiting.
@@ -121,12 +141,12 @@ impl Recognisers {
         clippy::disallowed_methods,
         reason = "an edge: how long jobs wait is measured in real time"
     )]
-    pub(super) async fn transcribe(&self, audio: Vec<f32>) -> Option<String> {
+    pub(super) async fn transcribe(&self, audio: Vec<f32>, spoken: SpokenIn) -> Option<String> {
         let now = Instant::now();
         let asked = Some(now);
         let job = HearJob {
             audio,
-            language: None,
+            spoken,
             asked,
         };
         let heard = self.shared.call_by(now, job).await;
@@ -142,14 +162,18 @@ impl Recognisers {
         clippy::disallowed_methods,
         reason = "an edge: how long jobs wait is measured in real time"
     )]
-    pub(super) async fn transcribe_aside(&self, audio: Vec<f32>) -> Result<String, String> {
+    pub(super) async fn transcribe_aside(
+        &self,
+        audio: Vec<f32>,
+        spoken: SpokenIn,
+    ) -> Result<Recognised, String> {
         let job = HearJob {
             audio,
-            language: None,
+            spoken,
             asked: None,
         };
         let heard = self.shared.call_by(Instant::now() + IN_TIME, job).await;
-        heard.map_err(reason).and_then(text_of)
+        heard.map_err(reason)?.map_err(reason)
     }
 }
 
@@ -182,15 +206,14 @@ impl From<AsrError> for Trouble {
 #[derive(Clone)]
 pub(super) struct OnThread {
     worker: Shared,
-    /// The language that is spoken, a BCP 47 tag; English if `None`.
-    language: Option<String>,
+    spoken: SpokenIn,
 }
 
 impl OnThread {
     fn job(&self, audio: Vec<f32>, asked: Option<Instant>) -> HearJob {
         HearJob {
             audio,
-            language: self.language.clone(),
+            spoken: self.spoken.clone(),
             asked,
         }
     }
@@ -310,6 +333,15 @@ impl Remote {
 }
 
 impl Recogniser {
+    /// From now on the user is taken to speak this language, a BCP 47 tag, unless another one is detected.
+    pub(super) fn expect(&mut self, language: &str) {
+        let local = match self {
+            Self::Shared(local) => local,
+            Self::Service(remote) => &mut remote.local,
+        };
+        local.spoken.language = Some(language.to_owned());
+    }
+
     /// Receives the user's audio as it arrives.
     pub(super) fn listen(&mut self, from: Samples, audio: &[f32]) {
         match self {
@@ -462,7 +494,7 @@ mod tests {
         let setbacks = Arc::new(Mutex::new(Vec::new()));
         let told = setbacks.clone();
         let report: Report = Arc::new(move |setback| told.lock().unwrap().push(setback));
-        let mut recogniser = recognisers.open(Some("far"), None, report);
+        let mut recogniser = recognisers.open(Some("far"), SpokenIn::default(), report);
         let part = Utterance {
             from: Samples(0),
             audio: Vec::new(),
@@ -543,7 +575,7 @@ mod tests {
                 .message
                 .starts_with("far: nothing came within 400 ms")
         );
-        let mut recogniser = known.open(Some("far"), None, Arc::new(|_| ()));
+        let mut recogniser = known.open(Some("far"), SpokenIn::default(), Arc::new(|_| ()));
         let words = recogniser.transcribe_in_time(Vec::new()).await;
         assert_eq!(words.as_deref(), Some("here"));
     }

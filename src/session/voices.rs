@@ -130,6 +130,14 @@ impl Voices {
         }
     }
 
+    /// The local voices: their names, how sessions choose them, and the languages of those that speak only one.
+    pub(super) fn local(&self) -> impl Iterator<Item = (&str, Speaker, Option<&str>)> {
+        self.local.iter().map(|voice| {
+            let name = voice.choice.as_deref().unwrap_or(&voice.name);
+            (name, voice.speaker(None), voice.language.as_deref())
+        })
+    }
+
     /// The number of jobs on the thread that are due by `now` and still waiting.
     pub(super) fn overdue(&self, now: Instant) -> usize {
         self.shared.overdue(now)

@@ -1,5 +1,6 @@
 //! Helpers of the tests with real models: paths, voices, word error rates.
 
+pub mod pico;
 #[cfg(feature = "desktop")]
 pub mod sound;
 pub mod speech;

@@ -63,7 +63,7 @@ async def main(url):
         await refused(
             client.audio.speech.create(model="m", voice="echo", input="Hi.", response_format="mp3")
         ),
-        await refused(heard(model="whisper-1", file=file, language="de")),
+        await refused(heard(model="whisper-1", file=file, language="tlh")),
         await refused(heard(model="whisper-1", file=("notes.txt", b"no audio at all"))),
     ]
     print(json.dumps(report))

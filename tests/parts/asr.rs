@@ -1,7 +1,8 @@
 //! Tests both recognisers on speech.
 
 use crate::common;
-use common::{Clip, Errors, speech};
+use common::{Clip, Errors, pico, speech};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
@@ -61,6 +62,81 @@ fn weights_in_the_common_layout_are_understood_as_well() {
     let mut asr = WhisperLayout::load(folder.path()).unwrap();
     let errors = word_errors(&mut asr, speech::clips());
     assert!(errors <= 6.0, "{errors:.1} %");
+}
+
+/// Whisper base, which `undertone models pull whisper-base` downloads.
+fn many() -> WhisperOnnx {
+    let folder = common::weights().join("whisper-base");
+    WhisperOnnx::load(&folder).expect("run `undertone models pull whisper-base`")
+}
+
+/// The requests in German and Spanish, with half a second of silence around them.
+fn foreign_requests() -> Vec<(&'static str, Clip)> {
+    let spoken = pico::REQUESTS.iter().map(|(language, text)| {
+        let mut clip = pico::say(language, text);
+        let silence = [0.0; 8_000];
+        clip.samples = [&silence[..], &clip.samples, &silence[..]].concat();
+        (*language, clip)
+    });
+    spoken.collect()
+}
+
+/// Measured: German 14.3 %, Spanish 7.0 % of the words of SVOX Pico's voices.
+#[test]
+#[ignore = "needs whisper-base and SVOX Pico: make measure"]
+fn german_and_spanish_are_understood_with_published_weights() {
+    let mut asr = many();
+    let mut errors: BTreeMap<&str, Errors> = BTreeMap::new();
+    for (language, clip) in foreign_requests() {
+        let heard = asr.hear_in(&clip.samples, Some(language)).unwrap().text;
+        let errors = errors.entry(language).or_default();
+        let before = errors.wrong;
+        errors.add(&pico::digits(&clip.text), &pico::digits(&heard));
+        println!("{} wrong: {}: {heard}", errors.wrong - before, clip.name);
+    }
+    for (language, errors) in &errors {
+        let percent = errors.percent();
+        println!("{language}: {percent:.1} % of {} words", errors.words);
+        assert!(percent <= 20.0, "{language}: {percent:.1} %");
+    }
+    let english = word_errors(&mut asr, speech::clips());
+    assert!(english <= 6.0, "English: {english:.1} %");
+}
+
+/// A session in one of three languages in which another one is spoken, and one that goes on in its own.
+#[test]
+#[ignore = "needs whisper-base and SVOX Pico: make measure"]
+fn spoken_languages_are_detected_with_published_weights() {
+    let mut asr = many();
+    let all = ["en", "de", "es"].map(str::to_owned);
+    let (mut found, mut lost, mut of) = (0, 0, 0);
+    for (language, clip) in foreign_requests() {
+        of += 1;
+        let mut detected = |before: &str| {
+            let heard = asr.hear_among(&clip.samples, Some(before), &all).unwrap();
+            heard.language.expect("one of three")
+        };
+        let (from_english, from_own) = (detected("en"), detected(language));
+        println!(
+            "{from_english} after en, {from_own} after {language}: {}",
+            clip.name
+        );
+        assert!(
+            from_english == "en" || from_english == language,
+            "{from_english}: {}",
+            clip.name
+        );
+        found += usize::from(from_english == language);
+        lost += usize::from(from_own != language);
+    }
+    println!("{found} of {of} detected, {lost} taken for another language");
+    assert!(found * 3 >= of * 2, "{found} of {of}");
+    assert_eq!(lost, 0);
+    // English goes on in English.
+    for clip in speech::clips() {
+        let heard = asr.hear_among(&clip.samples, None, &all).unwrap();
+        assert_eq!(heard.language.as_deref(), Some("en"), "{}", clip.name);
+    }
 }
 
 /// The clips, 12 dB quieter.

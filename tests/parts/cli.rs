@@ -59,6 +59,40 @@ fn link_weights(folder: &Path) {
     std::fs::write(folder.join("files.toml"), text).unwrap();
 }
 
+#[test]
+fn a_server_in_german_without_its_recogniser_names_the_command_that_fetches_it() {
+    let (models, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    link_weights(models.path());
+    let list = models.path().join("files.toml");
+    let mut files: toml::Table = toml::from_str(&std::fs::read_to_string(&list).unwrap()).unwrap();
+    let is_base = |file: &toml::Value| file["path"].as_str().unwrap().starts_with("whisper-base/");
+    files["file"]
+        .as_array_mut()
+        .unwrap()
+        .retain(|file| !is_base(file));
+    std::fs::write(list, files.to_string()).unwrap();
+    let tone = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/files/tone.flac");
+    let heard = |config: &str| {
+        std::fs::write(folder.path().join("undertone.toml"), config).unwrap();
+        run_with(models.path(), folder.path(), &["transcribe", tone])
+    };
+    for config in [
+        "[session]\nlanguage = \"de\"\n",
+        "[asr]\nlanguages = [\"es\"]\n",
+        "[asr]\nmodel = \"whisper-base\"\n",
+    ] {
+        let failed = heard(config);
+        assert!(!failed.status.success(), "{config}");
+        let said = stderr(&failed);
+        assert!(
+            said.contains("undertone models pull whisper-base"),
+            "{said}"
+        );
+    }
+    let english = heard("[session]\nlanguage = \"en\"\n");
+    assert!(english.status.success(), "{}", stderr(&english));
+}
+
 /// Replaces a linked file with a copy in which one bit is flipped.
 fn tamper(file: &Path) {
     let mut bytes = std::fs::read(file).unwrap();

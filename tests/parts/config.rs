@@ -452,6 +452,12 @@ fn the_services_of_a_vendor_are_at_its_address() {
 
 #[test]
 fn a_mistake_in_a_speech_service_names_key_and_fix() {
+    file("[asr]\nlanguages = [\"de_DE\"]\n").refused(&["asr.languages", "de_DE", "BCP 47"]);
+    file("[asr]\nengine = \"whisper-cpp\"\nmodel = \"whisper-base\"\n").refused(&[
+        "asr.model",
+        "whisper-base",
+        "whisper-onnx",
+    ]);
     file(&format!("[asr]\nservice = \"fra\"\n{SERVICES}")).refused(&[
         "asr.service",
         "fra",

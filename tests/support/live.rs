@@ -15,7 +15,7 @@ use undertone::asr::{Asr, AsrError};
 use undertone::conversation::{Micros, Policy, Timeouts};
 use undertone::llm::Llm;
 use undertone::server::{App, ServerSettings, SessionFactory};
-use undertone::session::{self, Builders, Engines};
+use undertone::session::{self, Builders, Detection, Engines};
 use undertone::tools::Registry;
 use undertone::vad::{Vad, VadError, WINDOW};
 
@@ -72,6 +72,7 @@ pub(crate) fn without_models(llm: Arc<dyn Llm>) -> Builders {
         asr: Box::new(|| Ok(Box::new(Hears(|_: &[f32]| Ok("How are you?".into()))))),
         recognisers: BTreeMap::new(),
         recogniser: None,
+        detection: Detection::default(),
         turn_model: None,
         tts: Box::new(|| Ok(Box::new(undertone::tts::Scripted::new()))),
         voices: BTreeMap::new(),

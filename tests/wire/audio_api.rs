@@ -4,14 +4,16 @@
 use crate::support;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
+use std::io::Cursor;
 use std::sync::Arc;
 use support::{PATIENCE, Script, Server, live, local};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use undertone::asr::{Asr, AsrError, Recognised};
 use undertone::llm::scripted::Scripted;
 use undertone::server::{App, ServerSettings};
-use undertone::session::{self, Engines, SessionOptions};
+use undertone::session::{self, Builders, Engines, SessionOptions};
 
 /// A server whose voice and recogniser are scripted.
 fn serve(settings: ServerSettings) -> Server {
@@ -103,7 +105,6 @@ async fn a_request_for_speech_that_cannot_be_served_names_its_field() {
     for (parts, param) in [
         (&[("model", "m")][..], "file"),
         (&[("response_format", "xml")], "response_format"),
-        (&[("language", "fr")], "language"),
         (
             &[("timestamp_granularities[]", "word")],
             "timestamp_granularities",
@@ -115,6 +116,148 @@ async fn a_request_for_speech_that_cannot_be_served_names_its_field() {
     }
     let wrong = client.post(&url).body("{}").send().await;
     assert_eq!(wrong.expect("an answer").status(), StatusCode::BAD_REQUEST);
+}
+
+/// A recogniser of German and English that says in which language it heard.
+struct TwoLanguages;
+
+impl Asr for TwoLanguages {
+    fn name(&self) -> &str {
+        "scripted"
+    }
+
+    fn transcribe(&mut self, _: &[f32]) -> Result<String, AsrError> {
+        Ok("Hello.".into())
+    }
+
+    fn hear_in(&mut self, _: &[f32], language: Option<&str>) -> Result<Recognised, AsrError> {
+        let text = match language {
+            Some("de" | "de-at") => "Guten Tag.",
+            _ => "Hello.",
+        };
+        Ok(text.into())
+    }
+
+    fn languages(&self) -> Vec<String> {
+        vec!["en".into(), "de".into()]
+    }
+}
+
+/// Half a second of a tone as WAV.
+fn tone() -> Vec<u8> {
+    let mut file = Cursor::new(Vec::new());
+    let spec = hound::WavSpec {
+        channels: 1,
+        sample_rate: 16_000,
+        bits_per_sample: 16,
+        sample_format: hound::SampleFormat::Int,
+    };
+    let mut wav = hound::WavWriter::new(&mut file, spec).expect("a header");
+    for at in 0..8_000_i32 {
+        let sample = if at / 40 % 2 == 0 { 8_000_i16 } else { -8_000 };
+        wav.write_sample(sample).expect("a sample");
+    }
+    wav.finalize().expect("an end");
+    file.into_inner()
+}
+
+/// The request with a form of these fields and a recording.
+fn with_recording(
+    request: reqwest::RequestBuilder,
+    fields: &[(&str, &str)],
+) -> reqwest::RequestBuilder {
+    let named = "--b\r\nContent-Disposition: form-data; name=";
+    let field = |(name, value): &(&str, &str)| format!("{named}\"{name}\"\r\n\r\n{value}\r\n");
+    let mut body: Vec<u8> = fields.iter().map(field).collect::<String>().into();
+    body.extend(format!("{named}\"file\"; filename=\"note.wav\"\r\n\r\n").bytes());
+    body.extend(tone());
+    body.extend(b"\r\n--b--\r\n");
+    request
+        .header("content-type", "multipart/form-data; boundary=b")
+        .body(body)
+}
+
+#[tokio::test]
+async fn a_recording_is_transcribed_in_each_language_that_the_recogniser_knows() {
+    let llm = Arc::new(Scripted::always("<speech>Hello.</speech>"));
+    let server = live::serve(Builders {
+        asr: Box::new(|| Ok(Box::new(TwoLanguages))),
+        ..live::without_models(llm)
+    });
+    let url = at(&server, "/v1/audio/transcriptions");
+    let ask = async |language: Option<&str>| {
+        let mut fields = vec![("response_format", "verbose_json")];
+        fields.extend(language.map(|language| ("language", language)));
+        let request = reqwest::Client::new().post(&url);
+        let answer = with_recording(request, &fields).send().await;
+        let answer = answer.expect("an answer");
+        let status = answer.status();
+        let body: Value = answer.json().await.expect("JSON");
+        (status, body)
+    };
+    for (language, text, name) in [
+        (None, "Hello.", "english"),
+        (Some("en-GB"), "Hello.", "english"),
+        (Some("de"), "Guten Tag.", "german"),
+        (Some("de_AT"), "Guten Tag.", "german"),
+        (Some("German"), "Guten Tag.", "german"),
+    ] {
+        let (status, body) = ask(language).await;
+        assert_eq!(status, StatusCode::OK, "{body}");
+        assert_eq!(
+            (&body["text"], &body["language"]),
+            (&json!(text), &json!(name))
+        );
+    }
+    let (status, body) = ask(Some("fr")).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert_eq!(body["error"]["param"], "language");
+    let message = body["error"]["message"].as_str().expect("a reason");
+    assert!(message.contains("en, de"), "{message}");
+}
+
+/// The requests of Open WebUI (backend/open_webui/routers/audio.py) with the engine OpenAI, the server's `/v1` as its URL
+/// and its documented settings otherwise.
+#[tokio::test]
+async fn open_webui_speaks_hears_and_lists_voices_with_its_documented_settings() {
+    let server = serve(ServerSettings {
+        auth_token: Some("operator".to_owned().into()),
+        ..local()
+    });
+    let client = reqwest::Client::new();
+    let post = |path: &str| {
+        let request = client.post(at(&server, path)).bearer_auth("operator");
+        request
+            .header("X-OpenWebUI-User-Name", "A")
+            .header("X-OpenWebUI-User-Role", "admin")
+    };
+    let body = json!({"model": "tts-1", "input": "The kettle is on.", "voice": "alloy"});
+    let said = post("/v1/audio/speech").json(&body).send().await;
+    let said = said.expect("an answer");
+    assert_eq!(said.status(), 200);
+    assert_eq!(said.headers()["content-type"], "audio/wav");
+    assert!(said.bytes().await.expect("audio").starts_with(b"RIFF"));
+
+    let request = post("/v1/audio/transcriptions");
+    let heard = with_recording(request, &[("model", "whisper-1")]).send();
+    let heard = heard.await;
+    let heard: Value = heard.expect("an answer").json().await.expect("JSON");
+    assert_eq!(heard["text"], "How are you?");
+
+    for (path, list) in [
+        ("/v1/audio/voices", "voices"),
+        ("/v1/audio/models", "models"),
+    ] {
+        let listed = client.get(at(&server, path)).bearer_auth("operator");
+        let listed: Value = listed
+            .send()
+            .await
+            .expect("a list")
+            .json()
+            .await
+            .expect("JSON");
+        assert!(listed[list][0]["id"].is_string(), "{listed}");
+    }
 }
 
 #[tokio::test]

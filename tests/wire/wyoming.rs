@@ -15,11 +15,12 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 use tokio::time::timeout;
+use undertone::asr::{Asr, AsrError, Recognised};
 use undertone::config::{Environment, Flags};
 use undertone::llm::scripted::{Cue, Scripted};
 use undertone::llm::{Llm, Phrases};
 use undertone::server::{App, ServerSettings};
-use undertone::session::{self, Engines, SessionHandle};
+use undertone::session::{self, Builders, Engines, SessionHandle};
 use undertone::transport::wyoming::{
     ConversationMemory, ConversationName, ConversationStore, Service,
 };
@@ -106,7 +107,7 @@ async fn home_assistants_client_is_heard_spoken_to_and_answered() {
     let expected = json!({
         "asr": ["undertone", [["en"]]],
         "tts": ["undertone", [["en"]], true],
-        "handle": [["undertone", [["en"]]]],
+        "handle": [["undertone", [["en", "de", "es"]]]],
         "pong": "still there?",
     });
     assert_eq!(info, expected);
@@ -128,7 +129,8 @@ fn configured(folder: &Path) -> undertone::config::Config {
     std::fs::write(folder.join("tools/add_note.toml"), notes).expect("a tool");
     let config = folder.join("undertone.toml");
     let text = format!(
-        "[models]\ndir = \"{}\"\n[session]\ngreeting = \"Welcome home.\"\n\
+        "[models]\ndir = \"{0}\"\n[asr]\nmodel = \"{0}/whisper-tiny.en\"\n\
+         [session]\ngreeting = \"Welcome home.\"\n\
          [tools]\nfolder = \"tools\"\njournal = \"journal.jsonl\"\n",
         common::weights().display()
     );
@@ -589,6 +591,71 @@ async fn invalid_requests_get_a_reason_and_do_not_affect_others() {
     bystander.send("run-satellite", json!({}), &[]).await;
     bystander.is_served().await;
     assert_eq!(server.counters.bad_clients.load(Relaxed), 14);
+}
+
+/// A recogniser of two languages, and a voice of each.
+struct Two;
+
+impl Asr for Two {
+    fn name(&self) -> &str {
+        "scripted"
+    }
+
+    fn transcribe(&mut self, _: &[f32]) -> Result<String, AsrError> {
+        Ok("Hello.".into())
+    }
+
+    fn hear_in(&mut self, _: &[f32], language: Option<&str>) -> Result<Recognised, AsrError> {
+        let is_german = language.is_some_and(|tag| tag.starts_with("de"));
+        Ok(if is_german { "Guten Tag." } else { "Hello." }.into())
+    }
+
+    fn languages(&self) -> Vec<String> {
+        vec!["en".into(), "de".into()]
+    }
+}
+
+#[tokio::test]
+async fn a_client_is_heard_and_answered_in_each_language_that_is_announced() {
+    let llm = Scripted::always("<speech>Guten Tag.</speech>");
+    let engines = Engines::start(Builders {
+        asr: Box::new(|| Ok(Box::new(Two))),
+        ..live::without_models(Arc::new(llm.clone()))
+    });
+    let (_server, address) = serve(local(), &engines.expect("engines"));
+    let mut client = Guest::connect(address).await;
+    client.send("describe", json!({}), &[]).await;
+    let (_, info, _) = client.event().await.expect("an answer");
+    assert_eq!(
+        info["asr"][0]["models"][0]["languages"],
+        json!(["en", "de"])
+    );
+    let answered = info["handle"][0]["models"][0]["languages"].clone();
+    assert_eq!(answered, json!(["en", "de", "es"]));
+
+    for (language, text) in [("de_DE", "Guten Tag."), ("en", "Hello.")] {
+        client
+            .send("transcribe", json!({"language": language}), &[])
+            .await;
+        let format = json!({"rate": 16_000, "width": 2, "channels": 1});
+        client.send("audio-start", format.clone(), &[]).await;
+        client.send("audio-chunk", format, &[0; 3_200]).await;
+        client.send("audio-stop", json!({}), &[]).await;
+        let (kind, heard, _) = client.event().await.expect("an answer");
+        assert_eq!((&*kind, &heard["text"]), ("transcript", &json!(text)));
+    }
+
+    let sentence = json!({"text": "Wie geht es Ihnen?", "language": "de"});
+    client.send("transcript", sentence, &[]).await;
+    let (kind, answer, _) = client.event().await.expect("an answer");
+    assert_eq!((&*kind, &answer["text"]), ("handled", &json!("Guten Tag.")));
+    let prompt = llm.asked(Cue::words("Wie geht es")).await;
+    assert_eq!(prompt.demands.language.as_deref(), Some("de"));
+
+    let voice = json!({"text": "Guten Tag.", "voice": {"language": "de"}});
+    client.send("synthesize", voice, &[]).await;
+    let (kind, _, _) = client.event().await.expect("an answer");
+    assert_eq!(kind, "audio-start");
 }
 
 #[tokio::test]

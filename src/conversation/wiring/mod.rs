@@ -130,7 +130,16 @@ impl Conversation {
                 text,
                 marks,
                 doubt,
-            } => self.on_transcript(request, Ok(Recognised { text, marks, doubt })),
+            } => {
+                let heard = Recognised {
+                    text,
+                    marks,
+                    doubt,
+                    // Sessions change it by their settings.
+                    language: None,
+                };
+                self.on_transcript(request, Ok(heard));
+            }
             Input::Completeness {
                 request,
                 probability,

@@ -1,6 +1,7 @@
 //! A request to transcribe a recording, and the forms of its answer.
 
 use super::{MAX_FIELDS, MAX_FILE};
+use crate::language::{ENGLISH, pack, packs};
 use crate::server::errors::{error, fault};
 use crate::transport::realtime::Fault;
 use axum::Json;
@@ -18,6 +19,8 @@ pub(super) struct Transcription {
     /// The file, in any container that is read here.
     pub(super) file: Bytes,
     pub(super) shape: Shape,
+    /// The language that is spoken, as the client named it; to be detected if `None`.
+    pub(super) language: Option<String>,
     /// Whether the transcript is sent as events while it is made.
     pub(super) streams: bool,
 }
@@ -45,6 +48,8 @@ pub(super) struct Segment {
     pub(super) start: f64,
     pub(super) end: f64,
     pub(super) text: String,
+    /// A BCP 47 tag.
+    pub(super) language: String,
 }
 
 impl Transcription {
@@ -55,6 +60,7 @@ impl Transcription {
     /// The response that names the field.
     pub(super) async fn read(mut form: Multipart) -> Result<Self, Response> {
         let (mut file, mut shape, mut streams) = (None, Shape::default(), false);
+        let mut language = None;
         while let Some(field) = form.next_field().await.map_err(unreadable)? {
             let name = field.name().unwrap_or_default().to_owned();
             match name.as_str() {
@@ -67,7 +73,9 @@ impl Transcription {
                 }
                 "response_format" => shape = shape_of(&text(field).await?)?,
                 "stream" => streams = text(field).await? == "true",
-                "language" => check_language(&text(field).await?)?,
+                "language" => {
+                    language = Some(tag_of(&text(field).await?)).filter(|tag| !tag.is_empty())
+                }
                 "timestamp_granularities[]" | "timestamp_granularities" => {
                     check_granularity(&text(field).await?)?;
                 }
@@ -84,6 +92,7 @@ impl Transcription {
         Ok(Self {
             file,
             shape,
+            language,
             streams,
         })
     }
@@ -119,18 +128,18 @@ fn shape_of(name: &str) -> Result<Shape, Response> {
     })
 }
 
-#[allow(
-    clippy::result_large_err,
-    reason = "the error is the response, made once per refused request"
-)]
-fn check_language(tag: &str) -> Result<(), Response> {
-    let tag = tag.to_ascii_lowercase();
-    let main = tag.split(['-', '_']).next().unwrap_or_default();
-    if matches!(main, "" | "en" | "english") {
-        return Ok(());
-    }
-    let message = format!("The recogniser does not know the language '{tag}': it is for English.");
-    Err(wrong("unsupported_language", "language", &message))
+/// The tag of a language that is named by a tag or by its name in English.
+fn tag_of(typed: &str) -> String {
+    let typed = typed.trim().to_ascii_lowercase().replace('_', "-");
+    let named = packs().find(|pack| pack.name.eq_ignore_ascii_case(&typed));
+    named.map_or(typed, |pack| pack.tag.to_owned())
+}
+
+/// The refusal of a language that the recogniser does not know.
+pub(super) fn unknown_language(tag: &str, known: &[String]) -> Response {
+    let known = known.join(", ");
+    let message = format!("The recogniser does not know the language '{tag}', but {known}.");
+    wrong("unsupported_language", "language", &message)
 }
 
 #[allow(
@@ -196,18 +205,30 @@ fn verbose(segments: &[Segment], seconds: f64) -> Value {
         .iter()
         .enumerate()
         .map(|(id, segment)| {
-            let Segment { start, end, text } = segment;
+            let Segment {
+                start, end, text, ..
+            } = segment;
             json!({"id": id, "start": start, "end": end, "text": text})
         })
         .collect();
+    let language = segments.first().map_or(ENGLISH, |first| &first.language);
     json!({
         "task": "transcribe",
-        "language": "english",
+        "language": name_of(language),
         "duration": seconds,
         "text": whole(segments),
         "segments": each,
         "usage": {"type": "duration", "seconds": seconds.ceil()},
     })
+}
+
+/// The name of a language as OpenAI's API gives it; its tag if it has no pack.
+fn name_of(tag: &str) -> String {
+    let name = pack(Some(tag)).name;
+    match name.is_empty() {
+        true => tag.to_owned(),
+        false => name.to_ascii_lowercase(),
+    }
 }
 
 /// Subtitles; those of SRT are numbered, and have a comma before the milliseconds.
@@ -245,11 +266,13 @@ mod tests {
                 start: 0.0,
                 end: 2.5,
                 text: "Hello.".into(),
+                language: "en".into(),
             },
             Segment {
                 start: 3_723.004,
                 end: 3_724.0,
                 text: "Goodbye.".into(),
+                language: "en".into(),
             },
         ];
         assert_eq!(

@@ -1,6 +1,6 @@
 //! Handoffs of a session to another agent.
 
-use super::{Done, Driver, report_to};
+use super::{Done, Driver};
 use crate::conversation::{Input, RunId};
 use crate::session::agents::Agent;
 use crate::session::engines::speaker_of;
@@ -51,10 +51,7 @@ impl Driver {
         let languages =
             [&before, &self.agent].map(|agent| speaker_of(agent, &self.options).language);
         if languages[0] != languages[1] {
-            let report = report_to(&self.results);
-            self.recogniser = self
-                .engines
-                .recogniser_of(&self.agent, &self.options, report);
+            self.open_recogniser();
         }
         self.routing.change_agent(&self.agent.name);
         let (from, to) = (&before.name, &self.agent.name);

@@ -6,6 +6,7 @@ use crate::session::{
     SpokenBy,
 };
 use crate::tools::{Named, Origin, SessionValues};
+use crate::tts::Speaker;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -30,8 +31,16 @@ pub(super) struct Answer {
 pub(super) struct Talk(pub(super) SessionHandle);
 
 impl Talk {
-    pub(super) fn open(sessions: &SessionFactory) -> Result<Self, SessionError> {
+    /// Opens one in this language, a BCP 47 tag; in the agent's own if `None`.
+    pub(super) fn open(
+        sessions: &SessionFactory,
+        language: Option<String>,
+    ) -> Result<Self, SessionError> {
         let options = SessionOptions {
+            speaker: Speaker {
+                language,
+                ..Speaker::default()
+            },
             spoken_by: SpokenBy::Nobody,
             values: SessionValues::default().with(Named::Transport, "wyoming", Origin::Verified),
             ..SessionOptions::new(Profile::ClientFirst, RATE)

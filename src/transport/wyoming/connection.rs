@@ -3,14 +3,16 @@
 use super::Refused;
 use super::agent::Talk;
 use super::event::{BadEvent, Event, encode};
-use super::info::{LANGUAGE, info};
+use super::info::{answered, info};
 use super::kept::{ConversationName, ConversationStore};
 use super::recording::{Format, Recording};
 use crate::audio::{to_i16, to_pcm16le};
 use crate::conversation::Clauses;
+use crate::language::{base, is_tag};
 use crate::session::Engines;
 use crate::transport::door::{Door, Places};
 use crate::transport::pump::{self, PumpContext};
+use crate::tts::Speaker;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
@@ -102,6 +104,7 @@ async fn serve(stream: TcpStream, service: Service, context: PumpContext) {
         context,
         asked: false,
         recording: None,
+        spoken: None,
         reading_out: None,
         nameless,
     };
@@ -148,14 +151,16 @@ struct Connection {
     asked: bool,
     /// Audio to transcribe.
     recording: Option<Recording>,
+    /// The language that is spoken in it, a BCP 47 tag, if the client has named it.
+    spoken: Option<String>,
     /// A text that is synthesised as it arrives.
     reading_out: Option<ReadingOut>,
     /// The conversation for sentences without a `conversation_id`.
     nameless: ConversationName,
 }
 
-#[derive(Default)]
 struct ReadingOut {
+    speaker: Speaker,
     clauses: Clauses,
     /// Text so far, bytes.
     length: usize,
@@ -236,7 +241,7 @@ impl Connection {
     async fn answer(&mut self, event: &Event) -> Result<(), End> {
         match &*event.kind {
             "describe" => {
-                let info = info(self.service.engines.voice().0);
+                let info = info(&self.service.engines);
                 self.send("info", &info, &[]).await
             }
             "ping" => {
@@ -244,7 +249,12 @@ impl Connection {
                 self.send("pong", &json!({"text": text}), &[]).await
             }
             "transcribe" => {
-                check_language(says::<Transcribe>(event)?.language)?;
+                let language = tag_of(says::<Transcribe>(event)?.language)?;
+                let known = |tag: &String| self.service.engines.hears(tag);
+                if let Some(unknown) = language.as_ref().filter(|tag| !known(tag)) {
+                    return Err(Refused::Language(unknown.clone()).into());
+                }
+                self.spoken = language;
                 self.recording = None;
                 Ok(())
             }
@@ -256,8 +266,12 @@ impl Connection {
             "audio-stop" => self.transcribe().await,
             "synthesize" => self.synthesize(&says(event)?).await,
             "synthesize-start" => {
-                self.check_voice(&says(event)?)?;
-                self.reading_out = Some(ReadingOut::default());
+                let speaker = self.speaker(&says(event)?)?;
+                self.reading_out = Some(ReadingOut {
+                    clauses: Clauses::new(speaker.pack()),
+                    speaker,
+                    length: 0,
+                });
                 self.start_audio().await
             }
             "synthesize-chunk" => self.read_out(&says::<Text>(event)?.text).await,
@@ -280,12 +294,14 @@ impl Connection {
 
     async fn transcribe(&mut self) -> Result<(), End> {
         let audio = self.recording.take().map(Recording::end);
+        let (engines, spoken) = (&self.service.engines, self.spoken.take());
         let text = match audio {
-            Some(audio) => self.service.engines.transcribe(audio).await,
+            Some(audio) => engines.transcribe(audio, spoken.as_deref()).await,
             None => Some(String::new()),
         };
         let text = text.ok_or(End::Closed("the recogniser is busy or has failed"))?;
-        let transcript = json!({"text": text, "language": LANGUAGE});
+        let language = spoken.unwrap_or_else(|| engines.language());
+        let transcript = json!({"text": text, "language": language});
         self.send("transcript", &transcript, &[]).await
     }
 
@@ -295,15 +311,15 @@ impl Connection {
         if self.reading_out.is_some() {
             return Ok(());
         }
-        self.check_voice(request)?;
+        let speaker = self.speaker(request)?;
         if request.text.len() > MOST_TEXT {
             return Err(Refused::LongText.into());
         }
         self.start_audio().await?;
-        let mut clauses = Clauses::default();
+        let mut clauses = Clauses::new(speaker.pack());
         let mut texts = clauses.push(&request.text);
         texts.extend(clauses.finish());
-        self.speak(texts).await?;
+        self.speak(&speaker, texts).await?;
         self.send("audio-stop", &json!({}), &[]).await
     }
 
@@ -316,20 +332,22 @@ impl Connection {
             return Err(Refused::LongText.into());
         }
         let texts = reading.clauses.push(text);
-        self.speak(texts).await
+        let speaker = reading.speaker.clone();
+        self.speak(&speaker, texts).await
     }
 
     async fn stop_reading_out(&mut self) -> Result<(), End> {
         let Some(mut reading) = self.reading_out.take() else {
             return Ok(());
         };
-        self.speak(reading.clauses.finish()).await?;
+        self.speak(&reading.speaker, reading.clauses.finish())
+            .await?;
         self.send("audio-stop", &json!({}), &[]).await?;
         self.send("synthesize-stopped", &json!({}), &[]).await
     }
 
     async fn handle(&mut self, sentence: Sentence) -> Result<(), End> {
-        check_language(sentence.language)?;
+        let language = self.answered_in(sentence.language)?;
         if sentence.text.len() > MOST_TEXT {
             return Err(Refused::LongText.into());
         }
@@ -341,7 +359,7 @@ impl Connection {
         };
         let talk = match self.service.kept.take(&name).await {
             Some(session) => Talk(session),
-            None => self.open_talk()?,
+            None => self.open_talk(language)?,
         };
         let (answer, talk) = talk.ask(sentence.text).await;
         if let Some(Talk(session)) = talk {
@@ -355,8 +373,8 @@ impl Connection {
         self.send(kind, &json!({"text": answer.text}), &[]).await
     }
 
-    fn open_talk(&self) -> Result<Talk, End> {
-        let talk = Talk::open(&self.context.sessions).map_err(|error| {
+    fn open_talk(&self, language: Option<String>) -> Result<Talk, End> {
+        let talk = Talk::open(&self.context.sessions, language).map_err(|error| {
             tracing::warn!(%error, "cannot open a session");
             End::Closed("no session could be opened")
         })?;
@@ -364,17 +382,40 @@ impl Connection {
         Ok(talk)
     }
 
-    fn check_voice(&self, request: &Synthesize) -> Result<(), Refused> {
+    /// The language of an answer, if it is not that of the server.
+    fn answered_in(&self, language: Option<String>) -> Result<Option<String>, Refused> {
+        let engines = &self.service.engines;
+        let other = tag_of(language)?.filter(|tag| base(tag) != base(&engines.language()));
+        match other {
+            Some(tag) if !answered(engines).contains(&base(&tag)) => Err(Refused::Language(tag)),
+            other => Ok(other),
+        }
+    }
+
+    /// The voice of a request.
+    fn speaker(&self, request: &Synthesize) -> Result<Speaker, Refused> {
         let format = request.text_format.as_deref().unwrap_or("text");
         if format != "text" {
             return Err(Refused::TextFormat(format.into()));
         }
-        match &request.voice {
-            Some(Voice {
-                name: Some(name), ..
-            }) if name != self.service.engines.voice().0 => Err(Refused::Voice(name.clone())),
-            Some(Voice { language, .. }) => check_language(language.clone()),
-            None => Ok(()),
+        let (name, language) = match &request.voice {
+            Some(Voice { name, language }) => (name.as_deref(), tag_of(language.clone())?),
+            None => (None, None),
+        };
+        let mut voices = self.service.engines.local_voices();
+        if let Some(name) = name {
+            let named = voices.find(|(known, _, _)| *known == name);
+            let (_, speaker, _) = named.ok_or_else(|| Refused::Voice(name.to_owned()))?;
+            return Ok(speaker);
+        }
+        let Some(tag) = language else {
+            return Ok(Speaker::default());
+        };
+        let spoken = base(&tag);
+        let speaks = |own: Option<&str>| own.is_none_or(|own| own == spoken);
+        match voices.find(|(_, _, own)| speaks(*own)) {
+            Some((_, speaker, _)) => Ok(speaker),
+            None => Err(Refused::Language(tag)),
         }
     }
 
@@ -388,11 +429,15 @@ impl Connection {
     }
 
     /// Synthesises and sends clause by clause, so that playback starts early.
-    async fn speak(&mut self, clauses: impl IntoIterator<Item = String>) -> Result<(), End> {
+    async fn speak(
+        &mut self,
+        speaker: &Speaker,
+        clauses: impl IntoIterator<Item = String>,
+    ) -> Result<(), End> {
         let format = self.format();
         for clause in clauses {
             let rate = self.service.engines.voice().1;
-            let audio = self.service.engines.say(&clause, rate).await;
+            let audio = self.service.engines.say(speaker, &clause, rate).await;
             let audio = audio.ok_or(End::Closed("the voice is busy or has failed"))?;
             for chunk in audio.chunks(CHUNK) {
                 let chunk = to_pcm16le(&to_i16(chunk));
@@ -432,12 +477,11 @@ fn says<T: DeserializeOwned>(event: &Event) -> Result<T, Refused> {
     })
 }
 
-/// Accepts `en` with any region.
-fn check_language(language: Option<String>) -> Result<(), Refused> {
-    match language {
-        Some(other) if other.split(['-', '_']).next() != Some(LANGUAGE) => {
-            Err(Refused::Language(other))
-        }
-        _ => Ok(()),
+/// The BCP 47 tag that a client names; clients may write `de_DE`.
+fn tag_of(language: Option<String>) -> Result<Option<String>, Refused> {
+    let tag = language.map(|language| language.replace('_', "-"));
+    match tag {
+        Some(tag) if !is_tag(&tag) => Err(Refused::Language(tag)),
+        tag => Ok(tag),
     }
 }

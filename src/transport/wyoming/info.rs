@@ -1,26 +1,25 @@
 //! The server's description for clients: one service each for recognition, synthesis and
 //! conversation.
 
+use crate::language::{ENGLISH, packs};
+use crate::session::Engines;
 use serde_json::{Value, json};
 
-/// The language of the recogniser, of text normalisation, and of the prepared phrases.
-pub(super) const LANGUAGE: &str = "en";
-
-/// The answer to `describe`. `voice` is the voice's name.
-pub(super) fn info(voice: &str) -> Value {
+/// The answer to `describe`.
+pub(super) fn info(engines: &Engines) -> Value {
     let whisper = artifact(
         "whisper",
         "Whisper",
         ["OpenAI", "https://github.com/openai/whisper"],
+        engines.heard_languages(),
     );
-    let voice = artifact(voice, voice, ["Piper", "https://github.com/rhasspy/piper"]);
-    let agent = artifact("undertone", "undertone's agent", OURS);
-    let mut speaking = program("undertone's voice", "voices", voice);
+    let agent = artifact("undertone", "undertone's agent", OURS, &answered(engines));
+    let mut speaking = program("undertone's voice", "voices", voices(engines));
     speaking["supports_synthesize_streaming"] = json!(true);
     json!({
-        "asr": [program("undertone's speech recognition", "models", whisper)],
+        "asr": [program("undertone's speech recognition", "models", vec![whisper])],
         "tts": [speaking],
-        "handle": [program("undertone's agent and its tools", "models", agent)],
+        "handle": [program("undertone's agent and its tools", "models", vec![agent])],
         "intent": [],
         "wake": [],
         "mic": [],
@@ -28,24 +27,54 @@ pub(super) fn info(voice: &str) -> Value {
     })
 }
 
+/// The languages that the agent speaks, that of the server first.
+pub(super) fn answered(engines: &Engines) -> Vec<String> {
+    let mut languages = engines.languages();
+    for pack in packs() {
+        if !languages.iter().any(|known| known == pack.tag) {
+            languages.push(pack.tag.to_owned());
+        }
+    }
+    languages
+}
+
+/// The local voices. Those of espeak-ng that only stand in are shown for the server's languages: Home Assistant may
+/// take the first language of all voices for what is to be said.
+fn voices(engines: &Engines) -> Vec<Value> {
+    let shown = engines.languages();
+    let voices = engines.local_voices().filter(|(_, speaker, language)| {
+        let stands_in = speaker.language.is_some();
+        !stands_in || language.is_some_and(|language| shown.iter().any(|known| known == language))
+    });
+    let voices = voices.map(|(name, speaker, language)| {
+        let maker = match speaker.language {
+            Some(_) => ["espeak-ng", "https://github.com/espeak-ng/espeak-ng"],
+            None => ["Piper", "https://github.com/rhasspy/piper"],
+        };
+        let language = language.unwrap_or(ENGLISH).to_owned();
+        artifact(name, name, maker, &[language])
+    });
+    voices.collect()
+}
+
 const OURS: [&str; 2] = ["undertone", ""];
 
 /// A model or service, with its maker and the maker's URL.
-fn artifact(name: &str, description: &str, [maker, url]: [&str; 2]) -> Value {
+fn artifact(name: &str, description: &str, [maker, url]: [&str; 2], languages: &[String]) -> Value {
     json!({
         "name": name,
         "description": description,
         "attribution": {"name": maker, "url": url},
         "installed": true,
         "version": null,
-        "languages": [LANGUAGE],
+        "languages": languages,
     })
 }
 
-/// A service with its only model in `list`. Home Assistant names its entities after the service.
-fn program(description: &str, list: &str, model: Value) -> Value {
-    let mut program = artifact("undertone", description, OURS);
+/// A service with its models in `list`. Home Assistant names its entities after the service.
+fn program(description: &str, list: &str, models: Vec<Value>) -> Value {
+    let mut program = artifact("undertone", description, OURS, &[]);
     program["version"] = json!(env!("CARGO_PKG_VERSION"));
-    program[list] = json!([model]);
+    program[list] = json!(models);
     program
 }

@@ -39,7 +39,7 @@ enum Refused {
         kind: String,
         error: serde_json::Error,
     },
-    #[error("the language \"{0}\" is not supported; use \"en\"")]
+    #[error("the language \"{0}\" is not supported; `describe` lists the languages")]
     Language(String),
     #[error("there is no voice \"{0}\"; `describe` lists the voices")]
     Voice(String),

@@ -1,0 +1,209 @@
+//! Whisper's special tokens, and the languages that a model knows.
+
+use super::detect;
+use crate::language::{ENGLISH, base};
+use tokenizers::Tokenizer;
+
+/// The models of many languages know at least so many tokens; those of English one less.
+pub(super) const MULTILINGUAL: usize = 51_865;
+
+/// The special tokens of a model.
+#[derive(Debug, Clone)]
+pub(super) struct Tokens {
+    pub(super) start: u32,
+    pub(super) end: u32,
+    pub(super) transcribe: u32,
+    pub(super) no_timestamps: u32,
+    pub(super) no_speech: Option<u32>,
+    /// The languages that it knows with their tokens; none for a model of English.
+    languages: Vec<(String, u32)>,
+}
+
+/// The language in which a user is transcribed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Chosen {
+    /// Its token; `None` for a model of English.
+    token: Option<u32>,
+    /// Its BCP 47 tag, if there was a choice.
+    pub(super) tag: Option<String>,
+}
+
+impl Tokens {
+    /// The special tokens of a tokenizer whose model knows so many tokens.
+    pub(super) fn of(tokenizer: &Tokenizer, vocabulary: usize) -> Result<Self, String> {
+        let id = |name: &str| tokenizer.token_to_id(&format!("<|{name}|>"));
+        let needed = |name: &str| id(name).ok_or_else(|| format!("there is no token <|{name}|>"));
+        let (start, transcribe) = (needed("startoftranscript")?, needed("transcribe")?);
+        // The languages lie between them, and the task of translation before the other task.
+        let between = start + 1..transcribe;
+        let language = |token: u32| {
+            let name = tokenizer.id_to_token(token)?;
+            let code = name.strip_prefix("<|")?.strip_suffix("|>")?;
+            (2..=3)
+                .contains(&code.len())
+                .then(|| (code.to_owned(), token))
+        };
+        Ok(Self {
+            start,
+            end: needed("endoftext")?,
+            transcribe,
+            no_timestamps: needed("notimestamps")?,
+            no_speech: id("nospeech").or_else(|| id("nocaptions")),
+            languages: match vocabulary >= MULTILINGUAL {
+                true => between.filter_map(language).collect(),
+                false => Vec::new(),
+            },
+        })
+    }
+
+    /// Whether the model knows other languages than English.
+    pub(super) fn are_multilingual(&self) -> bool {
+        !self.languages.is_empty()
+    }
+
+    /// The languages that the model knows.
+    pub(super) fn languages(&self) -> Vec<String> {
+        match self.are_multilingual() {
+            true => self
+                .languages
+                .iter()
+                .map(|(code, _)| code.clone())
+                .collect(),
+            false => vec![ENGLISH.to_owned()],
+        }
+    }
+
+    /// The token of a language, if the model knows it.
+    pub(super) fn language(&self, tag: &str) -> Option<u32> {
+        let code = code(tag);
+        let mut known = self.languages.iter();
+        known
+            .find(|(known, _)| *known == code)
+            .map(|(_, token)| *token)
+    }
+
+    /// The language of audio of so many samples: `language`, or one of `others` that is clearly the one that is spoken.
+    /// English if the model knows none of them. `logits` are those behind the first token.
+    pub(super) fn choose(
+        &self,
+        logits: &[f32],
+        language: Option<&str>,
+        others: &[String],
+        samples: usize,
+    ) -> Chosen {
+        let now = language.unwrap_or(ENGLISH);
+        let Some(token) = self.language(now).or_else(|| self.language(ENGLISH)) else {
+            return Chosen::default();
+        };
+        let known = |tag: &'_ String| self.language(tag).filter(|other| *other != token);
+        let others: Vec<(&String, u32)> = others
+            .iter()
+            .filter_map(|tag| Some((tag, known(tag)?)))
+            .collect();
+        if others.is_empty() {
+            let (token, tag) = (Some(token), None);
+            return Chosen { token, tag };
+        }
+        let logit = |token: u32| logits.get(token as usize).copied().unwrap_or(f32::MIN);
+        let likely: Vec<f32> = others.iter().map(|(_, token)| logit(*token)).collect();
+        let (token, tag) = match detect::other(logit(token), &likely, samples) {
+            Some(at) => (others[at].1, others[at].0.clone()),
+            None => (token, now.to_owned()),
+        };
+        let (token, tag) = (Some(token), Some(tag));
+        Chosen { token, tag }
+    }
+
+    /// The tokens between the first one and the words.
+    pub(super) fn task(&self, chosen: &Chosen) -> Vec<u32> {
+        match chosen.token {
+            Some(language) => vec![language, self.transcribe, self.no_timestamps],
+            None => vec![self.no_timestamps],
+        }
+    }
+}
+
+/// Whisper's name of a language, mostly that of ISO 639-1.
+fn code(tag: &str) -> String {
+    match base(tag).as_str() {
+        "nb" => "no".into(),
+        "fil" => "tl".into(),
+        "iw" => "he".into(),
+        other => other.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audio::testing;
+
+    fn tokens(vocabulary: usize) -> (Tokenizer, Tokens) {
+        let file = testing::weights_and_runtime().join("whisper-tiny.en/tokenizer.json");
+        let tokenizer = Tokenizer::from_file(file).unwrap();
+        let tokens = Tokens::of(&tokenizer, vocabulary).unwrap();
+        (tokenizer, tokens)
+    }
+
+    #[test]
+    fn a_model_of_many_languages_is_told_which_one_is_spoken() {
+        let (tokenizer, tokens) = tokens(MULTILINGUAL);
+        let told = |language| tokens.task(&tokens.choose(&[], language, &[], 16_000));
+        let token = |name| tokenizer.token_to_id(name).unwrap();
+        let [task, plain] = [tokens.transcribe, tokens.no_timestamps];
+        assert_eq!(told(Some("de-AT")), [token("<|de|>"), task, plain]);
+        assert_eq!(told(None), [token("<|en|>"), task, plain]);
+        assert_eq!(told(Some("tlh")), [token("<|en|>"), task, plain]);
+        assert_eq!(told(Some("nb")), [token("<|no|>"), task, plain]);
+        let known = tokens.languages();
+        assert!(known.len() >= 98, "{known:?}");
+        assert!(
+            ["en", "de", "es", "haw"]
+                .iter()
+                .all(|code| known.iter().any(|one| one == code))
+        );
+    }
+
+    #[test]
+    fn a_model_of_english_is_told_nothing() {
+        let (_, tokens) = tokens(MULTILINGUAL - 1);
+        let chosen = tokens.choose(&[], Some("de"), &["es".into()], 160_000);
+        assert_eq!(tokens.task(&chosen), [tokens.no_timestamps]);
+        assert_eq!(chosen, Chosen::default());
+        assert_eq!(tokens.languages(), ["en"]);
+    }
+
+    #[test]
+    fn only_an_allowed_language_that_is_clearly_spoken_is_detected() {
+        let (_, tokens) = tokens(MULTILINGUAL);
+        let mut logits = vec![0.0; MULTILINGUAL];
+        let mut set = |tag: &str, logit| logits[tokens.language(tag).unwrap() as usize] = logit;
+        set("en", 1.0);
+        set("de", 6.0);
+        // Not allowed, however likely.
+        set("fr", 20.0);
+        let chosen = |language, others: &[&str], samples| {
+            let others: Vec<String> = others.iter().map(|&tag| tag.to_owned()).collect();
+            tokens.choose(&logits, language, &others, samples).tag
+        };
+        let long = 3 * 16_000;
+        assert_eq!(
+            chosen(None, &["de-DE", "es"], long).as_deref(),
+            Some("de-DE")
+        );
+        // One word is not enough.
+        assert_eq!(
+            chosen(None, &["de-DE", "es"], 12_000).as_deref(),
+            Some("en")
+        );
+        // The language so far stays unless another one is clearly spoken.
+        assert_eq!(
+            chosen(Some("de"), &["en", "es"], long).as_deref(),
+            Some("de")
+        );
+        // There is no choice.
+        assert_eq!(chosen(Some("de"), &["de-AT"], long), None);
+        assert_eq!(chosen(None, &[], long), None);
+        assert_eq!(chosen(None, &["tlh"], long), None);
+    }
+}
