@@ -454,7 +454,7 @@ async fn admitted_callers_are_served_quickly() {
     );
 }
 
-/// What this process holds.
+/// The resources that this process holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Holds {
     heap: usize,
@@ -471,7 +471,7 @@ fn holds() -> Holds {
     }
 }
 
-/// What this process holds once the calls' ends have been dealt with.
+/// The resources that this process holds once the calls' ends have been handled.
 async fn holds_at_rest() -> Holds {
     let mut before = holds();
     loop {

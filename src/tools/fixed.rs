@@ -192,7 +192,7 @@ impl Fixed {
     }
 }
 
-/// Why a call does not run whose fixed argument has no value.
+/// The reason why a call without a value for a fixed argument does not run.
 fn refusal(argument: &Argument, results: &Map<String, Value>) -> String {
     let takes = argument.uses("result");
     match takes.iter().find(|tool| !results.contains_key(*tool)) {

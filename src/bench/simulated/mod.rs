@@ -114,7 +114,7 @@ pub(super) enum Logged {
     },
 }
 
-/// What is logged at most: more than one turn needs.
+/// The most entries of the log: more than one turn needs.
 const LOG: usize = 256;
 
 impl Site {
@@ -181,7 +181,7 @@ impl Simulation {
         declared::parse(name.as_ref(), &text).map_err(|reason| BenchError::sockets(name, reason))
     }
 
-    /// What happened since this was asked the last time, the latest first.
+    /// The events since the last call, the latest first.
     pub(super) fn take_log(&self) -> Vec<Logged> {
         let mut log = self.site.log.lock().unwrap_or_else(PoisonError::into_inner);
         log.drain(..).collect()

@@ -46,7 +46,7 @@ static WEATHER: LazyLock<Regex> = LazyLock::new(|| {
 static CALL: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"(?im)^call ([\w-]+)(?: +(\w+ *=.*?))?\s*$").expect("a pattern"));
 
-/// What a tokenizer makes of text, about: tags, words with the space before them, and marks.
+/// Splits text about as a tokenizer does: tags, words with the space before them, and marks.
 static TOKENS: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"</?[a-z_]+>| ?[\w']+| ?[^\w\s]|\s").expect("a pattern"));
 
