@@ -93,6 +93,11 @@ impl Backend {
         self.client.post(with_query(&self.base_url, path, query))
     }
 
+    /// A GET request to another address of the same server.
+    pub fn get_from(&self, url: Url) -> RequestBuilder {
+        self.client.get(url)
+    }
+
     /// A POST request to another address of the same server.
     pub fn post_to(&self, url: Url) -> RequestBuilder {
         self.client.post(url)

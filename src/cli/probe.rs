@@ -3,7 +3,7 @@
 use crate::config::{Config, LlmEngine, RemoteLlm};
 use crate::llm::Calls;
 use crate::llm::markup::CallForm;
-use crate::llm::probe::{Context as Fit, ModeReport, Report, probe};
+use crate::llm::probe::{Context as Fit, Indexes, ModeReport, Report, probe};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -102,19 +102,22 @@ fn facts(report: &Report, max_prompt_tokens: usize) -> Vec<String> {
     let (markup, native) = (&report.markup, &report.native);
     let mut lines = Vec::new();
     let mut fact = |name: &str, text: String| lines.push(format!("{name:<26}{text}"));
-    fact(
-        "refused parameters",
-        match report.refused.as_slice() {
-            [] => "none".into(),
-            names => names.join(", "),
-        },
-    );
+    let refused = match report.refused.as_slice() {
+        [] => "none".into(),
+        names => names.join(", "),
+    };
+    fact("refused parameters", refused);
+    if let Some(effort) = report.effort {
+        let text = format!("only \"{effort}\" works of the efforts that were tried");
+        fact("reasoning effort", text);
+    }
     let forms = report.forms.iter();
     let forms = forms.map(|(form, right, all)| format!("{} {right} of {all}", name_of(*form)));
     fact(
         "form of calls in markup",
         forms.collect::<Vec<_>>().join(", "),
     );
+    fact("deltas of native calls", deltas(report));
     fact(
         "thoughts",
         match (report.thinks_first, report.thinks) {
@@ -131,31 +134,39 @@ fn facts(report: &Report, max_prompt_tokens: usize) -> Vec<String> {
             Some((cached, all)) => format!("{cached} of {all} tokens of a repeated prompt"),
         },
     );
-    fact(
-        "context",
-        match &report.context {
-            Fit::Fits(tokens) => format!("a prompt of {tokens} tokens arrives whole"),
-            Fit::Cut(tokens) => format!(
-                "CUT: only {tokens} tokens of a long prompt arrive, and llm.max_prompt_tokens is {max_prompt_tokens}; \
-             give the server a larger context (Ollama: num_ctx)"
-            ),
-            Fit::Refused(why) => format!("a long prompt is refused: {why}"),
-            Fit::Unknown => "the server does not count tokens".into(),
-        },
-    );
+    fact("context", context(&report.context, max_prompt_tokens));
+    if let Some(known) = &report.properties {
+        let number = |number: Option<u64>| number.map_or("?".into(), |n| n.to_string());
+        let (context, slots) = (number(known.context), number(known.slots));
+        fact(
+            "llama.cpp's server",
+            format!("{context} tokens of context, streams at the same time: {slots}"),
+        );
+        if known.lacks_tools {
+            fact(
+                "WARNING",
+                "its chat template has no tools: llama.cpp offers native calls in a generic form, which streams no \
+                 words before a call, or not at all; use calls = \"markup\", or a template with tools (--chat-template-file)"
+                    .into(),
+            );
+        }
+    }
     fact(
         "hanging up",
         match report.stops {
             Some(true) => "stops the server".into(),
-            Some(false) => "the next answer is late: the server seems to go on".into(),
-            None => "cannot be told".into(),
+            Some(false) => {
+                "does not stop the server: the next answer is as late as beside another".into()
+            }
+            None => "cannot be told: an answer is as quick beside another as alone".into(),
         },
     );
     fact(
         "two streams at once",
-        match report.slower {
-            Some(slower) => format!("each takes {slower:.2} times as long"),
-            None => "cannot be told".into(),
+        match (report.queues, report.slower) {
+            (Some(true), _) => "the second begins when the first is over (one slot)".into(),
+            (_, Some(slower)) => format!("each takes {slower:.2} times as long"),
+            (_, None) => "cannot be told".into(),
         },
     );
     for (name, mode) in [("markup", markup), ("native", native)] {
@@ -174,6 +185,60 @@ fn facts(report: &Report, max_prompt_tokens: usize) -> Vec<String> {
         );
     }
     lines
+}
+
+fn deltas(report: &Report) -> String {
+    let Some(shape) = report.shape else {
+        return "no native call was made".into();
+    };
+    let indexes = match shape.indexes {
+        Indexes::Own => "each call has an index",
+        Indexes::Shared => "the calls share an index",
+        Indexes::Absent => "no index",
+    };
+    let ids = if shape.has_ids { "an id" } else { "no id" };
+    format!(
+        "{} calls in {} pieces; {indexes} and {ids}",
+        shape.calls, shape.pieces
+    )
+}
+
+fn context(context: &Fit, max_prompt_tokens: usize) -> String {
+    let set = |limit: &Option<u64>| match limit {
+        Some(limit) => format!("; a llm.max_prompt_tokens of {limit} fits"),
+        None => String::new(),
+    };
+    match context {
+        Fit::Fits { tokens, recalls } => {
+            let forgets = match recalls {
+                Some(false) => ", but the model does not remember its beginning",
+                _ => "",
+            };
+            format!("a prompt of {tokens} tokens arrives whole{forgets}")
+        }
+        Fit::Recalled => format!(
+            "the server does not count tokens, but the model knows the beginning of a prompt of {max_prompt_tokens}"
+        ),
+        Fit::Cut {
+            arrived,
+            sent,
+            limit,
+        } => format!(
+            "CUT: of a prompt of {sent} tokens only {arrived} arrive, and llm.max_prompt_tokens is \
+             {max_prompt_tokens}; give the server a larger context (Ollama: OLLAMA_CONTEXT_LENGTH), or set {limit}"
+        ),
+        Fit::Forgotten { limit } => format!(
+            "the model forgets the beginning of a prompt of {max_prompt_tokens} tokens, which may have been cut{}",
+            set(limit)
+        ),
+        Fit::Refused { why, limit } => {
+            format!(
+                "a prompt of {max_prompt_tokens} tokens is refused{}: {why}",
+                set(limit)
+            )
+        }
+        Fit::Unknown(why) => format!("cannot be told: {why}"),
+    }
 }
 
 /// The form as `llm.call_form` names it.
@@ -209,14 +274,32 @@ fn fragment(report: &Report, model: Option<&str>) -> String {
     if report.thinks_first {
         lines.push("thinks_first = true            # thoughts have no opening tag".into());
     }
-    if report.thinks {
-        lines.push(
+    match (report.effort, report.thinks) {
+        (Some(effort), _) => lines.push(format!(
+            "reasoning_effort = \"{effort}\"     # the server takes no other that was tried"
+        )),
+        (None, true) => lines.push(
             "reasoning_effort = \"none\"     # or the server's own switch in extra_body".into(),
-        );
+        ),
+        (None, false) => {}
+    }
+    if let Some(limit) = report.context.limit() {
+        lines.push(format!(
+            "max_prompt_tokens = {limit}       # longer prompts do not arrive whole"
+        ));
+    }
+    if !report.refused.is_empty() {
+        let names = report.refused.join(", ");
+        lines.push(format!(
+            "# The server refuses {names}: left out or renamed by itself, at the price of a request."
+        ));
     }
     if !report.may_assume() {
         lines.push("\n[speculation]".into());
-        lines.push("assumed_per_turn = 0           # a second stream slows the first".into());
+        lines.push(
+            "assumed_per_turn = 0           # a second stream waits for the first, or slows it"
+                .into(),
+        );
     }
     if is_mute {
         lines.push("\n[filler]".into());
@@ -263,5 +346,76 @@ fn remember(cache: &Path, remote: &RemoteLlm, calls: Calls) {
     };
     if let Err(error) = write() {
         tracing::warn!(%error, "the probe is not remembered for `undertone doctor`");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        let mode = ModeReport {
+            kinds: vec![("one call", 8, 8)],
+            ..ModeReport::default()
+        };
+        Report {
+            markup: mode.clone(),
+            native: mode,
+            form: CallForm::Python,
+            forms: Vec::new(),
+            requests: 50,
+            refused: Vec::new(),
+            effort: None,
+            thinks: false,
+            thinks_first: false,
+            cache: None,
+            context: Fit::Recalled,
+            properties: None,
+            shape: None,
+            stops: None,
+            slower: Some(1.0),
+            queues: Some(false),
+        }
+    }
+
+    #[test]
+    fn the_fragment_has_what_the_server_needs_and_is_toml() {
+        let calls = "\n[llm]\ncalls = \"markup\"";
+        assert_eq!(fragment(&report(), None), calls);
+        let needs = Report {
+            refused: vec!["max_tokens", "temperature"],
+            effort: Some("minimal"),
+            thinks: true,
+            context: Fit::Cut {
+                arrived: 4_050,
+                sent: 5_700,
+                limit: 3_500,
+            },
+            queues: Some(true),
+            ..report()
+        };
+        let text = fragment(&needs, Some("small"));
+        let read: toml::Table = text.parse().expect("TOML");
+        let model = &read["llm"]["models"]["small"];
+        assert_eq!(model["max_prompt_tokens"].as_integer(), Some(3_500));
+        assert_eq!(model["reasoning_effort"].as_str(), Some("minimal"));
+        assert!(text.contains("refuses max_tokens, temperature"), "{text}");
+        assert_eq!(
+            read["speculation"]["assumed_per_turn"].as_integer(),
+            Some(0)
+        );
+    }
+
+    #[test]
+    fn a_cut_prompt_is_named_with_the_limit_that_fits() {
+        let cut = Fit::Cut {
+            arrived: 4_050,
+            sent: 5_700,
+            limit: 3_500,
+        };
+        let text = context(&cut, 6_000);
+        for part in ["4050", "5700", "6000", "3500", "CUT"] {
+            assert!(text.contains(part), "{text}");
+        }
     }
 }

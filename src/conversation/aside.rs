@@ -179,8 +179,8 @@ impl Asides {
         let (input, chars) = aside.estimate;
         aside.usage.add(TokenUsage {
             input,
-            cached: 0,
             output: tokens_of(chars),
+            ..TokenUsage::default()
         });
         common.notify(Event::AsideDone {
             aside: id,

@@ -178,8 +178,8 @@ impl Generation {
         let mut usage = self.counted;
         usage.add(TokenUsage {
             input,
-            cached: 0,
             output: tokens_of(chars),
+            ..TokenUsage::default()
         });
         usage
     }

@@ -289,8 +289,8 @@ impl Held {
         }
         TokenUsage {
             input: self.prompt.estimate(),
-            cached: 0,
             output: tokens_of(written),
+            ..TokenUsage::default()
         }
     }
 }

@@ -11,7 +11,7 @@ use super::Prompt;
 use super::http::Headers;
 use super::opaque::Blocks;
 use super::prompt::ChatMessage;
-use super::remote::{Protocol, Reader, Settings, Takes, Vocabulary};
+use super::remote::{Look, Protocol, Reader, Settings, Takes, Vocabulary};
 use crate::backend::KeyForm;
 use serde_json::{Map, Value};
 use wire::Decoder;
@@ -54,8 +54,8 @@ impl Protocol for Messages {
         Box::new(Decoder::new(settings.thinks_first, tools))
     }
 
-    fn text(&self, data: &str) -> String {
-        wire::content(data)
+    fn look(&self, data: &str) -> Look {
+        wire::look(data)
     }
 
     fn answer_in(&self, _refusal: &str) -> Option<String> {

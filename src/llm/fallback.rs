@@ -1,19 +1,40 @@
 //! Two models: the second answers if the first is dead or slow.
 
 use super::{GivenResult, Llm, LlmError, LlmEvent, LlmStream, Prompt};
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, Either, select};
 use futures_util::{StreamExt, stream};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::task::JoinError;
+use tokio::time::Instant;
 
-/// How long the first model may be silent before the second is asked as well. The conversation gives up on both
-/// after four seconds, by default.
-const SLOW: Duration = Duration::from_millis(1_500);
+/// How long the first model may show no sign of life before the second is asked as well. The conversation gives up
+/// on both after four seconds, by default.
+const SILENT: Duration = Duration::from_millis(1_500);
+
+/// How long the first model may take until its first word or call before the second is asked as well. Thoughts and
+/// signs of life of its server do not extend this.
+const SLOW: Duration = Duration::from_millis(3_000);
 
 /// After a failure, the second model is asked first for so long.
 const REST: Duration = Duration::from_secs(30);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Substitute {
+    model: String,
+}
+
+/// Counts the answers of fallbacks. Clones share the counts.
+#[derive(Debug, Clone, Default)]
+pub struct FallbackFigures {
+    /// By the fallback's name.
+    pub(crate) answers: Family<Substitute, Counter>,
+}
 
 /// A model with a substitute.
 pub struct Fallback {
@@ -22,6 +43,8 @@ pub struct Fallback {
     backup: Arc<dyn Llm>,
     /// When the primary failed last.
     failed: Arc<Mutex<Option<Instant>>>,
+    /// The backup's answers.
+    answers: Counter,
 }
 
 impl Fallback {
@@ -32,7 +55,16 @@ impl Fallback {
             primary,
             backup,
             failed: Arc::default(),
+            answers: Counter::default(),
         }
+    }
+
+    /// The same, with its backup's answers in these figures.
+    #[must_use]
+    pub fn counted(mut self, figures: &FallbackFigures) -> Self {
+        let model = self.backup.name().to_owned();
+        self.answers = figures.answers.get_or_create(&Substitute { model }).clone();
+        self
     }
 
     fn is_resting(&self) -> bool {
@@ -42,8 +74,12 @@ impl Fallback {
 }
 
 #[allow(clippy::disallowed_methods, reason = "an edge: it reads the clock")]
+fn now() -> Instant {
+    Instant::now()
+}
+
 fn note_failure(failed: &Mutex<Option<Instant>>, reason: &str) {
-    *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(now());
     let seconds = REST.as_secs();
     tracing::warn!(
         reason,
@@ -65,23 +101,37 @@ impl Llm for Fallback {
             true => (backup, primary),
             false => (primary, backup),
         };
-        let race = Race {
-            first: Some(first.generate(prompt.clone())),
-            second: None,
-            substitute: Some((second, prompt)),
-            failed: (!rests).then(|| self.failed.clone()),
+        let (failed, answers) = (self.failed.clone(), self.answers.clone());
+        // The time counts from the first poll, when the request is made.
+        let begin = async move {
+            let asked = now();
+            let race = Race {
+                first: Some(first.generate(prompt.clone())),
+                second: None,
+                substitute: Some((second, prompt)),
+                failed: (!rests).then_some(failed),
+                asked,
+                alive: asked,
+                rests,
+                answers,
+            };
+            stream::unfold(State::Race(Box::new(race)), State::next)
         };
-        stream::unfold(State::Race(race), State::next).boxed()
+        stream::once(begin).flatten().boxed()
     }
 
-    /// The server is ready as soon as one of them is.
+    /// The server is ready as soon as one of them is. The other goes on loading meanwhile.
     fn warm_up(&self, prompt: Prompt) -> BoxFuture<'static, Result<(), LlmError>> {
         let primary = self.primary.warm_up(prompt.clone());
         let backup = self.backup.warm_up(prompt);
         Box::pin(async move {
-            match futures_util::future::join(primary, backup).await {
-                (Err(error), Err(_)) => Err(error),
-                _ => Ok(()),
+            match select(tokio::spawn(primary), tokio::spawn(backup)).await {
+                Either::Left((Ok(Ok(())), _)) | Either::Right((Ok(Ok(())), _)) => Ok(()),
+                Either::Left((failed, backup)) => match backup.await {
+                    Ok(Ok(())) => Ok(()),
+                    _ => warmed(failed),
+                },
+                Either::Right((_, primary)) => warmed(primary.await),
             }
         })
     }
@@ -103,6 +153,10 @@ impl Llm for Fallback {
             }
         }
     }
+}
+
+fn warmed(result: Result<Result<(), LlmError>, JoinError>) -> Result<(), LlmError> {
+    result.unwrap_or_else(|error| Err(LlmError::Engine(format!("the warm-up failed: {error}"))))
 }
 
 /// The marks before the name of an answer, which tell whose it is.
@@ -133,7 +187,7 @@ impl Llm for Marked {
 /// An answer that is being read.
 enum State {
     /// Nobody has said a word.
-    Race(Race),
+    Race(Box<Race>),
     /// This model answers.
     Won(LlmStream),
     Failed,
@@ -147,6 +201,13 @@ struct Race {
     substitute: Option<(Arc<dyn Llm>, Prompt)>,
     /// When the first failed last, if it is the primary.
     failed: Option<Arc<Mutex<Option<Instant>>>>,
+    /// When the first was asked, and when it showed its last sign of life.
+    asked: Instant,
+    alive: Instant,
+    /// The primary rests: the first is the backup.
+    rests: bool,
+    /// The backup's answers.
+    answers: Counter,
 }
 
 type Event = Result<LlmEvent, LlmError>;
@@ -166,10 +227,13 @@ impl State {
 
 impl Race {
     /// The next event of either, and who is left.
-    async fn next(mut self) -> (Event, State) {
+    async fn next(mut self: Box<Self>) -> (Event, State) {
         loop {
             let heard = match self.substitute {
-                Some(_) => tokio::time::timeout(SLOW, self.either()).await.ok(),
+                Some(_) => {
+                    let until = (self.alive + SILENT).min(self.asked + SLOW);
+                    tokio::time::timeout_at(until, self.either()).await.ok()
+                }
                 None => Some(self.either().await),
             };
             let Some((is_first, event)) = heard else {
@@ -179,8 +243,16 @@ impl Race {
             };
             let ended = || LlmError::Stream("it ended without an answer".into());
             match event.unwrap_or_else(|| Err(ended())) {
-                Ok(event) if !event.is_output() => return (Ok(event), State::Race(self)),
+                Ok(event) if !event.is_output() => {
+                    if is_first {
+                        self.alive = now();
+                    }
+                    return (Ok(event), State::Race(self));
+                }
                 Ok(event) => {
+                    if is_first == self.rests {
+                        self.answers.inc();
+                    }
                     if let Some(failed) = self.failed.filter(|_| !is_first) {
                         note_failure(&failed, "it is slower than its substitute");
                     }
@@ -278,6 +350,92 @@ mod tests {
         assert_eq!(said(&llm).await.unwrap(), "First.");
         let llm = Fallback::new(slow("First.", 1_000), scripted(vec![Step::Hang]));
         assert_eq!(said(&llm).await.unwrap(), "First.");
+    }
+
+    /// Signs of life, which are no answer.
+    fn alive(ms: u64) -> Vec<Step> {
+        let sign = [Step::Alive, Step::delay_ms(200)];
+        (0..ms / 200).flat_map(|_| sign.clone()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn signs_of_life_do_not_keep_the_substitute_waiting_for_ever() {
+        let backup = || scripted(vec![Step::text("Second.")]);
+        let llm = Fallback::new(scripted(alive(60_000)), backup());
+        let began = now();
+        assert_eq!(said(&llm).await.unwrap(), "Second.");
+        assert_eq!(now() - began, SLOW);
+        // The primary rests, so that nobody waits again.
+        let began = now();
+        assert_eq!(said(&llm).await.unwrap(), "Second.");
+        assert_eq!(now() - began, Duration::ZERO);
+
+        let mut thinks = alive(2_000);
+        thinks.push(Step::text("First."));
+        let llm = Fallback::new(scripted(thinks), backup());
+        assert_eq!(said(&llm).await.unwrap(), "First.", "a short thought");
+
+        let llm = Fallback::new(scripted(vec![Step::Hang]), backup());
+        let began = now();
+        assert_eq!(said(&llm).await.unwrap(), "Second.");
+        assert_eq!(now() - began, SILENT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_answers_of_the_fallback_are_counted() {
+        let figures = FallbackFigures::default();
+        let count = |llm: &Fallback| llm.answers.get();
+        let dead = scripted(vec![Step::Error("gone".into())]);
+        let well = || scripted(vec![Step::text("Hello.")]);
+        let llm = Fallback::new(dead, well()).counted(&figures);
+        // Once after the failure, and once while the primary rests.
+        for answers in 1..=2 {
+            assert_eq!(said(&llm).await.unwrap(), "Hello.");
+            assert_eq!(count(&llm), answers);
+        }
+        let llm = Fallback::new(well(), well()).counted(&FallbackFigures::default());
+        said(&llm).await.unwrap();
+        assert_eq!(count(&llm), 0);
+    }
+
+    /// A model that is warm after so long, or never.
+    struct Warms(Option<Duration>);
+
+    impl Llm for Warms {
+        fn name(&self) -> &str {
+            "warms"
+        }
+
+        fn generate(&self, _: Prompt) -> LlmStream {
+            unreachable!("it is only warmed up")
+        }
+
+        fn warm_up(&self, _: Prompt) -> BoxFuture<'static, Result<(), LlmError>> {
+            let time = self.0;
+            Box::pin(async move {
+                tokio::time::sleep(time.unwrap_or(Duration::from_secs(1))).await;
+                time.map(drop).ok_or(LlmError::Stream("gone".into()))
+            })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn both_are_warm_as_soon_as_one_is() {
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        for (primary, backup, after) in [
+            (seconds(300), seconds(2), Some(2)),
+            (seconds(3), None, Some(3)),
+            (None, seconds(9), Some(9)),
+            (None, None, None),
+        ] {
+            let llm = Fallback::new(Arc::new(Warms(primary)), Arc::new(Warms(backup)));
+            let began = now();
+            let warm = llm.warm_up(prompt()).await.is_ok();
+            assert_eq!(warm, after.is_some());
+            if let Some(after) = after {
+                assert_eq!((now() - began).as_secs(), after);
+            }
+        }
     }
 
     /// A model whose server takes results, with those that it was given.

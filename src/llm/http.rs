@@ -76,6 +76,12 @@ impl Server {
         self.backend.post(path)
     }
 
+    /// A GET request for a path beside the base address's `/v1`.
+    pub(super) fn get_beside(&self, segments: &[&str]) -> RequestBuilder {
+        self.backend
+            .get_from(beside(self.backend.base_url(), segments))
+    }
+
     /// A POST request to a path beside the base address's `/v1`.
     pub(super) fn post_beside(&self, segments: &[&str]) -> RequestBuilder {
         self.backend

@@ -28,7 +28,7 @@ pub mod remote;
 pub mod scripted;
 pub mod untrusted;
 
-pub use fallback::Fallback;
+pub use fallback::{Fallback, FallbackFigures};
 pub use phrases::Phrases;
 pub use prompt::Prompts;
 pub use remote::Remote;
@@ -113,8 +113,16 @@ pub struct TokenUsage {
     pub input: u64,
     /// Of those, tokens found in the server's prompt cache.
     pub cached: u64,
-    /// Tokens of answers, markup and calls included.
+    /// Tokens of answers, markup, calls and thoughts included.
     pub output: u64,
+    /// Of those, tokens of thoughts, if the server counts them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub reasoning: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl TokenUsage {
@@ -123,6 +131,7 @@ impl TokenUsage {
         self.input += other.input;
         self.cached += other.cached;
         self.output += other.output;
+        self.reasoning += other.reasoning;
     }
 
     /// The tokens of prompts and answers together.
@@ -320,6 +329,28 @@ pub enum LlmError {
 }
 
 impl LlmError {
+    /// The kind of failure and where to look, for anybody to read: no address, and nothing that the server said.
+    #[must_use]
+    pub fn cause(&self) -> String {
+        let Self::Status { status, .. } = self else {
+            return match self {
+                Self::Unreachable { .. } => "its server cannot be reached",
+                Self::Stream(_) => "its server's answer broke off; the log says why",
+                _ => "it cannot be asked; the log says why",
+            }
+            .to_owned();
+        };
+        let why = match status {
+            400 | 422 => "its server refuses the request; the log says why",
+            401 | 403 => "its server refuses the key: see api_key_env or api_key_file",
+            404 => "its server does not know the model or the path: see model and base_url",
+            429 => "its server is busy, or the account is used up",
+            503 => "it is loading",
+            _ => "its server fails; the log says why",
+        };
+        format!("{why} (status {status})")
+    }
+
     /// The full error, with the address and the server's message.
     #[must_use]
     pub fn details(&self) -> String {

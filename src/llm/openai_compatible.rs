@@ -11,7 +11,7 @@ use super::Prompt;
 use super::http::Headers;
 use super::opaque::Blocks;
 use super::prompt::ChatMessage;
-use super::remote::{Protocol, Reader, Settings, Takes, Vocabulary};
+use super::remote::{Look, Protocol, Reader, Settings, Takes, Vocabulary};
 use serde_json::{Map, Value};
 use wire::Decoder;
 
@@ -53,8 +53,8 @@ impl Protocol for ChatCompletions {
         Box::new(decoder.with_tool_cache(settings.tool_cache))
     }
 
-    fn text(&self, data: &str) -> String {
-        wire::content(data)
+    fn look(&self, data: &str) -> Look {
+        wire::look(data)
     }
 
     fn answer_in(&self, refusal: &str) -> Option<String> {

@@ -1,6 +1,8 @@
 //! Finds out what a model and its server can do: some forty requests with questions and tools of a known outcome,
 //! in both ways of calling tools.
 
+mod server;
+
 use super::markup::CallForm;
 use super::prompt::Prompts;
 use super::remote::Settings;
@@ -8,8 +10,10 @@ use super::{Calls, Demands, Llm, LlmError, LlmEvent, Message, Prompt, Remote, To
 use crate::tools::ToolSpec;
 use futures_util::StreamExt;
 use serde_json::{Map, Value, json};
+use server::{Company, cache, company, context, now};
+pub use server::{Context, Indexes, Properties, Shape};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The longest wait for one answer. The first may have to wait for the model to load.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -22,9 +26,6 @@ const MARGIN: f64 = 0.1;
 
 /// A stream beside another must not slow that down by more than this.
 const SLOWER: f64 = 1.1;
-
-/// The share of tokens that must arrive of a prompt whose length is estimated.
-const ARRIVED: f64 = 0.75;
 
 /// The expected outcome of a question.
 #[derive(Debug, Clone)]
@@ -208,7 +209,6 @@ struct Trial {
     calls: Vec<(String, Read)>,
     /// Pieces of arguments.
     pieces: usize,
-    thinks: bool,
     first: Option<Duration>,
     name: Option<Duration>,
     whole: Option<Duration>,
@@ -242,9 +242,8 @@ impl Trial {
 }
 
 /// Reads one answer, at most `most` events of it.
-#[allow(clippy::disallowed_methods, reason = "an edge: it measures")]
 async fn trial(llm: &dyn Llm, prompt: Prompt, most: usize) -> Result<Trial, LlmError> {
-    let began = Instant::now();
+    let began = now();
     let mut trial = Trial::default();
     let mut events = llm.generate(prompt);
     let mut last = None;
@@ -255,15 +254,11 @@ async fn trial(llm: &dyn Llm, prompt: Prompt, most: usize) -> Result<Trial, LlmE
         let Some(event) = event.map_err(|_| late())? else {
             break;
         };
-        let (event, now) = (event?, began.elapsed());
+        let (event, now) = (event?, now() - began);
+        count += 1;
         if !event.is_output() {
-            // The first says only that the headers have come.
-            let thinks = event == LlmEvent::Thinking;
-            trial.thinks |= thinks && trial.first.is_none() && count > 0;
-            count += 1;
             continue;
         }
-        count += 1;
         trial.first.get_or_insert(now);
         match event {
             LlmEvent::Speech { text } => {
@@ -361,7 +356,9 @@ pub struct Report {
     pub requests: usize,
     /// Parameters that the server refuses.
     pub refused: Vec<&'static str>,
-    /// The model thinks in a field of its own.
+    /// The effort of thinking that the server takes in place of the configured one.
+    pub effort: Option<&'static str>,
+    /// The model thinks in a field of its own, or its server counts tokens of thoughts.
     pub thinks: bool,
     /// Its text has the end of a thought without its beginning: `llm.thinks_first`.
     pub thinks_first: bool,
@@ -369,23 +366,16 @@ pub struct Report {
     pub cache: Option<(u64, u64)>,
     /// Whether a prompt of `llm.max_prompt_tokens` arrives whole.
     pub context: Context,
+    /// What llama.cpp's server says of itself.
+    pub properties: Option<Properties>,
+    /// How native calls are sent; `None` if the model made none.
+    pub shape: Option<Shape>,
     /// Whether hanging up stops the server; `None` if it cannot be told.
     pub stops: Option<bool>,
     /// How much slower a stream is beside another: 1 is not at all; `None` if it cannot be told.
     pub slower: Option<f64>,
-}
-
-/// Whether the longest prompt fits.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Context {
-    /// The server counted about as many tokens as were sent.
-    Fits(u64),
-    /// It counted far fewer, so it cut the prompt.
-    Cut(u64),
-    /// It refused the prompt.
-    Refused(String),
-    /// It does not count.
-    Unknown,
+    /// Whether a second answer begins only when the first is over; `None` if it cannot be told.
+    pub queues: Option<bool>,
 }
 
 impl Report {
@@ -400,13 +390,13 @@ impl Report {
         }
     }
 
-    /// Whether the answer may be generated before the call is committed: a second stream does not slow the first.
+    /// Whether the answer may be generated before the call is committed: two streams neither wait for nor slow each other.
     pub fn may_assume(&self) -> bool {
-        self.slower.is_none_or(|slower| slower <= SLOWER)
+        self.queues != Some(true) && self.slower.is_none_or(|slower| slower <= SLOWER)
     }
 }
 
-/// Asks a model with these `prompts`. `say` is told what is being tried.
+/// Asks a model with these `prompts`, which are limited to so many tokens. `say` is told what is being tried.
 ///
 /// # Errors
 /// If the very first request fails: there is nothing to find out then.
@@ -431,12 +421,17 @@ pub async fn probe(
     let native = with(Calls::Native, CallForm::Python)?;
     say("loading the model");
     markup.warm_up(asked(2, "Hello.")).await?;
-    let mut thinks = false;
-    let mut requests = 1;
+    let mut sample = asked(2, "Say hello.");
+    sample.demands.max_tokens = None;
+    let sample = markup.sample(sample).await.unwrap_or_default();
+    let mut thinks = sample.thinks;
+    // Thoughts count towards the limit.
+    let most = (!thinks).then_some(ANSWER);
+    let mut requests = 2;
     let mut reports = Vec::new();
     for (llm, name) in [(&markup, "markup"), (&native, "native")] {
         say(&format!("calls in the way \"{name}\""));
-        let (report, thought, count) = mode(llm, questions()).await;
+        let (report, thought, count) = mode(llm, questions(), most).await;
         thinks |= thought;
         requests += count;
         reports.push(report);
@@ -451,7 +446,7 @@ pub async fn probe(
                 .into_iter()
                 .filter(|(kind, ..)| *kind < CALL_KINDS);
             let llm = with(Calls::Markup, form)?;
-            let (report, _, count) = mode(&llm, asked.collect()).await;
+            let (report, _, count) = mode(&llm, asked.collect(), most).await;
             requests += count;
             forms.push(report.calls_in(form));
             others.push((form, report));
@@ -461,37 +456,52 @@ pub async fn probe(
     if let Some((_, best)) = others.into_iter().find(|(other, _)| *other == form) {
         in_markup.take_calls(best);
     }
-    say("thoughts, cache and context");
-    let text = markup
-        .text(asked(2, "Say hello."))
-        .await
-        .unwrap_or_default();
+    say("cache and context");
+    let mut two = asked(1, "What's the weather in Rome and in Paris?");
+    two.demands.max_tokens = most;
+    let two = native.sample(two).await.unwrap_or_default();
     let cache = cache(&markup).await;
-    let context = context(&markup, max_prompt_tokens).await;
+    let properties = Properties::of(&markup).await;
+    let prompts = prompts.clone().limited(max_prompt_tokens);
+    let answer = settings.max_tokens.unwrap_or(ANSWER);
+    let known = properties.as_ref();
+    let context = context(&markup, &prompts, max_prompt_tokens, answer, thinks, known);
+    let (context, count) = context.await;
+    requests += count;
     say("hanging up, and two streams at once");
-    let stops = stops(&markup).await;
-    let slower = slower(&markup).await;
+    let Company {
+        slower,
+        queues,
+        stops,
+        requests: count,
+    } = company(&markup).await;
+    requests += count;
     let mut refused = markup.refused();
     refused.extend(native.refused());
     refused.sort_unstable();
     refused.dedup();
     // Only the probe sends it.
     refused.retain(|parameter| *parameter != "seed");
+    let effort = native.effort();
     let native = reports.pop().unwrap_or_default();
     Ok(Report {
         markup: in_markup,
         native,
         form,
         forms,
-        // Text, two for the cache, two for the context, three for hanging up, three streams.
-        requests: requests + 1 + 2 + 2 + 3 + 3,
+        // A sample of native calls, and two for the cache.
+        requests: requests + 1 + 2,
         refused,
+        effort: markup.effort().or(effort),
         thinks,
-        thinks_first: thinks_without_a_tag(&text),
+        thinks_first: thinks_without_a_tag(&sample.text),
         cache,
         context,
+        properties,
+        shape: Shape::of(&two.calls),
         stops,
         slower,
+        queues,
     })
 }
 
@@ -507,6 +517,7 @@ fn best_form(forms: &[(CallForm, usize, usize)]) -> CallForm {
 async fn mode(
     llm: &dyn Llm,
     questions: Vec<(usize, &'static str, Expected)>,
+    most: Option<u32>,
 ) -> (ModeReport, bool, usize) {
     let mut report = ModeReport {
         kinds: KINDS.map(|kind| (kind, 0, 0)).to_vec(),
@@ -518,7 +529,9 @@ async fn mode(
     for (kind, question, expected) in questions {
         let (_, right, all) = &mut report.kinds[kind];
         *all += 1;
-        let trial = match trial(llm, asked(kind, question), usize::MAX).await {
+        let mut prompt = asked(kind, question);
+        prompt.demands.max_tokens = most;
+        let trial = match trial(llm, prompt, usize::MAX).await {
             Ok(trial) => trial,
             Err(error) => {
                 report.failures.0 += 1;
@@ -527,7 +540,7 @@ async fn mode(
             }
         };
         *right += usize::from(trial.is_as(&expected));
-        thinks |= trial.thinks;
+        thinks |= trial.usage.is_some_and(|usage| usage.reasoning > 0);
         if !trial.calls.is_empty() {
             report.speaks_before_calls.0 += usize::from(trial.speaks_first);
             report.speaks_before_calls.1 += 1;
@@ -561,71 +574,10 @@ fn thinks_without_a_tag(text: &str) -> bool {
     ends.is_some_and(|end| !text[..end].contains("<think"))
 }
 
-async fn cache(llm: &dyn Llm) -> Option<(u64, u64)> {
-    let same = || asked(2, "Are you there?");
-    trial(llm, same(), usize::MAX).await.ok()?;
-    let usage = trial(llm, same(), usize::MAX).await.ok()?.usage?;
-    Some((usage.cached, usage.input))
-}
-
-/// Sends a short and a long prompt and compares what the server counted.
-async fn context(llm: &dyn Llm, max_tokens: usize) -> Context {
-    const SENTENCE: &str = "The harbour was quiet in the morning and the boats lay still. ";
-    // Half of the limit in sentences, at four characters a token, stays under it with the rules and tools.
-    let long = SENTENCE.repeat(max_tokens * 4 / 2 / SENTENCE.len());
-    let of = |text: &str| {
-        let text = format!("{text}Say hello.");
-        let mut prompt = prompt(vec![user(&text)], Arc::default());
-        prompt.demands.max_tokens = Some(16);
-        prompt
-    };
-    let short_text = SENTENCE.repeat(10);
-    let Ok(short) = trial(llm, of(&short_text), usize::MAX).await else {
-        return Context::Unknown;
-    };
-    let counted = |trial: Trial| trial.usage.map(|usage| usage.input);
-    match trial(llm, of(&long), usize::MAX).await.map(counted) {
-        Err(error) => Context::Refused(error.details()),
-        Ok(arrived) => match (counted(short), arrived) {
-            (Some(short), Some(arrived)) => {
-                // At least ten tokens a sentence, whatever the tokeniser.
-                let sentences = (long.len() - short_text.len()) / SENTENCE.len();
-                let least = (sentences * 10) as f64 * ARRIVED;
-                match (arrived.saturating_sub(short)) as f64 >= least {
-                    true => Context::Fits(arrived),
-                    false => Context::Cut(arrived),
-                }
-            }
-            _ => Context::Unknown,
-        },
-    }
-}
-
-fn long_answer() -> Prompt {
-    let text = "Count aloud from one to sixty, in words, and say every number.";
-    prompt(vec![user(text)], Arc::default())
-}
-
-/// The time to the first word, alone and right after hanging up on a long answer. A server that goes on
-/// generating has less room for the next.
-async fn stops(llm: &dyn Llm) -> Option<bool> {
-    let short = || asked(2, "Are you there?");
-    let alone = trial(llm, short(), 4).await.ok()?.first?;
-    trial(llm, long_answer(), 6).await.ok()?;
-    let after = trial(llm, short(), 4).await.ok()?.first?;
-    Some(after <= alone * 2 + Duration::from_millis(150))
-}
-
-/// How much slower a stream is beside another.
-async fn slower(llm: &dyn Llm) -> Option<f64> {
-    let alone = median(trial(llm, long_answer(), 60).await.ok()?.gaps)?;
-    let (one, two) = (trial(llm, long_answer(), 60), trial(llm, long_answer(), 60));
-    let (one, _two) = futures_util::future::join(one, two).await;
-    let beside = median(one.ok()?.gaps)?;
-    Some(beside.as_secs_f64() / alone.as_secs_f64().max(1e-6))
-}
-
 fn median(mut times: Vec<Duration>) -> Option<Duration> {
     times.sort_unstable();
     times.get(times.len() / 2).copied()
 }
+
+#[cfg(test)]
+mod tests;

@@ -33,6 +33,9 @@ const MODELS: &str = "models";
 /// The path of results for an answer, beside the base address.
 const TOOL_CACHE: &str = "cache-tool-output";
 
+/// The path of the properties of llama.cpp's server, beside the base address.
+const PROPERTIES: &str = "props";
+
 /// The most bytes read of a model list.
 const MAX_MODELS_BYTES: usize = 4 * 1024 * 1024;
 
@@ -49,7 +52,8 @@ const THOUGHTS: Duration = Duration::from_millis(250);
 /// meanwhile.
 const STILL_THINKING: Duration = Duration::from_secs(1);
 
-/// The token limit of a warm-up. Some servers refuse a limit in which a thought does not fit.
+/// The token limit of a warm-up. Some servers refuse one in which a thought does not fit; they are asked with the
+/// configured limit.
 const WARM_UP_TOKENS: u32 = 16;
 
 /// The error of an answer that was cut off before its first word.
@@ -106,8 +110,8 @@ pub(super) trait Protocol: Send + Sync {
     /// A reader for one answer of a model that is offered these tools.
     fn reader(&self, settings: &Settings, tools: Vec<String>) -> Box<dyn Reader>;
 
-    /// The model's text in the data of an event, markup included.
-    fn text(&self, data: &str) -> String;
+    /// What the data of an event has, as the server sends it.
+    fn look(&self, data: &str) -> Look;
 
     /// The model's text in the body of a refusal.
     fn answer_in(&self, refusal: &str) -> Option<String>;
@@ -115,6 +119,29 @@ pub(super) trait Protocol: Send + Sync {
 
 /// Events, and the error that ended the stream, if any.
 pub(super) type Decoded = (Vec<LlmEvent>, Option<String>);
+
+/// A piece of an answer as the server sends it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Look {
+    /// The model's text, markup included.
+    pub(super) text: String,
+    /// It has a thought.
+    pub(super) thinks: bool,
+    /// Its pieces of native calls.
+    pub(super) calls: Vec<CallPiece>,
+}
+
+/// A piece of a native call as the server sends it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct CallPiece {
+    pub(super) index: Option<u64>,
+    /// It has an id that is not empty.
+    pub(super) has_id: bool,
+    /// It has a name that is not empty.
+    pub(super) has_name: bool,
+    /// It has a part of the arguments.
+    pub(super) has_arguments: bool,
+}
 
 /// Reads the messages of one stream.
 pub(super) trait Reader: Send {
@@ -149,6 +176,9 @@ pub struct Settings {
     pub calls: Calls,
     /// Its answers begin with thoughts that only a closing tag marks.
     pub thinks_first: bool,
+    /// Another model answers in its place if it is slow. A server that has not sent its headers then counts as
+    /// silent, even if the model is known to think.
+    pub has_substitute: bool,
     /// The server takes results of tools while it answers, at `/cache-tool-output/{response_id}`.
     pub tool_cache: bool,
     /// Fields that are added to each request.
@@ -175,6 +205,7 @@ impl Settings {
             reasoning_effort: None,
             calls: Calls::Markup,
             thinks_first: false,
+            has_substitute: false,
             tool_cache: false,
             extra_body: Map::new(),
             connect_timeout: Duration::from_secs(3),
@@ -279,19 +310,31 @@ impl Llm for Remote {
 
     fn generate(&self, prompt: Prompt) -> LlmStream {
         let stream = answer(self.endpoint.clone(), self.messages(&prompt), prompt);
-        match self.endpoint.settings.is_known_to_think() {
-            true => with_thoughts(stream),
+        let settings = &self.endpoint.settings;
+        match settings.is_known_to_think() {
+            true => with_thoughts(stream, settings.has_substitute),
             false => stream,
         }
     }
 
     fn warm_up(&self, mut prompt: Prompt) -> BoxFuture<'static, Result<(), LlmError>> {
         let endpoint = self.endpoint.clone();
-        prompt.demands.max_tokens = Some(WARM_UP_TOKENS);
         let messages = self.messages(&prompt);
         let warm = self.clone();
         Box::pin(async move {
-            let mut events = open(&endpoint, &endpoint.patient, &prompt, &messages?).await?;
+            let messages = messages?;
+            prompt.demands.max_tokens = Some(WARM_UP_TOKENS);
+            let opened = open(&endpoint, &endpoint.patient, &prompt, &messages).await;
+            let mut events = match opened {
+                // Perhaps because the limit leaves no room for a thought: answers have the configured one.
+                Err(LlmError::Status {
+                    status: 400 | 422, ..
+                }) => {
+                    prompt.demands.max_tokens = None;
+                    open(&endpoint, &endpoint.patient, &prompt, &messages).await?
+                }
+                opened => opened?,
+            };
             let mut has_begun = false;
             while let Some(event) = events.next().await {
                 match event {
@@ -342,25 +385,46 @@ impl Remote {
         self.endpoint.takes().refused(vocabulary)
     }
 
-    /// The model's text as the server sends it, markup included.
+    /// The effort of thinking that the server takes in place of the configured one.
+    pub fn effort(&self) -> Option<&'static str> {
+        self.endpoint.takes().effort()
+    }
+
+    /// An answer as the server sends it: all of its text, markup included, and the pieces of its native calls.
     ///
     /// # Errors
     /// As a generation.
-    pub async fn text(&self, prompt: Prompt) -> Result<String, LlmError> {
+    pub(super) async fn sample(&self, prompt: Prompt) -> Result<Look, LlmError> {
         let messages = self.messages(&prompt)?;
         let server = &self.endpoint.server;
+        let mut all = Look::default();
         let response = match request(&self.endpoint, server, &prompt, &messages).await? {
             Opened::Stream(response) => response,
-            Opened::Text(text) => return Ok(text),
+            Opened::Text(text) => {
+                return Ok(Look { text, ..all });
+            }
         };
         let mut signs = http::messages(server.clone(), response, error_message).boxed();
-        let mut text = String::new();
         while let Some(sign) = signs.next().await {
             if let Sign::Data(data) = sign.map_err(LlmError::Stream)? {
-                text.push_str(&self.endpoint.protocol.text(&data));
+                let look = self.endpoint.protocol.look(&data);
+                all.text.push_str(&look.text);
+                all.thinks |= look.thinks;
+                all.calls.extend(look.calls);
             }
         }
-        Ok(text)
+        Ok(all)
+    }
+
+    /// The properties of llama.cpp's server, at `/props` beside the base address; `None` if the server is another.
+    pub(super) async fn properties(&self) -> Option<Value> {
+        let server = &self.endpoint.server;
+        let response = server.send(server.get_beside(&[PROPERTIES])).await.ok()?;
+        if !response.status().is_success() {
+            return None;
+        }
+        let body = server.read(response, MAX_MODELS_BYTES).await.ok()?;
+        serde_json::from_str(&body).ok()
     }
 
     fn messages(&self, prompt: &Prompt) -> Result<Vec<ChatMessage>, LlmError> {
@@ -421,10 +485,12 @@ fn answer(
     .boxed()
 }
 
-/// Adds signs of thought until the first other event, at regular intervals.
-fn with_thoughts(events: LlmStream) -> LlmStream {
-    stream::unfold((events, false), |(mut events, has_begun)| async move {
-        let next = match has_begun {
+/// Adds signs of thought until the first word or call, at regular intervals; not before the headers if they are
+/// `waited_for`.
+fn with_thoughts(events: LlmStream, waited_for: bool) -> LlmStream {
+    let state = (events, waited_for, false);
+    stream::unfold(state, |(mut events, waits, has_begun)| async move {
+        let next = match waits || has_begun {
             true => events.next().await,
             false => match tokio::time::timeout(STILL_THINKING, events.next()).await {
                 Ok(event) => event,
@@ -432,7 +498,8 @@ fn with_thoughts(events: LlmStream) -> LlmStream {
             },
         }?;
         let begins = !matches!(&next, Ok(event) if !event.is_output());
-        Some((next, (events, has_begun || begins)))
+        // The first event says that the headers have come.
+        Some((next, (events, false, has_begun || begins)))
     })
     .boxed()
 }
@@ -521,7 +588,8 @@ async fn request(
         tracing::info!(
             reason = refusal.details(),
             refused = ?fewer.refused(protocol.vocabulary()),
-            "a parameter is left out from now on: the server refuses it"
+            effort = fewer.effort(),
+            "a parameter is left out or changed from now on: the server refuses it"
         );
         let mut known = endpoint.takes();
         known.merge(&fewer);

@@ -15,6 +15,8 @@ pub enum Step {
     Text(String),
     /// A pause.
     Delay(Duration),
+    /// A sign of life: a thought, or a comment of the server.
+    Alive,
     /// Fail with [`LlmError::Stream`]; the script ends here.
     Error(String),
     /// Stream nothing more and never end.
@@ -254,6 +256,7 @@ impl Playing {
                 tokio::time::sleep(time).await;
                 (Vec::new(), true)
             }
+            Some(Step::Alive) => (vec![Ok(LlmEvent::Thinking)], true),
             Some(Step::Error(reason)) => (vec![Err(LlmError::Stream(reason))], false),
             Some(Step::Hang) => std::future::pending().await,
             None => {

@@ -46,8 +46,8 @@ impl Sample {
 fn estimate(input: u64, written: &AtomicUsize) -> TokenUsage {
     TokenUsage {
         input,
-        cached: 0,
         output: tokens_of(written.load(Ordering::Relaxed)),
+        ..TokenUsage::default()
     }
 }
 

@@ -424,8 +424,8 @@ pub(crate) mod testing {
                 delayed: Micros(0),
                 usage: TokenUsage {
                     input: 900,
-                    cached: 0,
                     output: 20,
+                    ..TokenUsage::default()
                 },
             }],
             drafts: vec![DraftRecord {
@@ -436,8 +436,8 @@ pub(crate) mod testing {
                 accepted: Some(true),
                 usage: TokenUsage {
                     input: 2_700,
-                    cached: 0,
                     output: 30,
+                    ..TokenUsage::default()
                 },
                 cost: 0.001,
             }],

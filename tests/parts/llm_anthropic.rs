@@ -221,6 +221,7 @@ async fn an_answer_is_the_same_under_every_chunking() {
         input: 120,
         cached: 90,
         output: 40,
+        ..TokenUsage::default()
     };
     for size in [1, 2, 3, 7, 64, bytes.len()] {
         let pieces = bytes.chunks(size).map(<[u8]>::to_vec).collect();

@@ -273,7 +273,8 @@ async fn a_request_and_its_streamed_answer() {
 #[tokio::test]
 async fn usage_comes_from_the_server_and_max_tokens_is_sent() {
     let counted = json!({"choices": [], "usage": {"prompt_tokens": 120, "completion_tokens": 7,
-        "prompt_tokens_details": {"cached_tokens": 64}}});
+        "prompt_tokens_details": {"cached_tokens": 64},
+        "completion_tokens_details": {"reasoning_tokens": 5}}});
     let text = format!(
         "{}{}data: {counted}\n\n{DONE}",
         sse("<speech>Once upon a"),
@@ -288,6 +289,7 @@ async fn usage_comes_from_the_server_and_max_tokens_is_sent() {
         input: 120,
         cached: 64,
         output: 7,
+        reasoning: 5,
     };
     let last = [LlmEvent::Cut, LlmEvent::Used { usage }, LlmEvent::End];
     assert_eq!(events[events.len() - 3..], last);
@@ -717,6 +719,24 @@ async fn a_model_that_is_told_to_think_shows_it() {
     for _ in 0..6 {
         assert_eq!(events.next().await.unwrap().unwrap(), LlmEvent::Thinking);
     }
+}
+
+/// The substitute is not kept waiting by a server that may be dead.
+#[tokio::test(start_paused = true)]
+async fn a_model_with_a_substitute_shows_no_thought_before_its_servers_headers() {
+    let (server, _) = Server::start(Reply::Never).await;
+    let thinks = Remote::new(
+        Settings {
+            reasoning_effort: Some("low".into()),
+            has_substitute: true,
+            ..settings(&address(&server).await)
+        },
+        Prompts::default(),
+    );
+    let mut events = thinks.unwrap().generate(prompt());
+    let ten_seconds = std::time::Duration::from_secs(10);
+    let event = tokio::time::timeout(ten_seconds, events.next()).await;
+    assert!(event.is_err(), "{event:?}");
 }
 
 #[tokio::test]

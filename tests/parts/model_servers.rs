@@ -37,6 +37,8 @@ struct Row {
     reason: &'static str,
     /// Parameters that it has refused after two turns.
     refused: &'static [&'static str],
+    /// The effort of thinking that is configured, and the one that is sent in its place after the first turn.
+    effort: (Option<&'static str>, Option<&'static str>),
 }
 
 /// The shape of calls in a stream.
@@ -90,6 +92,57 @@ fn openai(body: &Value) -> Option<Refusal> {
         }
         _ => None,
     }
+}
+
+/// A model of OpenAI that thinks and knows these efforts.
+fn efforts(body: &Value, known: &[&str]) -> Option<Refusal> {
+    let effort = body.get("reasoning_effort").and_then(Value::as_str);
+    if let Some(effort) = effort.filter(|effort| !known.contains(effort)) {
+        let known: Vec<_> = known.iter().map(|known| format!("'{known}'")).collect();
+        let message = format!(
+            "Unsupported value: '{effort}' is not supported with the 'm' model. Supported values are: {}.",
+            known.join(", ")
+        );
+        let error = json!({"message": message, "type": "invalid_request_error", "param": "reasoning_effort",
+            "code": "unsupported_value"});
+        return Some((400, json!({ "error": error })));
+    }
+    openai(body)
+}
+
+fn o_series(body: &Value) -> Option<Refusal> {
+    efforts(body, &["low", "medium", "high"])
+}
+
+fn gpt_5(body: &Value) -> Option<Refusal> {
+    efforts(body, &["minimal", "low", "medium", "high"])
+}
+
+fn gpt_5_1(body: &Value) -> Option<Refusal> {
+    efforts(body, &["none", "low", "medium", "high"])
+}
+
+/// From GPT-5.4 on: an effort that is not sent is not `none`.
+fn gpt_5_4(body: &Value) -> Option<Refusal> {
+    let effort = body.get("reasoning_effort").and_then(Value::as_str);
+    if body.get("tools").is_some() && effort != Some("none") {
+        let message = "Function tools with reasoning_effort are not supported for m in /v1/chat/completions. To use \
+                       function tools, use /v1/responses or set reasoning_effort to 'none'.";
+        let error = json!({"message": message, "type": "invalid_request_error", "param": "reasoning_effort",
+            "code": null});
+        return Some((400, json!({ "error": error })));
+    }
+    efforts(body, &["none", "low", "medium", "high", "xhigh"])
+}
+
+/// A model that does not think.
+fn gpt_4(body: &Value) -> Option<Refusal> {
+    body.get("reasoning_effort").and_then(|_| {
+        error(
+            400,
+            "Unrecognized request argument supplied: reasoning_effort",
+        )
+    })
 }
 
 fn groq(body: &Value) -> Option<Refusal> {
@@ -279,6 +332,7 @@ const ROW: Row = Row {
     style: Style::Pieces,
     reason: "tool_calls",
     refused: &[],
+    effort: (None, None),
 };
 
 fn rows() -> Vec<Row> {
@@ -290,6 +344,48 @@ fn rows() -> Vec<Row> {
             name: "OpenAI",
             refuses: openai,
             refused: limits,
+            ..ROW
+        },
+        Row {
+            name: "OpenAI, o-series",
+            refuses: o_series,
+            refused: limits,
+            effort: (Some("none"), Some("low")),
+            ..ROW
+        },
+        Row {
+            name: "OpenAI, GPT-5",
+            refuses: gpt_5,
+            refused: limits,
+            effort: (Some("none"), Some("minimal")),
+            ..ROW
+        },
+        Row {
+            name: "OpenAI, GPT-5.1",
+            refuses: gpt_5_1,
+            refused: limits,
+            effort: (Some("minimal"), Some("none")),
+            ..ROW
+        },
+        Row {
+            name: "OpenAI, GPT-5.4",
+            refuses: gpt_5_4,
+            refused: limits,
+            effort: (None, Some("none")),
+            ..ROW
+        },
+        Row {
+            name: "OpenAI, GPT-5.4, told to think",
+            refuses: gpt_5_4,
+            refused: limits,
+            effort: (Some("high"), Some("none")),
+            ..ROW
+        },
+        Row {
+            name: "OpenAI, GPT-4",
+            refuses: gpt_4,
+            refused: &["reasoning_effort"],
+            effort: (Some("none"), None),
             ..ROW
         },
         Row {
@@ -583,6 +679,7 @@ impl Scripted {
         settings.temperature = Some(0.5);
         settings.max_tokens = Some(300);
         settings.calls = calls;
+        settings.reasoning_effort = row.effort.0.map(str::to_owned);
         let llm = Remote::new(settings, Prompts::default()).expect("a client");
         (server, llm)
     }
@@ -708,6 +805,7 @@ async fn every_server_is_understood_under_every_cut() {
         let mut refused = llm.refused();
         refused.sort_unstable();
         assert_eq!(refused, row.refused, "{name}");
+        assert_eq!(llm.effort(), row.effort.1, "{name}");
     }
 }
 

@@ -208,6 +208,7 @@ impl Scripted {
                 input: 100,
                 cached: 40,
                 output: 10,
+                ..TokenUsage::default()
             },
         })
         .await;

@@ -84,6 +84,7 @@ fn tokens_that_the_engine_counts_are_not_estimated() {
         input: 12,
         cached: 4,
         output: 6,
+        ..TokenUsage::default()
     };
     generation.was_counted(counted);
     assert_eq!(generation.usage(), counted);

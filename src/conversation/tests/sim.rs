@@ -97,6 +97,7 @@ pub(super) const SAMPLED: TokenUsage = TokenUsage {
     input: 90,
     cached: 0,
     output: 10,
+    reasoning: 0,
 };
 
 /// Samples that each make this call after so many ms.

@@ -278,8 +278,8 @@ fn the_generation_after_a_result_gets_the_remaining_tokens() {
     let used = |input, output| {
         let usage = TokenUsage {
             input,
-            cached: 0,
             output,
+            ..TokenUsage::default()
         };
         Step::Event(LlmEvent::Used { usage })
     };
@@ -292,8 +292,8 @@ fn the_generation_after_a_result_gets_the_remaining_tokens() {
     assert_eq!(sim.prompts[1].demands.max_tokens, Some(25));
     let all = TokenUsage {
         input: 230,
-        cached: 0,
         output: 20,
+        ..TokenUsage::default()
     };
     assert_eq!(usage(&sim), [all]);
 }

@@ -5,7 +5,8 @@ use crate::llm::markup::Parser;
 use crate::llm::native_call::{MAX_CALLS, NativeCall};
 use crate::llm::opaque::{Block, Complete};
 use crate::llm::remote::{
-    ALL_THOUGHTS, CONTEXT_FULL, Decoded, FILTERED, Reader, UNCLOSED_THOUGHTS, message_of,
+    ALL_THOUGHTS, CONTEXT_FULL, CallPiece, Decoded, FILTERED, Look, Reader, UNCLOSED_THOUGHTS,
+    message_of,
 };
 use crate::llm::{LlmEvent, TokenUsage};
 use serde_json::{Map, Value};
@@ -87,11 +88,29 @@ impl Thoughts {
     }
 }
 
-/// The text in the data of one server-sent event.
-pub(super) fn content(data: &str) -> String {
+/// What the data of an event has, as the server sends it.
+pub(super) fn look(data: &str) -> Look {
     let event: Value = serde_json::from_str(data).unwrap_or_default();
-    let text = event["delta"]["text"].as_str();
-    text.unwrap_or_default().to_owned()
+    let (block, delta) = (&event["content_block"], &event["delta"]);
+    let is_filled = |text: &Value| text.as_str().is_some_and(|text| !text.is_empty());
+    let opens = block["type"] == "tool_use";
+    let piece = &delta["partial_json"];
+    let call = CallPiece {
+        index: event["index"].as_u64(),
+        has_id: is_filled(&block["id"]),
+        has_name: is_filled(&block["name"]),
+        has_arguments: is_filled(piece),
+    };
+    let thinking = ["thinking", "redacted_thinking"];
+    Look {
+        text: delta["text"].as_str().unwrap_or_default().to_owned(),
+        thinks: thinking.iter().any(|kind| block["type"] == *kind)
+            || delta["type"] == "thinking_delta",
+        calls: (opens || is_filled(piece))
+            .then_some(call)
+            .into_iter()
+            .collect(),
+    }
 }
 
 impl Decoder {
@@ -314,6 +333,7 @@ impl Decoder {
             input: input.unwrap_or_default().max(known.input),
             cached: cached.unwrap_or_default().max(known.cached),
             output: read("output_tokens").unwrap_or_default().max(known.output),
+            reasoning: 0,
         };
         self.usage = (counted.input > 0).then_some(counted);
     }

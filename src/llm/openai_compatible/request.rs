@@ -15,7 +15,7 @@ pub(super) static VOCABULARY: Vocabulary = Vocabulary {
         ("stream_options", &["stream_options", "include_usage"]),
         (
             "reasoning_effort",
-            &["reasoning_effort", "reasoning.effort"],
+            &["reasoning_effort", "reasoning.effort", ".effort"],
         ),
         ("temperature", &["temperature"]),
         ("parallel_tool_calls", &["parallel_tool_calls"]),
@@ -46,10 +46,8 @@ pub(super) fn body(
     set("stream", Some(json!(true)));
     set("stream_options", Some(json!({"include_usage": true})));
     set("temperature", settings.temperature.map(|t| json!(t)));
-    set(
-        "reasoning_effort",
-        settings.reasoning_effort.as_ref().map(|e| json!(e)),
-    );
+    let effort = takes.effort().or(settings.reasoning_effort.as_deref());
+    set("reasoning_effort", effort.map(|effort| json!(effort)));
     if let Some(name) = takes.limit(&VOCABULARY) {
         set(name, limit.map(|limit| json!(limit)));
     }

@@ -4,7 +4,9 @@ use crate::llm::left_in_text::LeftInText;
 use crate::llm::markup::Parser;
 use crate::llm::native_call::{MAX_CALLS, NativeCall};
 use crate::llm::opaque::{Block, Complete};
-use crate::llm::remote::{ALL_THOUGHTS, Decoded, FILTERED, Reader, UNCLOSED_THOUGHTS, message_of};
+use crate::llm::remote::{
+    ALL_THOUGHTS, CallPiece, Decoded, FILTERED, Look, Reader, UNCLOSED_THOUGHTS, message_of,
+};
 use crate::llm::{LlmEvent, TokenUsage};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -45,6 +47,14 @@ struct Usage {
     completion_tokens: u64,
     #[serde(default, deserialize_with = "or_default")]
     prompt_tokens_details: PromptTokens,
+    #[serde(default, deserialize_with = "or_default")]
+    completion_tokens_details: CompletionTokens,
+}
+
+#[derive(Deserialize, Default)]
+struct CompletionTokens {
+    #[serde(default, deserialize_with = "or_default")]
+    reasoning_tokens: u64,
 }
 
 #[derive(Deserialize, Default)]
@@ -60,6 +70,7 @@ impl Usage {
             input: self.prompt_tokens,
             cached: self.prompt_tokens_details.cached_tokens,
             output: self.completion_tokens,
+            reasoning: self.completion_tokens_details.reasoning_tokens,
         };
         (usage.input > 0).then_some(usage)
     }
@@ -122,8 +133,7 @@ impl Delta {
 
 #[derive(Deserialize)]
 struct CallDelta {
-    #[serde(default, deserialize_with = "or_default")]
-    index: u64,
+    index: Option<u64>,
     id: Option<String>,
     #[serde(default, deserialize_with = "or_default")]
     function: FunctionDelta,
@@ -182,11 +192,25 @@ struct Slot {
     extra: Option<Value>,
 }
 
-/// The text in the data of one server-sent event.
-pub(super) fn content(data: &str) -> String {
+/// What the data of an event has, as the server sends it.
+pub(super) fn look(data: &str) -> Look {
     let chunk = serde_json::from_str::<Chunk>(data).ok();
     let choice = chunk.and_then(|chunk| chunk.choices.into_iter().next());
-    choice.map(|choice| choice.delta.text()).unwrap_or_default()
+    let Some(Choice { delta, .. }) = choice else {
+        return Look::default();
+    };
+    let piece = |call: &CallDelta| CallPiece {
+        index: call.index,
+        has_id: call.id.as_ref().is_some_and(|id| !id.is_empty()),
+        has_name: (call.function.name.as_ref()).is_some_and(|name| !name.is_empty()),
+        has_arguments: (call.function.arguments.as_ref())
+            .is_some_and(|piece| piece.as_str() != Some("")),
+    };
+    Look {
+        text: delta.text(),
+        thinks: delta.thinks(),
+        calls: delta.tool_calls.iter().map(piece).collect(),
+    }
 }
 
 /// The model's text in a refusal of Groq, whose server could not read its call.
@@ -376,15 +400,16 @@ impl Decoder {
     /// The call that a piece belongs to. Ollama gives every call the index 0 but a distinct id, Gemini neither.
     fn find(&mut self, delta: &CallDelta) -> Option<usize> {
         let id = delta.id.clone().filter(|id| !id.is_empty());
+        let index = delta.index.unwrap_or_default();
         let known = self.calls.iter().rposition(|call| {
-            call.index == delta.index && (id.is_none() || call.id.is_none() || call.id == id)
+            call.index == index && (id.is_none() || call.id.is_none() || call.id == id)
         });
         let known = known.filter(|at| id.is_some() || !self.calls[*at].is_over(&delta.function));
         match known {
             Some(at) if at < self.closed => None,
             Some(at) => Some(at),
             None if self.calls.len() < MAX_CALLS => {
-                self.calls.push(Slot::new(delta.index, id));
+                self.calls.push(Slot::new(index, id));
                 Some(self.calls.len() - 1)
             }
             None => None,

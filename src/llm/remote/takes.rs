@@ -19,6 +19,27 @@ pub(in crate::llm) struct Takes {
     refused: Vec<&'static str>,
     /// How many of [`Vocabulary::limits`] were refused.
     limits_refused: usize,
+    /// The effort of thinking that is sent in place of the configured one.
+    effort: Option<&'static str>,
+    /// Efforts that were refused.
+    efforts_refused: Vec<String>,
+}
+
+/// The parameter that says how much a model thinks.
+const EFFORT: &str = "reasoning_effort";
+
+/// No thoughts at all. OpenAI's models know it from GPT-5.1 on, and from GPT-5.4 on chat completions take tools
+/// with nothing else.
+const NO_THOUGHTS: &str = "none";
+
+/// The efforts that stand for one that is refused, in the order in which they are tried. GPT-5 knows `minimal` and
+/// no `none`, later models `none` and no `minimal`, and the o-series neither.
+fn instead_of(effort: &str) -> &'static [&'static str] {
+    match effort {
+        NO_THOUGHTS => &["minimal", "low"],
+        "minimal" => &[NO_THOUGHTS, "low"],
+        _ => &[],
+    }
 }
 
 impl Takes {
@@ -48,6 +69,12 @@ impl Takes {
             fewer.limits_refused += 1;
             return Some(fewer);
         }
+        if let Some(effort) = self.other_effort(reason, body, vocabulary) {
+            let refused = body.get(EFFORT).and_then(Value::as_str);
+            fewer.efforts_refused.extend(refused.map(str::to_owned));
+            fewer.effort = Some(effort);
+            return Some(fewer);
+        }
         let (refused, _) = vocabulary.optional.iter().find(|(parameter, names)| {
             let field = parameter.split('.').next().unwrap_or_default();
             self.has(parameter)
@@ -58,8 +85,48 @@ impl Takes {
         Some(fewer)
     }
 
+    /// The effort to try next, if the refusal is about the one that was sent, or about tools without one.
+    fn other_effort(
+        &self,
+        reason: &str,
+        body: &Map<String, Value>,
+        vocabulary: &Vocabulary,
+    ) -> Option<&'static str> {
+        let (_, names) = vocabulary
+            .optional
+            .iter()
+            .find(|(name, _)| *name == EFFORT)?;
+        if !self.has(EFFORT) || !names.iter().any(|name| reason.contains(name)) {
+            return None;
+        }
+        let is_new = |effort: &str| !self.efforts_refused.iter().any(|known| known == effort);
+        let sent = body.get(EFFORT).and_then(Value::as_str);
+        let needs_none = body.contains_key("tools") && reason.to_lowercase().contains("tools");
+        if needs_none && sent != Some(NO_THOUGHTS) && is_new(NO_THOUGHTS) {
+            return Some(NO_THOUGHTS);
+        }
+        let sent = sent?;
+        // Servers that do not know the parameter name it, and no value of it.
+        let is_about_value = ['\'', '"', '`'].iter().any(|quote| {
+            let quoted = format!("{quote}{sent}{quote}");
+            reason.contains(&quoted)
+        });
+        let first = self.efforts_refused.first().map_or(sent, String::as_str);
+        let others = instead_of(first).iter().filter(|_| is_about_value);
+        let mut others = others.filter(|other| is_new(other) && **other != sent);
+        let listed = reason.find("upported values").map(|at| &reason[at..]);
+        others
+            .find(|other| listed.is_none_or(|listed| listed.contains(**other)))
+            .copied()
+    }
+
     /// Adds what another request has found out in the meantime.
     pub(in crate::llm) fn merge(&mut self, other: &Self) {
+        let (ours, others) = (self.efforts_refused.len(), other.efforts_refused.len());
+        if others > ours || others == ours && self.effort.is_none() {
+            self.effort = other.effort;
+            self.efforts_refused.clone_from(&other.efforts_refused);
+        }
         for parameter in &other.refused {
             if self.has(parameter) {
                 self.refused.push(parameter);
@@ -71,6 +138,11 @@ impl Takes {
     /// Whether the server takes this parameter, as far as known.
     pub(in crate::llm) fn has(&self, parameter: &str) -> bool {
         !self.refused.contains(&parameter)
+    }
+
+    /// The effort of thinking that the server takes in place of the configured one.
+    pub(in crate::llm) fn effort(&self) -> Option<&'static str> {
+        self.effort.filter(|_| self.has(EFFORT))
     }
 
     /// The name of the token limit, if the server takes one.

@@ -94,6 +94,7 @@ pub(super) fn script(dice: &mut Dice, kind: &Kind) -> Script {
             input: 100 + dice.below(100),
             cached: dice.below(50),
             output: dice.below(50),
+            ..TokenUsage::default()
         };
         script.push(Step::Event(LlmEvent::Used { usage }));
     }
