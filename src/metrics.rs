@@ -4,6 +4,7 @@
 use crate::conversation::{
     Discard, DraftRecord, Fate, HeldRecord, Micros, RunRecord, Time, TurnRecord,
 };
+use crate::llm::FallbackFigures;
 use crate::prediction::Source;
 use crate::prediction::patterns::PatternFigures;
 use crate::telemetry;
@@ -15,8 +16,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The media type of [`Metrics::render`].
@@ -170,13 +172,50 @@ pub enum UdpLoss {
     Busy,
 }
 
-/// A language model that is loading, or cannot be reached since the start.
+/// The language models that do not answer. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub struct LoadingModels {
+    gauge: Gauge,
+    /// Why, if that is known: one entry for each, by a number of its own.
+    causes: Arc<Mutex<BTreeMap<u64, Option<String>>>>,
+}
+
+impl LoadingModels {
+    /// Counts a language model as loading until the returned guard is dropped.
+    pub fn begin(&self) -> LoadingModel {
+        self.gauge.inc();
+        let mut causes = self.lock();
+        let id = causes.last_key_value().map_or(0, |(last, _)| last + 1);
+        causes.insert(id, None);
+        LoadingModel {
+            all: self.clone(),
+            id,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Option<String>>> {
+        self.causes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A language model that is loading, refuses, or cannot be reached.
 #[derive(Debug)]
-pub struct LoadingModel(Gauge);
+pub struct LoadingModel {
+    all: LoadingModels,
+    id: u64,
+}
+
+impl LoadingModel {
+    /// Says why the model does not answer. Anybody may read it.
+    pub fn because(&self, cause: String) {
+        self.all.lock().insert(self.id, Some(cause));
+    }
+}
 
 impl Drop for LoadingModel {
     fn drop(&mut self) {
-        self.0.dec();
+        self.all.lock().remove(&self.id);
+        self.all.gauge.dec();
     }
 }
 
@@ -223,11 +262,12 @@ pub struct Metrics {
     /// Counters of lost items, by kind.
     losses: Mutex<Vec<(&'static str, Counter)>>,
     journal: JournalFigures,
-    model_loading: Gauge,
+    loading: LoadingModels,
     agent_turns: Family<AgentLabel, Counter>,
     handoffs: Family<Handoff, Counter>,
     mcp: McpFigures,
     patterns: PatternFigures,
+    fallbacks: FallbackFigures,
 }
 
 impl Default for Metrics {
@@ -273,11 +313,12 @@ impl Default for Metrics {
             load: Gauge::default(),
             losses: Mutex::default(),
             journal: JournalFigures::default(),
-            model_loading: Gauge::default(),
+            loading: LoadingModels::default(),
             agent_turns: Family::default(),
             handoffs: Family::default(),
             mcp: McpFigures::default(),
             patterns: PatternFigures::default(),
+            fallbacks: FallbackFigures::default(),
         };
         metrics.register_speculation();
         metrics.register_early_answers();
@@ -526,8 +567,14 @@ impl Metrics {
         );
         registry.register(
             "llm_loading",
-            "Language models that have not answered since the start: each agent has one, with its prompt",
-            self.model_loading.clone(),
+            "Language models that have not answered since the start, or were asked for in vain after a pause: each \
+             agent has one, with its prompt",
+            self.loading.gauge.clone(),
+        );
+        registry.register(
+            "llm_fallback_answers",
+            "Answers, and parts of answers between calls, that a fallback gave",
+            self.fallbacks.answers.clone(),
         );
         registry.register(
             "agent_turns",
@@ -565,10 +612,14 @@ impl Metrics {
         out
     }
 
-    /// Counts a language model as loading until the returned guard is dropped.
-    pub fn model_loading(&self) -> LoadingModel {
-        self.model_loading.inc();
-        LoadingModel(self.model_loading.clone())
+    /// The language models that do not answer.
+    pub fn loading(&self) -> LoadingModels {
+        self.loading.clone()
+    }
+
+    /// The answers of fallbacks.
+    pub fn fallbacks(&self) -> FallbackFigures {
+        self.fallbacks.clone()
     }
 
     /// A session was handed over from one agent to another.
@@ -586,9 +637,12 @@ impl Metrics {
         self.agent_turns.get_or_create(&AgentLabel { agent }).inc();
     }
 
-    /// Whether a language model is still loading.
-    pub fn is_model_loading(&self) -> bool {
-        self.model_loading.get() != 0
+    /// Why a language model does not answer, if one does not.
+    pub fn loading_because(&self) -> Option<String> {
+        let causes = self.loading.lock();
+        let known = causes.values().flatten().next();
+        let unknown = || "it has not answered yet: it is loading or cannot be reached".to_owned();
+        (!causes.is_empty()).then(|| known.cloned().unwrap_or_else(unknown))
     }
 
     /// The metrics of the MCP servers.

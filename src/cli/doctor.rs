@@ -16,6 +16,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use futures_util::StreamExt;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -35,7 +36,7 @@ pub(super) struct Doctor {
 /// The result of one check.
 #[derive(Debug, Serialize)]
 struct Finding {
-    name: &'static str,
+    name: Cow<'static, str>,
     #[serde(flatten)]
     outcome: Outcome,
     /// How long the check took, ms.
@@ -72,6 +73,56 @@ impl Doctor {
 }
 
 fn examine(loaded: &Loaded) -> Vec<Finding> {
+    let config = &loaded.config;
+    let mut findings = examine_parts(loaded);
+    let after = findings
+        .iter()
+        .position(|finding| finding.name == "language model");
+    let at = after.map_or(findings.len(), |at| at + 1);
+    findings.splice(at..at, further_models(config));
+    findings
+}
+
+/// Checks each `[llm.models.NAME]`, with its part in the conversation.
+fn further_models(config: &Config) -> Vec<Finding> {
+    let check = |(name, remote): (&String, &RemoteLlm)| {
+        let mend =
+            format!("see llm.models.{name} in the configuration, and whether its server runs");
+        let finding = format!("model {name}");
+        try_out(finding, &mend, || {
+            let detail = model_on_a_server(config, remote, Some(name))?;
+            Ok(format!("{}{detail}", part_of(config, name, remote)))
+        })
+    };
+    config.further_llms.iter().map(check).collect()
+}
+
+/// The part of a further model: whose fallback it is, and the agents that have it.
+fn part_of(config: &Config, name: &str, remote: &RemoteLlm) -> String {
+    let is_it = |other: &RemoteLlm| {
+        let (own, other) = (&remote.settings, &other.settings);
+        (&own.base_url, &own.model) == (&other.base_url, &other.model)
+    };
+    let stands_in = |model: &RemoteLlm| model.fallback.as_deref().is_some_and(is_it);
+    let mut parts = Vec::new();
+    if let LlmEngine::Remote(main) = &config.llm
+        && stands_in(main)
+    {
+        parts.push("fallback of the language model".to_owned());
+    }
+    let others = config.further_llms.iter();
+    let others = others.filter(|(_, other)| stands_in(other));
+    parts.extend(others.map(|(other, _)| format!("fallback of {other}")));
+    let agents = config.agents.iter();
+    let agents = agents.filter(|agent| agent.model.as_deref() == Some(name));
+    parts.extend(agents.map(|agent| format!("agent {}", agent.name)));
+    match parts.as_slice() {
+        [] => String::new(),
+        parts => format!("({}) ", parts.join(", ")),
+    }
+}
+
+fn examine_parts(loaded: &Loaded) -> Vec<Finding> {
     let config = &loaded.config;
     let mut verified = None;
     let models = try_out("models", "run `make models`", || {
@@ -124,7 +175,7 @@ fn examine(loaded: &Loaded) -> Vec<Finding> {
             Some(draft) => try_out(
                 "draft model",
                 "see draft.model and its section in the configuration, and whether its server runs",
-                || model_on_a_server(config, draft),
+                || model_on_a_server(config, draft, None),
             ),
         },
         try_out("tools", "see tools.folder in the configuration", || {
@@ -162,7 +213,11 @@ fn named(agents: &[AgentConfig], routes: usize) -> String {
 }
 
 #[allow(clippy::disallowed_methods, reason = "an edge: it measures")]
-fn try_out(name: &'static str, mend: &str, trial: impl FnOnce() -> Result<String>) -> Finding {
+fn try_out(
+    name: impl Into<Cow<'static, str>>,
+    mend: &str,
+    trial: impl FnOnce() -> Result<String>,
+) -> Finding {
     let began = Instant::now();
     let outcome = match trial() {
         Ok(detail) => Outcome::Ok { detail },
@@ -172,7 +227,7 @@ fn try_out(name: &'static str, mend: &str, trial: impl FnOnce() -> Result<String
         },
     };
     Finding {
-        name,
+        name: name.into(),
         outcome,
         ms: millis(began),
     }
@@ -180,7 +235,7 @@ fn try_out(name: &'static str, mend: &str, trial: impl FnOnce() -> Result<String
 
 fn skipped(name: &'static str, why: &str) -> Finding {
     Finding {
-        name,
+        name: name.into(),
         outcome: Outcome::Skipped { detail: why.into() },
         ms: 0,
     }
@@ -189,7 +244,7 @@ fn skipped(name: &'static str, why: &str) -> Finding {
 /// The finding for a bad configuration, without which nothing else can be checked.
 fn misconfigured(error: &ConfigError) -> Finding {
     Finding {
-        name: "configuration",
+        name: "configuration".into(),
         outcome: Outcome::Broken {
             detail: format!("{}: {}", error.origin, error.problem),
             mend: error.fix.clone(),
@@ -199,7 +254,7 @@ fn misconfigured(error: &ConfigError) -> Finding {
 }
 
 fn line(finding: &Finding) -> String {
-    let name = finding.name;
+    let name = &finding.name;
     match &finding.outcome {
         Outcome::Ok { detail } => format!("ok       {name:<20} {detail}"),
         Outcome::Skipped { detail } => format!("skipped  {name:<20} {detail}"),
@@ -319,14 +374,14 @@ fn in_time<E: std::error::Error + Send + Sync + 'static>(
 
 fn language_model(config: &Config) -> Result<String> {
     match &config.llm {
-        LlmEngine::Remote(remote) => model_on_a_server(config, remote),
+        LlmEngine::Remote(remote) => model_on_a_server(config, remote, None),
         LlmEngine::Brain => Ok("the embedded brain".into()),
     }
 }
 
 /// Asks the server for its list of models with the client that sessions use. The request is free
 /// and tests address, key and latency.
-fn model_on_a_server(config: &Config, remote: &RemoteLlm) -> Result<String> {
+fn model_on_a_server(config: &Config, remote: &RemoteLlm, entry: Option<&str>) -> Result<String> {
     let model = remote_llm(remote, |settings| {
         settings.connect_timeout = BACKEND_PATIENCE;
         settings.stall_timeout = BACKEND_PATIENCE;
@@ -340,11 +395,14 @@ fn model_on_a_server(config: &Config, remote: &RemoteLlm) -> Result<String> {
         .as_deref()
         .and_then(|cache| probe::last(cache, remote));
     let advice = match probed {
-        None => "; it was never probed: run `undertone probe`",
-        Some(probed) if probed.calls != remote.settings.calls => {
-            "; the last probe recommends the other value of `calls`"
+        None => {
+            let entry = entry.map_or_else(String::new, |entry| format!(" {entry}"));
+            format!("; it was never probed: run `undertone probe{entry}`")
         }
-        Some(_) => "",
+        Some(probed) if probed.calls != remote.settings.calls => {
+            "; it was probed, and the other value of `calls` is better".into()
+        }
+        Some(_) => "; it was probed".to_owned(),
     };
     let delay = health.latency.as_millis();
     match health.model_listed {

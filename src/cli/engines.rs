@@ -182,7 +182,7 @@ fn renewal_with(
     let tools = registry(config)?;
     let text = config.text_limits(&tools).map_err(|(_, error)| error)?;
     Ok(Renewal {
-        llm: llm(config, models, &tools)?,
+        llm: llm(config, models, &tools, metrics)?,
         draft: draft(config)?,
         predictors: predictors(config, models, &tools, (metrics, patterns))?,
         tools: live(&tools, config, metrics, before),
@@ -196,7 +196,7 @@ fn renewal_with(
             ..config.policy.clone()
         },
         phone: config.phone.clone(),
-        agents: cast(config)?,
+        agents: cast(config, metrics)?,
     })
 }
 
@@ -320,23 +320,30 @@ pub(super) fn tts_builder(
     move || Ok(Box::new(Piper::load(&path)?) as Box<dyn Tts>)
 }
 
-fn llm(config: &Config, models: &Models, tools: &Registry) -> Result<Arc<dyn Llm>> {
+fn llm(
+    config: &Config,
+    models: &Models,
+    tools: &Registry,
+    metrics: &Metrics,
+) -> Result<Arc<dyn Llm>> {
     match &config.llm {
         LlmEngine::Brain => {
             let settings = prediction_settings(config, models, tools);
             Ok(Arc::new(Brain::start(settings, tools)?))
         }
-        LlmEngine::Remote(remote) => {
-            let model = Arc::new(remote_llm(remote, |_| ())?);
-            Ok(match &remote.fallback {
-                Some(other) => {
-                    let other = Arc::new(remote_llm(other, |_| ())?);
-                    Arc::new(Fallback::new(model, other))
-                }
-                None => model,
-            })
-        }
+        LlmEngine::Remote(remote) => with_fallback(remote, metrics),
     }
+}
+
+/// The model on a server, with the one that answers in its place.
+fn with_fallback(remote: &RemoteLlm, metrics: &Metrics) -> Result<Arc<dyn Llm>> {
+    let Some(other) = &remote.fallback else {
+        return Ok(Arc::new(remote_llm(remote, |_| ())?));
+    };
+    let model = remote_llm(remote, |settings| settings.has_substitute = true)?;
+    let other = remote_llm(other, |_| ())?;
+    let both = Fallback::new(Arc::new(model), Arc::new(other));
+    Ok(Arc::new(both.counted(&metrics.fallbacks())))
 }
 
 fn draft(config: &Config) -> Result<Option<Arc<dyn Llm>>> {
@@ -348,7 +355,7 @@ fn draft(config: &Config) -> Result<Option<Arc<dyn Llm>>> {
 }
 
 /// The agents, with one connection to each model that they share, and the routes to them.
-fn cast(config: &Config) -> Result<Cast> {
+fn cast(config: &Config, metrics: &Metrics) -> Result<Cast> {
     let mut models: BTreeMap<&str, Arc<dyn Llm>> = BTreeMap::new();
     let mut agents = Vec::new();
     for agent in &config.agents {
@@ -359,7 +366,7 @@ fn cast(config: &Config) -> Result<Cast> {
             Some((name, remote)) => {
                 let llm = match models.get(name) {
                     Some(known) => known.clone(),
-                    None => Arc::new(remote_llm(remote, |_| ())?),
+                    None => with_fallback(remote, metrics)?,
                 };
                 models.insert(name, llm.clone());
                 Some((llm, remote.settings.max_tokens))

@@ -281,6 +281,7 @@ impl RawLlm {
             tool_cache: self.tool_cache,
             prompt_file: self.prompt_file.clone(),
             extra_body: self.extra_body.clone(),
+            fallback: self.fallback.clone(),
         }
     }
 }
@@ -305,6 +306,7 @@ pub(super) struct RawModel {
     pub(super) tool_cache: bool,
     pub(super) prompt_file: String,
     pub(super) extra_body: serde_json::Map<String, serde_json::Value>,
+    pub(super) fallback: String,
 }
 
 impl Default for RawModel {

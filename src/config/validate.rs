@@ -335,20 +335,7 @@ impl Check<'_> {
         ];
         let is_remote = self.choice("llm.engine", &raw.engine, &engines)?;
         let primary = self.remote("llm", &raw.model(), is_remote)?;
-        let fallback = match raw.fallback.trim() {
-            "" => None,
-            name => self.further_llms(raw)?.remove(name).map_or_else(
-                || {
-                    let problem = format!("llm.fallback = \"{name}\" is not among llm.models");
-                    Err(self.wrong(
-                        "llm.fallback",
-                        problem,
-                        "add a section [llm.models.NAME] with base_url and model, and name it here",
-                    ))
-                },
-                |model| Ok(Some(Box::new(model))),
-            )?,
-        };
+        let fallback = self.fallback("llm", &raw.fallback, &self.entries(raw)?)?;
         Ok(match primary.filter(|_| is_remote) {
             Some(primary) => LlmEngine::Remote(Box::new(RemoteLlm {
                 fallback,
@@ -358,7 +345,48 @@ impl Check<'_> {
         })
     }
 
+    /// The further models, each with its fallback.
     fn further_llms(&self, raw: &RawLlm) -> Checked<BTreeMap<String, RemoteLlm>> {
+        let entries = self.entries(raw)?;
+        let mut models = entries.clone();
+        for (name, model) in &mut models {
+            let section = format!("llm.models.{name}");
+            let typed = raw.models.get(name).map_or("", |entry| &entry.fallback);
+            if typed.trim() == name {
+                return Err(self.wrong(
+                    &format!("{section}.fallback"),
+                    format!("{section}.fallback names the model itself"),
+                    "name another model, or remove it",
+                ));
+            }
+            model.fallback = self.fallback(&section, typed, &entries)?;
+        }
+        Ok(models)
+    }
+
+    /// The model that answers in place of another. Its own fallback is not asked.
+    fn fallback(
+        &self,
+        section: &str,
+        typed: &str,
+        entries: &BTreeMap<String, RemoteLlm>,
+    ) -> Checked<Option<Box<RemoteLlm>>> {
+        let name = typed.trim();
+        match entries.get(name) {
+            Some(model) => Ok(Some(Box::new(model.clone()))),
+            None if name.is_empty() => Ok(None),
+            None => {
+                let key = format!("{section}.fallback");
+                let problem = format!("{key} = \"{name}\" is not among llm.models");
+                let fix =
+                    "add a section [llm.models.NAME] with base_url and model, and name it here";
+                Err(self.wrong(&key, problem, fix))
+            }
+        }
+    }
+
+    /// The further models without their fallbacks.
+    fn entries(&self, raw: &RawLlm) -> Checked<BTreeMap<String, RemoteLlm>> {
         let mut models = BTreeMap::new();
         for (name, entry) in &raw.models {
             let section = format!("llm.models.{name}");

@@ -55,8 +55,8 @@ async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     } else if shared.metrics.journal().is_failing() {
         let why = "the journal cannot be written: tools with side effects do not run";
         (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
-    } else if shared.metrics.is_model_loading() {
-        let why = "the language model has not answered yet: it is loading or cannot be reached";
+    } else if let Some(cause) = shared.metrics.loading_because() {
+        let why = format!("the language model is not ready: {cause}");
         (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
     } else {
         // It serves without their tools.

@@ -3,9 +3,12 @@
 
 use crate::conversation::Policy;
 use crate::llm::{Demands, Llm, LlmError, Prompt};
-use crate::metrics::{LoadingModel, Metrics};
+use crate::metrics::{LoadingModel, LoadingModels, Metrics};
+use futures_util::future::BoxFuture;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// A model that nobody has used for so long is warmed up before a session. Ollama unloads after five minutes.
@@ -20,7 +23,11 @@ pub(super) struct Warmth {
     /// The beginning of every conversation.
     prompt: Prompt,
     used: Mutex<Option<Instant>>,
-    /// Ends the attempts of the start when this model is replaced.
+    /// Attempts are being made.
+    is_warming: AtomicBool,
+    /// The models without which the server is not ready; `None` if it can do without this one.
+    loading: Option<LoadingModels>,
+    /// Ends the attempts when this model is replaced.
     attempts: CancellationToken,
     _end: DropGuard,
 }
@@ -28,7 +35,7 @@ pub(super) struct Warmth {
 impl Warmth {
     /// Begins to warm up the model if there is a runtime. Until it has succeeded, the server is not ready.
     pub(super) fn start(llm: Arc<dyn Llm>, policy: &Policy, metrics: &Metrics) -> Arc<Self> {
-        Self::started(llm, policy, Some(metrics.model_loading()))
+        Self::started(llm, policy, Some(metrics.loading()))
     }
 
     /// The same for a model that the server can do without: it is ready all the same.
@@ -36,7 +43,7 @@ impl Warmth {
         Self::started(llm, policy, None)
     }
 
-    fn started(llm: Arc<dyn Llm>, policy: &Policy, loading: Option<LoadingModel>) -> Arc<Self> {
+    fn started(llm: Arc<dyn Llm>, policy: &Policy, loading: Option<LoadingModels>) -> Arc<Self> {
         let attempts = CancellationToken::new();
         let warmth = Arc::new(Self {
             llm,
@@ -51,17 +58,13 @@ impl Warmth {
                 },
             },
             used: Mutex::new(None),
+            is_warming: AtomicBool::new(false),
+            loading,
             _end: attempts.clone().drop_guard(),
             attempts,
         });
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let (first, attempts) = (warmth.attempt(), warmth.attempts.clone());
-            let until_warm = warmth.clone().until_warm(first);
-            runtime.spawn(async move {
-                let _loading = loading;
-                attempts.run_until_cancelled(until_warm).await
-            });
-        }
+        let guard = warmth.loading.as_ref().map(LoadingModels::begin);
+        warmth.warm(guard);
         warmth
     }
 
@@ -76,55 +79,226 @@ impl Warmth {
     }
 
     /// A session uses the model. One that may have been unloaded meanwhile is warmed up in the background, so that
-    /// a caller who hangs up does not stop it from loading.
-    #[allow(clippy::disallowed_methods, reason = "an edge: it reads the clock")]
+    /// a caller who hangs up does not stop it from loading. If that fails, the server is not ready until it succeeds.
     pub(super) fn use_now(self: &Arc<Self>) {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_cold = used.is_some_and(|at| at.elapsed() > COLD_AFTER);
-        *used = Some(Instant::now());
-        if is_cold && let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let attempt = self.attempt();
-            runtime.spawn(async move {
-                if let Err(error) = attempt.await {
-                    tracing::warn!(
-                        reason = error.details(),
-                        "the language model could not be warmed up"
-                    );
-                }
-            });
+        if self.used().is_some_and(|at| at.elapsed() > COLD_AFTER) {
+            self.warm(None);
         }
     }
 
-    fn attempt(&self) -> futures_util::future::BoxFuture<'static, Result<(), LlmError>> {
+    /// Notes that the model is used, and returns when it was before.
+    #[allow(clippy::disallowed_methods, reason = "an edge: it reads the clock")]
+    fn used(&self) -> Option<Instant> {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.replace(Instant::now())
+    }
+
+    fn attempt(&self) -> BoxFuture<'static, Result<(), LlmError>> {
         self.llm.warm_up(self.prompt.clone())
     }
 
-    async fn until_warm(
-        self: Arc<Self>,
-        mut attempt: futures_util::future::BoxFuture<'static, Result<(), LlmError>>,
-    ) {
+    /// Makes attempts in the background until one succeeds, if there is a runtime and none is being made.
+    fn warm(self: &Arc<Self>, loading: Option<LoadingModel>) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        if self.is_warming.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (warmth, attempts) = (self.clone(), self.attempts.clone());
+        runtime.spawn(async move {
+            let until_warm = warmth.until_warm(loading);
+            attempts.run_until_cancelled(until_warm).await;
+            warmth.is_warming.store(false, Ordering::Relaxed);
+        });
+    }
+
+    async fn until_warm(&self, mut loading: Option<LoadingModel>) {
         let (mut wait, longest) = BACK_OFF;
-        while let Err(error) = attempt.await {
-            let reason = error.details();
-            if matches!(
-                error,
-                LlmError::Status {
-                    status: 400 | 422,
-                    ..
-                }
-            ) {
-                tracing::warn!(
-                    reason,
-                    "the language model refuses the warm-up's request; see `undertone doctor`"
-                );
-                break;
+        while let Err(error) = self.attempt().await {
+            if loading.is_none() {
+                loading = self.loading.as_ref().map(LoadingModels::begin);
             }
-            tracing::warn!(reason, "the language model is not ready yet");
+            if let Some(loading) = &loading {
+                loading.because(error.cause());
+            }
+            let (model, reason) = (self.llm.name(), error.details());
+            let seconds = wait.as_secs();
+            tracing::warn!(
+                model,
+                reason,
+                seconds,
+                "the language model is not ready yet; it is asked again in a while"
+            );
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(longest);
-            attempt = self.attempt();
         }
-        self.use_now();
+        self.used();
         tracing::info!(model = self.llm.name(), "the language model is ready");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::llm::LlmStream;
+    use tokio::time::sleep;
+
+    /// A model that is loaded for so long, or refuses to be.
+    #[derive(Default)]
+    struct Loads {
+        /// The time that loading takes from now on, and the status that it ends with.
+        next: Mutex<(Duration, Option<u16>)>,
+        attempts: Mutex<usize>,
+        /// Attempts that were given up before they ended.
+        given_up: Arc<AtomicBool>,
+    }
+
+    /// Notes an attempt that is dropped.
+    struct Attempt(Arc<AtomicBool>, bool);
+
+    impl Drop for Attempt {
+        fn drop(&mut self) {
+            self.0.fetch_or(!self.1, Ordering::Relaxed);
+        }
+    }
+
+    impl Llm for Loads {
+        fn name(&self) -> &str {
+            "loads"
+        }
+
+        fn generate(&self, _: Prompt) -> LlmStream {
+            unreachable!("it is only warmed up")
+        }
+
+        fn warm_up(&self, _: Prompt) -> BoxFuture<'static, Result<(), LlmError>> {
+            *self.attempts.lock().unwrap() += 1;
+            let (time, status) = *self.next.lock().unwrap();
+            let given_up = self.given_up.clone();
+            Box::pin(async move {
+                let mut attempt = Attempt(given_up, false);
+                sleep(time).await;
+                attempt.1 = true;
+                let refusal = |status| LlmError::Status {
+                    url: "http://secret.example/v1".into(),
+                    status,
+                    body: "Incorrect API key provided: sk-secret".into(),
+                };
+                status.map_or(Ok(()), |status| Err(refusal(status)))
+            })
+        }
+    }
+
+    impl Loads {
+        fn set(&self, seconds: u64, status: Option<u16>) {
+            *self.next.lock().unwrap() = (Duration::from_secs(seconds), status);
+        }
+
+        fn attempts(&self) -> usize {
+            *self.attempts.lock().unwrap()
+        }
+    }
+
+    fn start(seconds: u64, status: Option<u16>) -> (Arc<Loads>, Arc<Warmth>, Metrics) {
+        let (llm, metrics) = (Arc::new(Loads::default()), Metrics::default());
+        llm.set(seconds, status);
+        let warmth = Warmth::start(llm.clone(), &Policy::default(), &metrics);
+        (llm, warmth, metrics)
+    }
+
+    async fn pass(seconds: f64) {
+        sleep(Duration::from_secs_f64(seconds)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_model_that_takes_a_minute_to_load_is_waited_for() {
+        let (llm, _warmth, metrics) = start(60, None);
+        pass(59.9).await;
+        let why = metrics.loading_because().expect("it is loading");
+        assert!(why.contains("loading"), "{why}");
+        pass(0.2).await;
+        assert_eq!(metrics.loading_because(), None);
+        assert_eq!(llm.attempts(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_model_whose_server_says_for_a_minute_that_it_loads_is_asked_again() {
+        let (llm, _warmth, metrics) = start(0, Some(503));
+        pass(60.0).await;
+        let why = metrics.loading_because().expect("it is loading");
+        assert_eq!(why, "it is loading (status 503)");
+        llm.set(0, None);
+        // The longest time between two attempts.
+        pass(30.1).await;
+        assert_eq!(metrics.loading_because(), None);
+        assert!(llm.attempts() < 10, "{}", llm.attempts());
+    }
+
+    /// The server said that it was ready after a refusal.
+    #[tokio::test(start_paused = true)]
+    async fn a_model_that_refuses_is_not_ready_and_says_why_without_secrets() {
+        for (status, part) in [
+            (400, "refuses the request"),
+            (401, "the key"),
+            (404, "the model or the path"),
+            (422, "refuses the request"),
+        ] {
+            let (llm, _warmth, metrics) = start(1, Some(status));
+            for _ in 0..10 {
+                pass(60.0).await;
+                let why = metrics.loading_because().expect("it refuses");
+                assert!(
+                    why.contains(part) && why.contains(&status.to_string()),
+                    "{why}"
+                );
+                assert!(!why.contains("secret"), "{why}");
+            }
+            // Once the operator has mended it, it needs no restart.
+            llm.set(1, None);
+            pass(40.0).await;
+            assert_eq!(metrics.loading_because(), None, "{status}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_model_that_was_unloaded_is_loaded_again_in_the_background() {
+        let (llm, warmth, metrics) = start(0, None);
+        pass(1.0).await;
+        llm.set(60, None);
+        pass(200.0).await;
+        warmth.use_now();
+        assert_eq!(llm.attempts(), 1, "it is still warm");
+        pass(241.0).await;
+        warmth.use_now();
+        pass(10.0).await;
+        // The next callers wait for the same attempt.
+        warmth.use_now();
+        assert_eq!(llm.attempts(), 2);
+        pass(55.0).await;
+        assert!(!llm.given_up.load(Ordering::Relaxed));
+        assert_eq!(metrics.loading_because(), None, "it did not fail");
+
+        llm.set(1, Some(500));
+        pass(300.0).await;
+        warmth.use_now();
+        pass(2.0).await;
+        let why = metrics.loading_because().expect("it fails");
+        assert!(why.contains("500"), "{why}");
+        llm.set(1, None);
+        pass(10.0).await;
+        assert_eq!(metrics.loading_because(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_model_that_is_replaced_is_not_asked_again() {
+        let (llm, warmth, metrics) = start(1, Some(401));
+        pass(10.0).await;
+        warmth.retire();
+        pass(1.0).await;
+        assert_eq!(metrics.loading_because(), None);
+        let attempts = llm.attempts();
+        pass(600.0).await;
+        assert_eq!(llm.attempts(), attempts);
     }
 }

@@ -374,6 +374,21 @@ fn a_second_model_has_the_settings_of_the_first_and_is_named() {
         "other",
         "llm.models",
     ]);
+    let first = "[llm.models.first]\nbase_url = \"http://127.0.0.1:3/v1\"\nmodel = \"f\"\n";
+    let text = format!("{llm}{backup}{first}fallback = \"backup\"\n");
+    let config = file(&text).load().unwrap().config;
+    let stands_in = |name: &str| {
+        let fallback = config.further_llms[name].fallback.as_ref();
+        fallback.map(|model| model.settings.model.clone())
+    };
+    assert_eq!(
+        (stands_in("first"), stands_in("backup")),
+        (Some("b".into()), None)
+    );
+    file(&format!("{llm}{backup}fallback = \"backup\"\n"))
+        .refused(&["llm.models.backup.fallback", "itself"]);
+    file(&format!("{llm}{backup}fallback = \"gone\"\n"))
+        .refused(&["llm.models.backup.fallback", "gone"]);
     file(&format!("{llm}[llm.models.backup]\nmodel = \"b\"\n"))
         .refused(&["llm.models.backup.base_url"]);
     file(&format!("{llm}calls = \"nativ\"\n")).refused(&["llm.calls", "native"]);

@@ -22,6 +22,7 @@ mod early;
 mod early_calls;
 mod edge;
 mod engine;
+mod fallback;
 mod foreign;
 mod injection;
 mod journal;

@@ -6,7 +6,7 @@ use crate::support::PATIENCE;
 use crate::support::program::{self, Program, answer, ask, said, until};
 use axum::Router;
 use axum::http::StatusCode;
-use axum::routing::post;
+use axum::routing::{get, post};
 use rustix::process::Signal;
 use serde_json::json;
 use std::fs::{File, OpenOptions};
@@ -366,6 +366,97 @@ async fn the_server_is_ready_once_its_language_model_is_loaded() {
     .await;
     is_loaded.store(true, Relaxed);
     until(async || (program.get("/readyz", None).await.0 == 200).then_some(())).await;
+}
+
+/// A server that refuses the warm-up was called ready.
+#[tokio::test]
+async fn a_server_whose_language_model_refuses_its_key_is_not_ready_and_says_why() {
+    let chat = async || {
+        let body = "{\"error\":{\"message\":\"Incorrect API key provided: sk-canary\"}}";
+        (StatusCode::UNAUTHORIZED, body)
+    };
+    let address = model_of(Router::new().route("/v1/chat/completions", post(chat))).await;
+    let folder = folder(&format!(
+        "[llm]\nengine = \"openai-compatible\"\nmodel = \"m\"\nbase_url = \"http://{address}/v1\"\n"
+    ));
+    let program = start(folder.path(), "").await;
+    logged(
+        folder.path(),
+        &["the language model is not ready yet", "401"],
+    )
+    .await;
+    let (status, why) = until(async || {
+        let found = program.get("/readyz", None).await;
+        found.1.contains("key").then_some(found)
+    })
+    .await;
+    assert!(status == 503 && why.contains("401"), "{status} {why}");
+    assert!(
+        !why.contains("canary") && !why.contains(&address.to_string()),
+        "{why}"
+    );
+    let log = std::fs::read_to_string(folder.path().join("log")).expect("a log");
+    assert!(!log.contains("the language model is ready"), "{log}");
+}
+
+async fn model_of(routes: Router) -> std::net::SocketAddr {
+    let model = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = model.local_addr().expect("an address");
+    tokio::spawn(async move { axum::serve(model, routes).await });
+    address
+}
+
+/// Agents with a model of their own had no fallback.
+#[tokio::test]
+async fn an_agent_whose_model_is_dead_is_answered_by_that_models_fallback_which_is_counted() {
+    let chat = async || "data: {\"choices\":[{\"delta\":{\"content\":\"I stand in.\"},\"finish_reason\":\"stop\"}]}\n\n";
+    let routes = Router::new().route("/v1/chat/completions", post(chat));
+    let routes = routes.route("/v1/models", get(async || "{\"data\": [{\"id\": \"b\"}]}"));
+    let address = model_of(routes).await;
+    let folder = folder(&format!(
+        "[llm.models.own]\nmodel = \"m\"\nbase_url = \"http://127.0.0.1:1/v1\"\nfallback = \"other\"\n\
+         [llm.models.other]\nmodel = \"b\"\nbase_url = \"http://{address}/v1\"\n\
+         [[route]]\nagent = \"desk\"\n"
+    ));
+    let agents = folder.path().join("agents");
+    std::fs::create_dir(&agents).expect("made");
+    std::fs::write(
+        agents.join("desk.toml"),
+        "model = \"own\"\ninstructions = \"Be brief.\"\n",
+    )
+    .expect("written");
+    let program = start(folder.path(), "").await;
+    until(async || (program.get("/readyz", None).await.0 == 200).then_some(())).await;
+    let mut client = program.open(None).await.expect("a session");
+    assert_eq!(answer(&mut client, QUESTION).await, "I stand in.");
+    let (_, metrics) = program.get("/metrics", None).await;
+    let counted = "undertone_llm_fallback_answers_total{model=\"openai-compatible b\"} 1";
+    assert!(metrics.contains(counted), "{metrics}");
+
+    let doctor = Command::new(env!("CARGO_BIN_EXE_undertone"))
+        .arg("doctor")
+        .current_dir(folder.path())
+        .env("UNDERTONE_MODELS", common::weights())
+        .env("XDG_CACHE_HOME", folder.path())
+        .env("XDG_STATE_HOME", folder.path())
+        .output();
+    let doctor = timeout(6 * PATIENCE, doctor).await.expect("in time");
+    let report = String::from_utf8(doctor.expect("it runs").stdout).expect("text");
+    let line = |name: &str| {
+        report
+            .lines()
+            .find(|line| line.contains(name))
+            .expect("a line")
+    };
+    let own = line("model own");
+    assert!(own.starts_with("BROKEN"), "{own}");
+    let other = line("model other");
+    assert!(other.starts_with("ok"), "{other}");
+    assert!(other.contains("(fallback of own)"), "{other}");
+    assert!(
+        other.contains("never probed: run `undertone probe other`"),
+        "{other}"
+    );
 }
 
 #[tokio::test]
