@@ -1,4 +1,6 @@
-"""llama.cpp's own server with SmolLM2, on a free port. Prints its address, and serves until its input ends."""
+"""llama.cpp's own server with SmolLM2, on a free port. Prints its address, and serves until its input ends.
+
+With `--no-jinja` it formats chats itself, as servers do that were not started with `--jinja`."""
 
 import importlib.util
 import pathlib
@@ -12,7 +14,7 @@ params = xllamacpp.CommonParams()
 params.model.path = str(next(folder.glob("*.gguf")))
 params.n_ctx = 8192
 params.n_parallel = 1
-params.use_jinja = True
+params.use_jinja = "--no-jinja" not in sys.argv
 params.port = 0
 server = xllamacpp.Server(params)
 print(server.listening_address, flush=True)
