@@ -155,6 +155,7 @@ impl Arm {
             arguments: arguments(),
             confidence: 0.9,
             source: Source::Rule,
+            open: Vec::new(),
         };
         let predicts = self >= Self::Router && heard.calls.is_empty() && world::is_asked(heard);
         predicts.then(|| (seconds(wait), vec![prediction]))

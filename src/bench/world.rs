@@ -536,6 +536,7 @@ mod tests {
                 arguments: call(next).arguments,
                 confidence: 0.9,
                 source: Source::Draft,
+                open: Vec::new(),
             };
             Some((Micros::from_ms(1_000), vec![prediction]))
         };

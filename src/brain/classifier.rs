@@ -81,10 +81,12 @@ impl Classifier {
             paused: true,
             ..Evidence::default()
         };
-        self.matching.predict(&heard).unwrap_or_else(|error| {
+        let mut calls = self.matching.predict(&heard).unwrap_or_else(|error| {
             tracing::warn!(%error, "declared tools are called by their rules alone");
             Vec::new()
-        })
+        });
+        calls.retain(|call| call.open.is_empty());
+        calls
     }
 
     /// The likeliest intent of a normalised sentence.

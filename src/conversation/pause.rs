@@ -1,6 +1,7 @@
 //! A silence that may be the end of the turn: what is known of the words and the sound before it.
 
 use super::ids::RequestId;
+use super::speculation::Request;
 use crate::asr::Recognised;
 use crate::language::{Marks, Pack, log_odds};
 use crate::time::Time;
@@ -20,10 +21,6 @@ pub(super) struct Pause {
 /// much as both; but a voice that is held up in thought is heard only in the sound.
 const SOUND: f32 = 0.15;
 
-/// How much it weighs that a tool has all its arguments: the logarithm of the odds. A voice without melody
-/// ends a request without a mark that the recogniser hears.
-const REQUEST: f32 = 2.0;
-
 /// The most that a turn is over whose last word cannot end a sentence.
 const LEADS_ON: f32 = 0.02;
 
@@ -34,20 +31,19 @@ impl Pause {
     }
 
     /// The probability, 0..1, that the user is done, who has said these words in all, with these marks behind
-    /// them. `asks`: they are a whole request for a tool. `None` if there are no words, or no rules for them in
-    /// this language: the sound alone does not end a turn.
+    /// them. `asks`: whether they are a whole request for a tool. `None` if there are no words, or no rules for
+    /// them in this language: the sound alone does not end a turn.
     pub(super) fn done(
         &self,
         language: &Pack,
         words: Option<&str>,
         marks: Option<Marks>,
-        asks: bool,
+        asks: Request,
     ) -> Option<f32> {
         let sound = self.completeness.map(|(score, _)| score);
         let words = words.filter(|words| !words.is_empty())?;
-        let request = if asks { REQUEST } else { 0.0 };
         let finished = language.finished(words, marks)?;
-        let odds = log_odds(finished) + SOUND * sound.map_or(0.0, log_odds) + request;
+        let odds = log_odds(finished) + SOUND * sound.map_or(0.0, log_odds) + asks.weight();
         let done = 1.0 / (1.0 + (-odds).exp());
         Some(match language.sentences.reads_unfinished(words) {
             true => done.min(LEADS_ON),
@@ -79,7 +75,7 @@ mod tests {
             pack(None),
             Some(words),
             pause.marks(),
-            false,
+            Request::default(),
         ))
     }
 
@@ -117,13 +113,30 @@ mod tests {
             goes_on: 0.05,
         });
         let endpoint = EndpointPolicy::default();
-        let wait =
-            |asks| endpoint.silence_needed(Pause::default().done(pack(None), words, marks, asks));
-        assert_eq!(wait(false), 1_500);
-        assert!(wait(true) <= 500, "{}", wait(true));
+        let done = |words, asks| Pause::default().done(pack(None), words, marks, asks);
+        let wait = |asks| endpoint.silence_needed(done(words, asks));
+        let (nothing, whole) = (Request::default(), Request::of(true, false));
+        assert_eq!(wait(nothing), 1_500);
+        assert!(wait(whole) <= 500, "{}", wait(whole));
         let leads_on = Some("how many kilometers are 10 miles and");
-        let done = Pause::default().done(pack(None), leads_on, marks, true);
-        assert_eq!(endpoint.silence_needed(done), 1_500);
+        assert_eq!(endpoint.silence_needed(done(leads_on, whole)), 1_500);
+    }
+
+    #[test]
+    fn a_request_that_lacks_an_argument_is_waited_for() {
+        let endpoint = EndpointPolicy::default();
+        let wait = |words: &str, (ends, goes_on), asks| {
+            let marks = Some(Marks { ends, goes_on });
+            let pause = Pause::default();
+            endpoint.silence_needed(pause.done(pack(None), Some(words), marks, asks))
+        };
+        let (nothing, open) = (Request::default(), Request::of(false, true));
+        let cut_off = ("how many kilometers are", (0.97, 0.003));
+        assert!(wait(cut_off.0, cut_off.1, open) > wait(cut_off.0, cut_off.1, nothing));
+        // The agent asks which one.
+        assert!(wait("Where is my order?", (0.97, 0.003), open) <= 300);
+        let contradictory = Request::of(true, true);
+        assert!(contradictory.weight().abs() < 1.0);
     }
 
     #[test]
@@ -136,7 +149,12 @@ mod tests {
     fn before_anything_is_known_the_wait_is_the_middle_one() {
         let endpoint = EndpointPolicy::default();
         assert_eq!(
-            endpoint.silence_needed(Pause::default().done(pack(None), None, None, false)),
+            endpoint.silence_needed(Pause::default().done(
+                pack(None),
+                None,
+                None,
+                Request::default()
+            )),
             500
         );
         assert_eq!(endpoint.silence_needed(Some(0.36)), 500);

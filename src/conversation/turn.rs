@@ -6,6 +6,7 @@ use super::ids::RequestId;
 use super::output::Event;
 use super::overlap::{BargeInPolicy, Overlap};
 use super::policy::VadPolicy;
+use super::speculation::Request;
 use super::timer::Timer;
 use super::turn_detection::{EndOfTurnRule, TurnDetection};
 use super::utterance::{EndOfTurn, Transcribed, Utterance};
@@ -228,12 +229,12 @@ impl Turn {
         }
     }
 
-    /// Whether the turn is over. `asks`: the words are a whole request for a tool.
+    /// Whether the turn is over. `asks`: whether the words are a whole request for a tool.
     pub(super) fn judge(
         &self,
         common: &mut Common,
         detection: &TurnDetection,
-        asks: bool,
+        asks: Request,
     ) -> EndOfTurn {
         match &self.utterance {
             Some(utterance) => utterance.judge(common, detection, asks),

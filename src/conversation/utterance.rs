@@ -9,6 +9,7 @@ use super::partials::Partials;
 use super::pause::Pause;
 use super::policy::EndpointPolicy;
 use super::segments::Segments;
+use super::speculation::Request;
 use super::timer::Timer;
 use super::turn_detection::{EndOfTurnRule, TurnDetection};
 use crate::asr::Recognised;
@@ -353,7 +354,8 @@ impl Utterance {
     fn words_up_to_gap(&self, endpoint: &EndpointPolicy, language: &Pack) -> Option<String> {
         let heard = self.partials.up_to_gap()?;
         let text = self.text(&heard.text);
-        let done = self.pause.done(language, Some(&text), heard.marks, false);
+        let unasked = Request::default();
+        let done = self.pause.done(language, Some(&text), heard.marks, unasked);
         let certain = endpoint.silence_needed(done) == endpoint.complete_ms;
         certain.then_some(text)
     }
@@ -376,12 +378,12 @@ impl Utterance {
     }
 
     /// Whether the turn is over: the silence is long enough and the transcript has come. Otherwise sets the
-    /// timer for the next check. `asks`: the words are a whole request for a tool.
+    /// timer for the next check. `asks`: whether the words are a whole request for a tool.
     pub(super) fn judge(
         &self,
         common: &mut Common,
         detection: &TurnDetection,
-        asks: bool,
+        asks: Request,
     ) -> EndOfTurn {
         if self.stage == Stage::Speaking {
             return EndOfTurn::NotYet;

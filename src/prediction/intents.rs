@@ -125,6 +125,7 @@ impl Intents {
                     * goes_on
                     * factuality.discount(meant, takes_day),
                 source: Source::Intent,
+                open: Vec::new(),
             })
         };
         asked.filter_map(predict).collect()

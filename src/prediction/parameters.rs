@@ -260,6 +260,24 @@ impl Parameter {
         }
     }
 
+    /// Normalised words that could name it.
+    pub fn example(&self) -> &str {
+        if let Some(words) = self.words.keys().next() {
+            return words;
+        }
+        match &self.kind {
+            Kind::Place => "boston",
+            Kind::Date | Kind::Day => "tomorrow",
+            Kind::Seconds | Kind::Minutes => "10 minutes",
+            Kind::Unit => "miles",
+            Kind::Expression | Kind::Number | Kind::Integer => "5",
+            Kind::Boolean => "yes",
+            Kind::Choice(choices) => choices.first().map_or("", String::as_str),
+            Kind::Code => "a12",
+            Kind::Text => "something",
+        }
+    }
+
     /// Whether more words could turn the value into another: "new" into "new york".
     pub fn may_grow(&self, words: &str) -> bool {
         match self.kind {

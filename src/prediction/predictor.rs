@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// A tool call that may be needed, with all its arguments.
+/// A tool call that may be needed, with all its arguments, or one that the words have begun to ask for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
     /// The tool's name.
@@ -19,6 +19,10 @@ pub struct Prediction {
     pub confidence: f32,
     /// Its source.
     pub source: Source,
+    /// Required arguments that the words do not name yet. With any, it is no call: nothing runs, and the user
+    /// is probably not done.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub open: Vec<String>,
 }
 
 /// When a source is asked.

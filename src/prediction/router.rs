@@ -120,7 +120,7 @@ pub fn merged(answers: impl IntoIterator<Item = Vec<Prediction>>) -> Vec<Predict
 }
 
 fn is_same(a: &Prediction, b: &Prediction) -> bool {
-    a.tool == b.tool && a.arguments == b.arguments
+    a.tool == b.tool && a.arguments == b.arguments && a.open == b.open
 }
 
 /// Stable: of two equally likely calls the cheaper source's stays first.
@@ -195,6 +195,7 @@ mod tests {
             arguments,
             confidence,
             source,
+            open: Vec::new(),
         }
     }
 

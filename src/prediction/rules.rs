@@ -27,6 +27,7 @@ use jiff::civil::Date;
 use regex::{Captures, Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Of a rule that fits a finished text, all arguments read.
@@ -86,6 +87,8 @@ pub struct Rules {
     tools: Vec<RuledTool>,
     normalised: Rulebook,
     raw: Rulebook,
+    /// Words for the required arguments of these tools, with which an unfinished request would end.
+    values: BTreeSet<String>,
     today: Today,
 }
 
@@ -133,9 +136,15 @@ impl Rules {
         let tools = tools
             .iter()
             .map(|(declaration, hints)| RuledTool::of(declaration, hints));
+        let tools: Vec<RuledTool> = tools.collect();
+        let normalised = Rulebook::new(&normalised)?;
+        let rules = normalised.rules.iter();
         Ok(Self {
-            tools: tools.collect(),
-            normalised: Rulebook::new(&normalised)?,
+            values: rules
+                .flat_map(|rule| rule.values(&tools[rule.tool]))
+                .collect(),
+            tools,
+            normalised,
             raw: Rulebook::new(&raw)?,
             today,
         })
@@ -169,10 +178,50 @@ impl Rules {
                     arguments: filled.arguments,
                     confidence: SURE * unsure * factuality.discount(rule.means, tool.takes_day),
                     source: Source::Rule,
+                    open: Vec::new(),
                 });
             }
         }
         predictions
+    }
+
+    /// The tools that normalised words would ask for if a value followed: "set a timer for". None of `found`,
+    /// which the words ask for as they are.
+    fn begun(&self, normalised: &str, found: &[Prediction]) -> Vec<Prediction> {
+        let mut begun: Vec<Prediction> = Vec::new();
+        if normalised.is_empty() {
+            return begun;
+        }
+        for value in &self.values {
+            let words = format!("{normalised} {value}");
+            for at in self.normalised.set.matches(&words) {
+                let rule = &self.normalised.rules[at];
+                let tool = &self.tools[rule.tool];
+                let known = found.iter().chain(&begun).any(|one| one.tool == tool.name);
+                let Some(caught) = rule.pattern.captures(&words).filter(|_| !known) else {
+                    continue;
+                };
+                if tool
+                    .fill(&caught, &words, &words, self.today.date())
+                    .is_none()
+                {
+                    continue;
+                }
+                let open = tool.named_behind(&caught, normalised.len());
+                if open.is_empty() {
+                    continue;
+                }
+                let factuality = Factuality::of(&tool.around(&caught, &words));
+                begun.push(Prediction {
+                    tool: tool.name.clone(),
+                    arguments: Map::new(),
+                    confidence: SURE * factuality.discount(rule.means, tool.takes_day),
+                    source: Source::Rule,
+                    open,
+                });
+            }
+        }
+        begun
     }
 }
 
@@ -196,6 +245,7 @@ impl Rules {
                 arguments,
                 confidence: SURE * unsure,
                 source: Source::Rule,
+                open: Vec::new(),
             })
         });
         calls.collect()
@@ -213,6 +263,9 @@ impl LocalPredictor for Rules {
         let mut predictions = self.read(core, &evidence.text, evidence.paused);
         let wording = pack(evidence.language.as_deref()).wording;
         predictions.extend(wording.map_or_else(Vec::new, |wording| self.abroad(wording, evidence)));
+        if evidence.paused {
+            predictions.extend(self.begun(core, &predictions));
+        }
         Ok(predictions)
     }
 }
@@ -261,6 +314,15 @@ impl RuledTool {
             filled.growing |= caught.end() >= end && parameter.may_grow(caught.as_str());
         }
         Some(filled)
+    }
+
+    /// The required arguments whose words go beyond this place.
+    fn named_behind(&self, found: &Captures<'_>, at: usize) -> Vec<String> {
+        let behind = self.parameters.iter().filter(|one| {
+            let caught = found.name(&one.name);
+            one.required && caught.is_some_and(|caught| caught.end() > at)
+        });
+        behind.map(|one| one.name.clone()).collect()
     }
 
     /// The words around free text, which may say anything: "add a note not to forget the milk" is
@@ -330,6 +392,19 @@ impl Rule {
             // An escape would stick to the word after it: `\bwas`.
             means: Factuality::of(&rule.replace(r"\b", " ")),
         })
+    }
+
+    /// Words for the last required argument of this rule, for the last two, and so on.
+    fn values(&self, tool: &RuledTool) -> Vec<String> {
+        let captures = self.pattern.capture_names().flatten();
+        let captured = captures.filter_map(|name| {
+            let mut parameters = tool.parameters.iter();
+            parameters.find(|one| one.required && one.name == name)
+        });
+        let values: Vec<&str> = captured.map(Parameter::example).collect();
+        (0..values.len())
+            .map(|from| values[from..].join(" "))
+            .collect()
     }
 }
 
@@ -671,6 +746,52 @@ mod tests {
         assert!(open < closed && open > 0.5);
         let (_, _, sum) = best(&time, "what is 12 times 7", false).unwrap();
         assert!(sum < closed);
+    }
+
+    #[test]
+    fn a_request_that_a_value_would_complete_has_begun() {
+        let mut registry = crate::tools::Registry::new();
+        builtin::register(&mut registry).unwrap();
+        let tools = registry.declarations().into_iter();
+        let tools = tools.map(|one| (one, RouterHints::default()));
+        let tools: Vec<_> = tools.chain([weather(&[CITY]), flight()]).collect();
+        let mut rules = rules(&tools);
+        let mut begun = |said: &str, paused| {
+            let evidence = Evidence {
+                text: said.into(),
+                paused,
+                ..Evidence::default()
+            };
+            let mut all = rules.predict(&evidence).unwrap();
+            all.retain(|one| !one.open.is_empty());
+            assert!(all.iter().all(|one| one.arguments.is_empty()), "{all:?}");
+            let mut named = all.iter().map(|one| (one.tool.clone(), one.open.join(",")));
+            named.next()
+        };
+        for (said, tool, open) in [
+            ("Set a timer for", "set_timer", "seconds"),
+            ("What's the weather in", "get_weather", "city"),
+            ("what is the weather like in the", "get_weather", "city"),
+            ("How many kilometers are in", "convert_units", "value,from"),
+            ("convert five miles to", "convert_units", "to"),
+            ("what is twelve times", "calculate", "expression"),
+            ("Are there any flights to", "find_flights", "destination"),
+        ] {
+            let expected = Some((tool.to_owned(), open.to_owned()));
+            assert_eq!(begun(said, true), expected, "{said}");
+            assert_eq!(begun(said, false), None, "{said}");
+        }
+        for said in [
+            "",
+            "What time is it?",
+            "What's the weather in Boston?",
+            "Set a timer for ten minutes.",
+            "I like it",
+            "How are you?",
+            "Thank you.",
+        ] {
+            assert_eq!(begun(said, true), None, "{said}");
+        }
     }
 
     #[test]

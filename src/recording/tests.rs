@@ -89,6 +89,7 @@ fn inputs() -> impl Strategy<Value = Input> {
                 arguments,
                 confidence,
                 source: Source::Rule,
+                open: Vec::new(),
             };
             Input::Predicted { request, predictions: vec![prediction] }
         }),

@@ -4,32 +4,58 @@
 use super::asr;
 use crate::{common, support};
 use common::{Clip, Errors, speech};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::path::Path;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use undertone::asr::{Asr, Recognised, WhisperOnnx};
 use undertone::audio::{to_f32, to_i16};
 use undertone::conversation::{
     BargeInPolicy, Conversation, EndOfTurnRule, Event, Input, Micros, Output, Policy, Samples,
     Time, TurnDetection, VadPolicy,
 };
+use undertone::prediction::{Desk, Matching, Router, Rules, Settings, Today};
 use undertone::session::Observers;
+use undertone::tools::{Declaration, declared};
 use undertone::turn_model::{SmartTurn, TurnModel};
 use undertone::vad::{self, Gated, SileroModel, Vad, WINDOW};
 
 /// The models that hear, and a clock that is the position in the audio: hours of it can be heard
-/// without waiting. A transcript takes 70 ms, a score 40 ms.
+/// without waiting. A transcript takes 70 ms, a score 40 ms, a prediction 10 ms.
 pub(super) struct HearingModels {
     silero: SileroModel,
     asr: WhisperOnnx,
     turn_model: SmartTurn,
+    /// The shipped tools that may be predicted, and the sources that read words.
+    tools: Arc<Vec<Arc<Declaration>>>,
+    router: Router,
 }
 
 impl HearingModels {
     fn load() -> Self {
         let weights = common::weights();
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools");
+        let shipped = declared::load(&folder, &|_| None).unwrap();
+        let registry = declared::registry(&shipped).unwrap();
+        let desk = Desk {
+            embedder: weights.join("minilm"),
+            kept: Some(support::real::cache().join("turns.json")),
+        };
+        let today = Today::default();
+        let Settings { tools, .. } = Settings::of(&registry, desk.clone(), today.clone());
+        let mut matching = Matching::start(&tools, desk, today.clone());
+        matching.wait();
         Self {
             silero: SileroModel::load(&weights.join("silero/silero_vad.onnx")).unwrap(),
             asr: WhisperOnnx::load(&weights.join("whisper-tiny.en")).unwrap(),
             turn_model: SmartTurn::load(&weights.join("smart-turn/smart-turn-v3.2.onnx")).unwrap(),
+            tools: tools
+                .iter()
+                .map(|(tool, _)| tool.clone())
+                .collect::<Vec<_>>()
+                .into(),
+            router: Router::new(vec![
+                Box::new(Rules::new(&tools, today).unwrap()),
+                Box::new(matching),
+            ]),
         }
     }
 
@@ -64,6 +90,7 @@ impl HearingModels {
                 interrupt: true,
                 ..TurnDetection::default()
             },
+            tools: self.tools.clone(),
             ..Policy::default()
         });
         self.feed(&mut core, audio, Heard::default())
@@ -168,6 +195,14 @@ impl HearingModels {
                         probability,
                     };
                     due.push((Time(now.0 + 40_000), input));
+                }
+                Output::Route { request, heard } => {
+                    let predictions = self.router.predict(&heard);
+                    let input = Input::Predicted {
+                        request,
+                        predictions,
+                    };
+                    due.push((Time(now.0 + 10_000), input));
                 }
                 Output::Generate { .. } => heard.asked = Some(now),
                 Output::Notify(Event::SpeechStopped { at }) => {

@@ -158,6 +158,7 @@ fn weather_of(city: &str) -> Prediction {
         arguments: Map::from_iter([("city".to_owned(), json!(city))]),
         confidence: 0.9,
         source: Source::Draft,
+        open: Vec::new(),
     }
 }
 
@@ -263,6 +264,7 @@ impl Predictor for Learner {
                 arguments: call.arguments.clone(),
                 confidence: 0.9,
                 source: Source::Transition,
+                open: Vec::new(),
             });
             Ok(again.into_iter().collect())
         })

@@ -4,6 +4,7 @@
 use super::pipeline::{Ended, with_models};
 use crate::common;
 use common::{Clip, speech};
+use undertone::conversation::Time;
 
 /// Hz.
 const RATE: usize = 16_000;
@@ -78,6 +79,14 @@ fn end_behind(clip: &Clip, place: usize) -> Option<Ended> {
     heard.ends.into_iter().next()
 }
 
+/// Whether the utterance ended before this place in the clip, at a pause of the speaker's own.
+fn is_before(end: &Ended, place: usize) -> bool {
+    // The silence before the audio, and before the clip in it.
+    let silence = 1_500;
+    let heard = end.spoken.since(Time::from_ms(silence)).as_ms();
+    heard + 500 < place as u64 * 1_000 / RATE as u64
+}
+
 /// The ends of whole clips, and of clips at quiet places in their middle.
 #[derive(Default)]
 struct Measured {
@@ -93,11 +102,25 @@ impl Measured {
         self.whole.push(end.wait_ms());
         for place in quiet_places(&clip.samples).into_iter().take(places) {
             let at = format!("{} at {:.2} s", clip.name, place as f64 / RATE as f64);
-            if let Some(end) = end_behind(clip, place) {
-                print(&format!("{kind} pause"), &at, &end);
-                self.paused.push(end.wait_ms());
+            let Some(end) = end_behind(clip, place) else {
+                continue;
+            };
+            // Some speakers pause by themselves, behind a whole sentence.
+            match is_before(&end, place) {
+                true => print(&format!("{kind} ended before"), &at, &end),
+                false => {
+                    print(&format!("{kind} pause"), &at, &end);
+                    self.paused.push(end.wait_ms());
+                }
             }
         }
+    }
+
+    /// Adds the beginning of a request.
+    fn add_beginning(&mut self, clip: &Clip) {
+        let end = end_behind(clip, clip.samples.len()).expect("an end");
+        print("beginning", &clip.name, &end);
+        self.paused.push(end.wait_ms());
     }
 
     /// The wait that so many percent of the whole clips do not exceed.
@@ -146,14 +169,38 @@ fn requests_end_soon_and_pauses_are_waited_out() {
         questions.add("questions", clip, 1);
     }
     questions.report("questions");
-    assert!(questions.percentile(50) <= 300);
-    assert!(questions.percentile(95) <= 620);
-    assert!(questions.spoken_into() <= 65);
+    assert!(questions.percentile(50) <= 220);
+    assert!(questions.percentile(95) <= 560);
+    assert!(questions.spoken_into() <= 40);
+}
+
+/// Requests for the shipped tools that stop before the value of a required argument. Spoken alone they sound like
+/// whole sentences. Measured: the agent speaks into 3 of 10, two of which the recogniser takes for other words.
+const BEGINNINGS: &str = "\
+slt: What is the weather in
+rms: Set a timer for
+awb: How many kilometers are there in
+kal16: What is twelve times
+en-gb: Convert five miles to
+slt: How much is fifty dollars in
+rms: Tell me the weather for
+awb: How warm is it in
+en-gb: What is the square root of
+kal16: Please set another timer for";
+
+#[test]
+fn requests_that_lack_an_argument_are_waited_for() {
+    let mut beginnings = Measured::default();
+    for clip in speech::spoken(BEGINNINGS) {
+        beginnings.add_beginning(&clip);
+    }
+    assert!(beginnings.spoken_into() <= 40);
 }
 
 /// The weights of the rule are fitted to the first half of the recordings and to the generated clips; the
-/// second half and the questions are held out. Measured there: 160 ms in the middle and 500 ms of 95 %; of 55
-/// pauses the agent speaks into 41 %.
+/// second half and the questions are held out. Measured there: 160 ms in the middle and 500 ms of 95 %; of 45
+/// pauses the agent speaks into 33 %. Ten more lie behind a sentence after which the speaker had paused already; with
+/// them it is 42 %.
 #[test]
 #[ignore = "measures recordings: make measure"]
 fn recorded_requests_end_soon_and_pauses_are_waited_out() {
@@ -175,6 +222,6 @@ fn recorded_requests_end_soon_and_pauses_are_waited_out() {
     held_out.report("recordings, held out");
     made.report("generated, fitted");
     questions.report("questions, held out");
-    assert!(held_out.percentile(95) <= 620);
-    assert!(held_out.spoken_into() <= 50);
+    assert!(held_out.percentile(95) <= 560);
+    assert!(held_out.spoken_into() <= 40);
 }

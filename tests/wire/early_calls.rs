@@ -32,6 +32,7 @@ impl Predictor for Guesses {
             arguments: arguments.unwrap_or_default(),
             confidence: 0.9,
             source: Source::Draft,
+            open: Vec::new(),
         };
         let asks = question.evidence.text.contains("order");
         let predicted = asks.then_some(order).into_iter().collect();

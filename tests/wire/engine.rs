@@ -117,6 +117,7 @@ impl Predictor for Guesses {
             arguments: Map::new(),
             confidence: 0.9,
             source: Source::Draft,
+            open: Vec::new(),
         });
         std::future::ready(Ok(predicted.into())).boxed()
     }

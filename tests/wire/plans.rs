@@ -389,6 +389,7 @@ impl Predictor for Guesses {
             arguments: arguments.unwrap_or_default(),
             confidence: 0.9,
             source: Source::Draft,
+            open: Vec::new(),
         };
         std::future::ready(Ok(vec![guess])).boxed()
     }

@@ -59,6 +59,7 @@ impl LocalPredictor for Always {
             arguments,
             confidence: 0.9,
             source: Source::Rule,
+            open: Vec::new(),
         }])
     }
 }

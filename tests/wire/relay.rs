@@ -140,6 +140,7 @@ impl LocalPredictor for Guess {
             arguments: Map::new(),
             confidence: 0.9,
             source: Source::Rule,
+            open: Vec::new(),
         };
         let needed = heard.text.contains("weather");
         Ok(needed.then_some(look_up).into_iter().collect())

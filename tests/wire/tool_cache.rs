@@ -201,6 +201,7 @@ impl Predictor for Guesses {
             arguments,
             confidence: 0.9,
             source: Source::Draft,
+            open: Vec::new(),
         };
         std::future::ready(Ok(vec![weather])).boxed()
     }

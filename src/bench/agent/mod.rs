@@ -314,6 +314,7 @@ fn prediction(call: &Call, right: bool) -> Prediction {
         arguments,
         confidence: 0.8,
         source: Source::Transition,
+        open: Vec::new(),
     }
 }
 

@@ -365,6 +365,7 @@ fn sampled(call: &Call, samples: &[usize]) -> Vec<Prediction> {
             arguments,
             confidence: alike as f32 / samples.len() as f32,
             source: Source::Draft,
+            open: Vec::new(),
         }
     };
     kinds.into_iter().map(prediction).collect()

@@ -98,16 +98,17 @@ fn report(meant: Mood, trial: &Trial, registry: &Registry, config: &Config) -> R
         }
     };
     let near = |one: &Considered| {
-        let missing = one.call.as_ref().err()?;
-        (one.likeness.near >= WORTH_SHOWING).then(|| Near {
+        let missing = &one.call.open;
+        (!missing.is_empty() && one.likeness.near >= WORTH_SHOWING).then(|| Near {
             tool: one.tool.clone(),
             similarity: one.likeness.near,
             missing: missing.clone(),
         })
     };
+    let whole = trial.merged.iter().filter(|one| one.open.is_empty());
     Report {
         meant: mood_name(meant).into(),
-        calls: trial.merged.iter().map(call).collect(),
+        calls: whole.map(call).collect(),
         near: trial.considered.iter().filter_map(near).take(2).collect(),
     }
 }

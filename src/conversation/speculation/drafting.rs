@@ -137,6 +137,7 @@ impl Speculation {
                 arguments,
                 confidence: count as f32 / draft.policy.samples as f32,
                 source: Source::Draft,
+                open: Vec::new(),
             });
         }
         for prediction in predictions {

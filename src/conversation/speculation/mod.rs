@@ -13,6 +13,7 @@ mod open_call;
 mod predictions;
 mod record;
 mod rehearsal;
+mod request;
 mod results;
 mod runs;
 mod stream;
@@ -25,6 +26,7 @@ pub use record::{
     TurnRecord,
 };
 pub use rehearsal::Rehearsal;
+pub(super) use request::Request;
 pub(super) use track::{Track, TrackId};
 
 use super::common::Common;

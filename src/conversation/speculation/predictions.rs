@@ -3,6 +3,7 @@
 use super::gate::{self, Decision, Decline, Situation};
 use super::ledger::{Predicted, Run};
 use super::record::{Discard, PredictionRecord, SpeculationEvent};
+use super::request::Request;
 use super::track::Call;
 use super::{Speculation, TrackId};
 use crate::conversation::client_settings::{ClientSettings, ClientTools};
@@ -15,9 +16,6 @@ use crate::tools::{Declaration, Eligibility, canonical};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// The least confidence of a prediction whose words are taken for a whole request.
-const WHOLE: f32 = 0.85;
 
 /// Opened connections stay open for at least this long (reqwest's pool: 90 s).
 const STAYS_WARM_MS: u64 = 60_000;
@@ -125,7 +123,7 @@ impl Speculation {
     fn ask_router(&mut self, common: &mut Common, track: TrackId, heard: Evidence) {
         let request = common.request_id();
         if let Some(track) = self.track(track) {
-            (track.unanswered, track.is_whole_request) = (true, false);
+            (track.unanswered, track.request) = (true, Request::default());
         }
         self.routes.insert(request, track);
         common.outputs.push_back(Output::Route { request, heard });
@@ -151,7 +149,7 @@ impl Speculation {
         common: &mut Common,
         clients: ClientTools,
         request: RequestId,
-        predictions: Vec<Prediction>,
+        mut predictions: Vec<Prediction>,
     ) {
         let Some(id) = self.routes.get(&request).copied() else {
             return;
@@ -168,15 +166,12 @@ impl Speculation {
             return;
         };
         if is_last {
-            // A call that usually follows does not show that the user is done.
-            let whole = |one: &Prediction| {
-                one.confidence >= WHOLE
-                    && !one.arguments.is_empty()
-                    && one.source != Source::Transition
-            };
             track.unanswered = false;
-            track.is_whole_request |= !track.is_before_words() && predictions.iter().any(whole);
+            if !track.is_before_words() {
+                predictions.iter().for_each(|one| track.request.hears(one));
+            }
         }
+        predictions.retain(|one| one.open.is_empty());
         for one in &predictions {
             track.candidates.remove(&one.tool);
         }

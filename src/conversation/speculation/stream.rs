@@ -130,6 +130,7 @@ impl Speculation {
             arguments,
             confidence: STREAMED,
             source: Source::Stream,
+            open: Vec::new(),
         };
         self.follow(common, clients, track, prediction);
     }
@@ -158,6 +159,7 @@ impl Speculation {
             arguments,
             confidence,
             source: Source::Stream,
+            open: Vec::new(),
         };
         let run = self.follow(common, clients, track, prediction);
         if let Some(open) = self.track(track).and_then(|track| track.open.as_mut()) {

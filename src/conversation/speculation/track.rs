@@ -2,6 +2,7 @@
 
 use super::open_call::OpenCall;
 use super::record::PredictionRecord;
+use super::request::Request;
 use crate::prediction::{Evidence, Prediction, Source};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -34,8 +35,8 @@ pub(in crate::conversation) struct Track {
     pub(super) asked: Evidence,
     /// No source has answered it yet: what was predicted before may be outdated.
     pub(super) unanswered: bool,
-    /// A source has answered that it is a whole request: a tool is likely, and has its arguments.
-    pub(in crate::conversation) is_whole_request: bool,
+    /// The request that the words make, as far as the sources have answered.
+    pub(in crate::conversation) request: Request,
 }
 
 impl Track {

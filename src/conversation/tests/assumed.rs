@@ -51,6 +51,7 @@ fn scripted(mut sim: Sim, scripts: impl IntoIterator<Item = Script>, tool_ms: u6
             arguments,
             confidence: 0.9,
             source: Source::Rule,
+            open: Vec::new(),
         };
         if heard.text.contains("weather") {
             vec![weather]
@@ -261,6 +262,7 @@ fn a_held_back_answer_with_a_call_of_its_own_is_followed_by_the_answer_to_that()
             arguments: arguments.clone(),
             confidence: 0.9,
             source: Source::Rule,
+            open: Vec::new(),
         };
         vec![predict("clock")]
     });

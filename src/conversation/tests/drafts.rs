@@ -337,6 +337,7 @@ fn foreseen() -> Sources {
             arguments: boulder().as_object().cloned().unwrap(),
             confidence: 0.9,
             source: crate::prediction::Source::Rule,
+            open: Vec::new(),
         }]
     })
 }
@@ -472,6 +473,7 @@ fn a_prediction_of_the_router_does_not_take_the_place_of_a_sampled_call() {
             arguments: json!({"city": "in"}).as_object().cloned().unwrap(),
             confidence: 0.9,
             source: crate::prediction::Source::Rule,
+            open: Vec::new(),
         }]
     });
     asked(&mut sim, sampled([10, 20, 30], "weather", boulder()));

@@ -27,6 +27,7 @@ fn predict(sim: &mut Sim) {
             arguments: json!({ "city": city }).as_object().cloned().unwrap(),
             confidence: 0.9,
             source: Source::Rule,
+            open: Vec::new(),
         };
         let known = heard.text.contains("weather");
         known.then_some(weather).into_iter().collect()

@@ -15,6 +15,7 @@ use serde_json::json;
 fn usual(tool: &str, confidence: f32) -> Prediction {
     Prediction {
         source: Source::Transition,
+        open: Vec::new(),
         ..prediction(tool, json!({"n": 1}), confidence)
     }
 }
@@ -176,6 +177,7 @@ fn end_of_turn(predicted: Option<Prediction>) -> u64 {
 fn what_usually_follows_ends_no_turn() {
     let rule = Prediction {
         source: Source::Rule,
+        open: Vec::new(),
         ..usual("profile", 0.99)
     };
     let unpredicted = end_of_turn(None);
@@ -196,6 +198,7 @@ fn what_usually_follows_is_not_announced_before_the_model_calls_it() {
         sim.router = Box::new(move |_| {
             vec![Prediction {
                 source,
+                open: Vec::new(),
                 ..usual("profile", 0.99)
             }]
         });

@@ -42,6 +42,7 @@ fn desk() -> Sim {
             arguments: serde_json::Map::new(),
             confidence: 0.9,
             source: Source::Rule,
+            open: Vec::new(),
         }]
     });
     sim.tool_times.insert("transfer".into(), 1_000);

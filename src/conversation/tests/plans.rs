@@ -233,6 +233,7 @@ fn a_change_waits_for_the_steps_before_it_and_those_behind_wait_for_it() {
             arguments: serde_json::Map::new(),
             confidence: 1.0,
             source: Source::Transition,
+            open: Vec::new(),
         };
         vec![change("book"), change("notify")]
     });
@@ -704,6 +705,7 @@ fn a_step_takes_over_the_run_that_was_predicted_for_it() {
             arguments: json!({"to": "Oslo"}).as_object().cloned().unwrap(),
             confidence: 0.9,
             source: Source::Rule,
+            open: Vec::new(),
         }]
     });
     ask(&mut sim, "find me a seat to oslo", 8_000);

@@ -458,6 +458,7 @@ fn router(guesses: Vec<Vec<(&'static str, u8, f32)>>) -> Sources {
             arguments: json!({ "n": n }).as_object().cloned().unwrap_or_default(),
             confidence: *confidence,
             source: Source::Rule,
+            open: Vec::new(),
         });
         predicted.collect()
     })

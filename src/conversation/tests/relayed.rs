@@ -93,6 +93,7 @@ fn unfinished_words_run_a_read_early() {
             arguments: json!({"city": "boulder"}).as_object().cloned().unwrap(),
             confidence: 0.9,
             source: Source::Rule,
+            open: Vec::new(),
         };
         let known = heard.text.contains("boulder");
         known.then_some(predicted).into_iter().collect()

@@ -24,6 +24,7 @@ pub(super) fn prediction(tool: &str, arguments: Value, confidence: f32) -> Predi
         arguments: arguments.as_object().cloned().unwrap(),
         confidence,
         source: Source::Rule,
+        open: Vec::new(),
     }
 }
 
@@ -78,6 +79,7 @@ fn a_change_that_any_source_predicts_is_refused_by_the_gate() {
         sim.router = Box::new(move |_| {
             vec![Prediction {
                 source,
+                open: Vec::new(),
                 ..prediction("book", json!({"city": "boulder"}), 1.0)
             }]
         });

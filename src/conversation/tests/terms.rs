@@ -163,6 +163,7 @@ fn a_tool_that_the_client_brings_for_one_answer_is_not_run_early_by_the_server()
             arguments: serde_json::Map::new(),
             confidence: 0.4,
             source: crate::prediction::Source::Rule,
+            open: Vec::new(),
         };
         (!heard.text.is_empty())
             .then_some(prediction)

@@ -66,6 +66,7 @@ fn session(policy: Policy, scripts: impl IntoIterator<Item = Script>, tool_ms: u
             arguments: arguments.as_object().cloned().unwrap(),
             confidence: 0.9,
             source: Source::Rule,
+            open: Vec::new(),
         }]
     });
     sim.tool_ms = tool_ms;

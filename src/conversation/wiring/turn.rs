@@ -124,7 +124,7 @@ impl Conversation {
     /// Ends the turn if the silence is long enough and the transcript has come.
     pub(super) fn try_end_turn(&mut self) {
         let detection = &self.client.turn_detection;
-        let asks = self.speculation.listening().is_whole_request;
+        let asks = self.speculation.listening().request;
         match self.turn.judge(&mut self.common, detection, asks) {
             EndOfTurn::NotYet => {}
             EndOfTurn::Perhaps(_) if self.turn.is_unheeded() => {}

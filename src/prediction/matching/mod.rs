@@ -71,8 +71,8 @@ pub struct Considered {
     pub likeness: Likeness,
     /// How the words are meant.
     pub mood: Mood,
-    /// The prediction, or the names of the required arguments that were not said.
-    pub call: Result<Prediction, Vec<String>>,
+    /// The call, or the required arguments that were not said.
+    pub call: Prediction,
 }
 
 impl Matched {
@@ -205,7 +205,7 @@ impl Compared<'_> {
         last: &mut Vec<(String, Vec<f32>)>,
     ) -> Result<Vec<Prediction>, PredictError> {
         let considered = self.consider(evidence, embedder, last)?;
-        Ok(likeliest(considered))
+        Ok(likeliest(considered, evidence.paused))
     }
 
     /// All tools that are near to the words, the nearest first. `last` keeps the last embedded texts.
@@ -262,17 +262,21 @@ impl Compared<'_> {
                 nothing,
                 other: if near == first { second } else { first },
             };
-            let call = filled.map(|filled| {
-                let sure = likeness.confidence(tool.said(&filled), meant.mood, evidence.paused);
-                Prediction {
-                    tool: tool.name.clone(),
-                    confidence: sure
-                        * tool.factuality(&meant.clause)
-                        * goes_on(&filled, evidence.paused),
-                    arguments: filled.values,
-                    source: Source::Example,
-                }
-            });
+            let (said, arguments, open) = match filled {
+                Ok(filled) => (tool.said(&filled), filled, Vec::new()),
+                // Only how near the words are tells that they ask for it.
+                Err(missing) => (Said::NoneRequired, Arguments::default(), missing),
+            };
+            let sure = likeness.confidence(said, meant.mood, evidence.paused);
+            let call = Prediction {
+                tool: tool.name.clone(),
+                confidence: sure
+                    * tool.factuality(&meant.clause)
+                    * goes_on(&arguments, evidence.paused),
+                arguments: arguments.values,
+                source: Source::Example,
+                open,
+            };
             Considered {
                 tool: tool.name.clone(),
                 likeness,
@@ -284,11 +288,12 @@ impl Compared<'_> {
     }
 }
 
-/// The calls of the two nearest tools, unless they are unlikely.
-fn likeliest(considered: Vec<Considered>) -> Vec<Prediction> {
-    let calls = considered.into_iter().take(2);
-    let calls = calls.filter_map(|one| one.call.ok());
-    calls.filter(|call| call.confidence >= LEAST).collect()
+/// The calls of the two nearest tools, unless they are unlikely. While the user speaks, an argument is open anyway.
+fn likeliest(considered: Vec<Considered>, paused: bool) -> Vec<Prediction> {
+    let calls = considered.into_iter().take(2).map(|one| one.call);
+    calls
+        .filter(|call| call.confidence >= LEAST && (paused || call.open.is_empty()))
+        .collect()
 }
 
 fn goes_on(filled: &Arguments, paused: bool) -> f32 {
@@ -321,6 +326,7 @@ impl LocalPredictor for Matching {
     }
 
     fn predict(&mut self, evidence: &Evidence) -> Result<Vec<Prediction>, PredictError> {
-        Ok(likeliest(self.consider(evidence)?))
+        let considered = self.consider(evidence)?;
+        Ok(likeliest(considered, evidence.paused))
     }
 }

@@ -92,7 +92,7 @@ fn heard(said: &str, paused: bool) -> Evidence {
 
 fn early(router: &mut Router, said: &str, paused: bool) -> Vec<Prediction> {
     let mut likely = router.predict(&heard(said, paused));
-    likely.retain(|one| one.confidence >= ENOUGH);
+    likely.retain(|one| one.open.is_empty() && one.confidence >= ENOUGH);
     likely
 }
 
@@ -136,7 +136,7 @@ impl Lent {
             evidence: heard(said, paused),
             tools: self.tools.clone(),
         });
-        likely.retain(|one| one.confidence >= ENOUGH);
+        likely.retain(|one| one.open.is_empty() && one.confidence >= ENOUGH);
         likely
     }
 }
@@ -205,6 +205,37 @@ fn tools_that_the_matching_has_never_seen_are_understood() {
 fn tools_that_clients_lend_are_understood_like_the_servers() {
     newcomers_are_understood(false, true);
     newcomers_are_understood(true, true);
+}
+
+#[test]
+fn words_without_a_required_argument_name_it_and_run_nothing() {
+    let declaration = r#"
+name = "get_order"
+kind = "http"
+description = "Where an order is, and when it arrives."
+effect = "read"
+parameters = { properties = { order_number = { type = "string" } }, required = ["order_number"] }
+http = { url = "https://shop.example/orders/{{ order_number }}" }
+[router]
+examples = ["where is my order A12", "has order B7 been shipped", "when will order C340 arrive"]
+"#;
+    let mut router = router(&[declaration]);
+    let mut open = |said: &str, paused| {
+        let all = router.predict(&heard(said, paused));
+        all.into_iter().find(|one| !one.open.is_empty())
+    };
+    let order = open("Where is my order?", true).expect("a prediction");
+    assert_eq!(
+        (order.tool.as_str(), order.open.as_slice()),
+        ("get_order", &["order_number".to_owned()][..])
+    );
+    assert!(
+        order.confidence >= 0.85 && order.arguments.is_empty(),
+        "{order:?}"
+    );
+    assert_eq!(open("Where is my order?", false), None);
+    assert_eq!(open("Where is my order A12?", true), None);
+    assert!(early(&mut router, "Where is my order?", true).is_empty());
 }
 
 #[test]

@@ -126,6 +126,7 @@ impl Transitions {
             arguments: guess.arguments,
             confidence: guess.confidence as f32,
             source: Source::Transition,
+            open: Vec::new(),
         });
         predicted.collect()
     }

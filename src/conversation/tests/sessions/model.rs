@@ -36,6 +36,7 @@ pub(super) fn guesses(dice: &mut Dice, calls: &'static [&'static str]) -> Source
         arguments: numbered(dice.below(3)),
         confidence: dice.pick(&[0.3, 0.6, 0.9, 0.99]),
         source: dice.pick(&sources),
+        open: Vec::new(),
     };
     let guesses: Rc<[Vec<Prediction>]> = (0..8)
         .map(|_| (0..dice.below(3)).map(|_| guess(dice)).collect())
