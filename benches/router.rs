@@ -59,6 +59,7 @@ fn tools() -> Vec<(Arc<Declaration>, RouterHints)> {
     let mut tools: Vec<_> = builtin.map(|one| (one, RouterHints::default())).collect();
     tools.extend((0..TOOLS).map(|at| {
         let spec = ToolSpec {
+            examples: Vec::new(),
             name: format!("tool_{at}"),
             description: String::new(),
             parameters: json!({"type": "object", "properties": {"city": {"type": "string"}}}),

@@ -122,6 +122,7 @@ pub(super) struct Played {
 /// A read-only tool that may run early.
 pub(super) fn early_tool(name: &str, parameters: Value, cost: f64) -> Declaration {
     let spec = ToolSpec {
+        examples: Vec::new(),
         name: name.to_owned(),
         description: format!("{} for the user.", name.replace('_', " ")),
         parameters,

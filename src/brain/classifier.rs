@@ -1,6 +1,6 @@
 //! The trained part: sentence embeddings and a classification head for the intents.
 
-use crate::language::en::text;
+use crate::language::en::{slots, text};
 use crate::prediction::{
     EmbedError, Embedder, Evidence, Guess, Head, LocalPredictor, Matching, Prediction, Settings,
     cosine,
@@ -120,7 +120,9 @@ impl Classifier {
             let mut by_example = -1.0f32;
             for example in *examples {
                 let example = text::normalise(example);
-                by_example = by_example.max(nearest(&said, self.tool_words(&example)?));
+                for way in [without_place(&example), example] {
+                    by_example = by_example.max(nearest(&said, self.tool_words(&way)?));
+                }
             }
             Ok(Nearness {
                 declared: by_name.max(by_description),
@@ -140,6 +142,15 @@ impl Classifier {
         };
         Ok(self.tools.entry(words.to_owned()).or_insert(features))
     }
+}
+
+/// The sentence up to a named place, because places dominate the embedding.
+pub(super) fn without_place(sentence: &str) -> String {
+    let words: Vec<&str> = sentence.split(' ').collect();
+    let named = (1..words.len()).find(|&at| {
+        ["in", "for", "at", "near"].contains(&words[at - 1]) && slots::known(&words[at..]).is_some()
+    });
+    named.map_or_else(|| sentence.to_owned(), |at| words[..at - 1].join(" "))
 }
 
 fn nearest(said: &[Vec<f32>], words: &[f32]) -> f32 {

@@ -1,6 +1,6 @@
 //! Declared tools. One is called if it is the only one that fits the words, and its arguments are given.
 
-use super::classifier::{Classifier, Nearness};
+use super::classifier::{self, Classifier, Nearness};
 use super::rules;
 use crate::language::en::{slots, text};
 use crate::prediction::{EmbedError, Form, RouterHints, RuleError, Rules, Settings, Today, Words};
@@ -9,6 +9,7 @@ use regex::Regex;
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 /// The least similarity at which a tool fits. Requests for a tool measured 0.4 to 0.8 against its name and
 /// description, other talk less than 0.3.
@@ -147,16 +148,26 @@ impl Known {
         crate::tools::say(declaration, template, arguments, Some(result))
     }
 
-    /// A call of a tool with the arguments in the user's words: for our own as the router reads them, so
-    /// that what it has started early is the call that is made.
+    /// A call of a tool with the arguments in the user's words: as the router reads them, so that what it has
+    /// started early is the call that is made.
     pub(super) fn call(&self, said: &str, sentence: &str, tool: &ToolSpec) -> Match {
         let words = Words {
             said,
             text: sentence,
             today: self.today.date(),
         };
-        let form = self.forms.get(&tool.name).filter(|_| self.is_ours(tool));
-        match form.and_then(|form| form.fill(&[], words).ok()) {
+        let own = self.forms.get(&tool.name).filter(|_| self.is_ours(tool));
+        let filled = match own {
+            Some(form) => form.fill(&[], words).ok(),
+            None if tool.examples.is_empty() => None,
+            None => {
+                let client = Declaration::new(tool.clone(), Effect::Irreversible, Duration::ZERO);
+                Form::of(&client, &RouterHints::of_client(tool))
+                    .fill(&[], words)
+                    .ok()
+            }
+        };
+        match filled {
             Some(filled) => Match::Call(tool.name.clone(), filled.values),
             None => call(said, sentence, tool),
         }
@@ -166,15 +177,15 @@ impl Known {
         self.matched.contains(&tool.name) && self.is_ours(tool)
     }
 
-    fn examples(&self, tool: &ToolSpec) -> &[String] {
+    fn examples<'a>(&'a self, tool: &'a ToolSpec) -> &'a [String] {
         let known = self.tools.get(&tool.name).filter(|_| self.is_ours(tool));
-        known.map_or(&[], |(_, hints)| &hints.examples)
+        known.map_or(&tool.examples, |(_, hints)| &hints.examples)
     }
 }
 
 /// Finds the tool for an utterance, given as transcribed (`said`) and normalised (`sentence`). The server's own are
-/// called for the words for which they are predicted. Clients' tools declare no examples: they are called for words
-/// that are near to their names and descriptions.
+/// called for the words for which they are predicted; clients' tools for words that are near to their examples, or to
+/// their names and descriptions.
 pub(super) fn find(
     said: &str,
     sentence: &str,
@@ -197,7 +208,7 @@ pub(super) fn find(
     if rules::is_negated(sentence) || rules::is_told(sentence) {
         return Ok(Match::None);
     }
-    let general = without_place(sentence);
+    let general = classifier::without_place(sentence);
     let with_examples: Vec<(&ToolSpec, &[String])> = tools
         .iter()
         .map(|tool| (*tool, known.examples(tool)))
@@ -220,15 +231,6 @@ pub(super) fn find(
         Match::Call(..) if known.is_matched(tool) => Match::None,
         found => found,
     })
-}
-
-/// The sentence up to a named place, because places dominate the embedding.
-fn without_place(sentence: &str) -> String {
-    let words: Vec<&str> = sentence.split(' ').collect();
-    let named = (1..words.len()).find(|&at| {
-        ["in", "for", "at", "near"].contains(&words[at - 1]) && slots::known(&words[at..]).is_some()
-    });
-    named.map_or_else(|| sentence.to_owned(), |at| words[..at - 1].join(" "))
 }
 
 /// Whether a word of the tool's name was said. By similarity alone, "sunscreen" is about the weather.
@@ -373,6 +375,7 @@ mod tests {
 
     fn weather() -> ToolSpec {
         ToolSpec {
+            examples: Vec::new(),
             name: "get_weather".into(),
             description: "Get the current weather for a city".into(),
             parameters: json!({

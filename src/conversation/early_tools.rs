@@ -18,21 +18,18 @@ pub struct EarlyTool {
     pub name: String,
     /// How long a result without a commit may be used.
     pub ttl: Micros,
-    /// Sentences of users who need it, for the sources of predictions.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub examples: Vec<String>,
 }
 
 impl EarlyTool {
-    /// The declarations of those of the client's `tools` that may run early, each with its permission. A
-    /// permission without a tool is ignored.
+    /// The declarations of those of the client's `tools` that may run early. A permission without a tool is
+    /// ignored.
     pub fn declarations<'a>(
         tools: &'a [ToolSpec],
         early: &'a [Self],
-    ) -> impl Iterator<Item = (&'a Self, Arc<Declaration>)> {
+    ) -> impl Iterator<Item = Arc<Declaration>> {
         early.iter().filter_map(|early| {
             let spec = tools.iter().find(|spec| spec.name == early.name)?;
-            Some((early, Arc::new(early.declaration(spec.clone()))))
+            Some(Arc::new(early.declaration(spec.clone())))
         })
     }
 
@@ -60,8 +57,7 @@ pub(super) struct EarlyTools {
 impl EarlyTools {
     /// Replaces the tools.
     pub(super) fn replace(&mut self, tools: &[ToolSpec], early: &[EarlyTool]) {
-        let declared = EarlyTool::declarations(tools, early);
-        self.declared = declared.map(|(_, tool)| tool).collect();
+        self.declared = EarlyTool::declarations(tools, early).collect();
     }
 
     pub(super) fn all(&self) -> &[Arc<Declaration>] {

@@ -275,6 +275,7 @@ mod tests {
         took(&mut known, "weather", 300);
         took(&mut known, "balance", 700);
         let spec = ToolSpec {
+            examples: Vec::new(),
             name: "weather".into(),
             description: String::new(),
             parameters: serde_json::json!({"type": "object"}),

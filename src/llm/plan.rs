@@ -93,6 +93,7 @@ pub fn spec(tools: &[&str]) -> ToolSpec {
         "required": ["tool", "arguments"]
     });
     ToolSpec {
+        examples: Vec::new(),
         name: PLAN.into(),
         description,
         parameters: json!({

@@ -119,6 +119,7 @@ fn questions() -> Vec<(usize, &'static str, Expected)> {
 
 fn tools() -> Arc<Vec<ToolSpec>> {
     let tool = |name: &str, description: &str, argument: &str, what: &str| ToolSpec {
+        examples: Vec::new(),
         name: name.into(),
         description: description.into(),
         parameters: json!({

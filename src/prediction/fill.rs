@@ -252,6 +252,7 @@ mod tests {
 
     fn fill(properties: Value, required: &[&str], said: &str) -> Option<Value> {
         let spec = ToolSpec {
+            examples: Vec::new(),
             name: "tool".into(),
             description: String::new(),
             parameters: json!({"type": "object", "properties": properties, "required": required}),

@@ -153,6 +153,7 @@ mod tests {
     #[test]
     fn the_subject_is_what_no_other_request_has() {
         let spec = ToolSpec {
+            examples: Vec::new(),
             name: "get_stock".into(),
             description: "How many of an article are in stock.".into(),
             parameters: json!({}),

@@ -344,6 +344,7 @@ mod tests {
 
     fn one(name: &str, schema: Value) -> Parameter {
         let spec = ToolSpec {
+            examples: Vec::new(),
             name: "tool".into(),
             description: String::new(),
             parameters: json!({"type": "object", "properties": {name: schema}, "required": [name]}),

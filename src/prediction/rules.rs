@@ -428,6 +428,7 @@ mod tests {
 
     fn declaration(name: &str, parameters: Value) -> Declaration {
         let spec = ToolSpec {
+            examples: Vec::new(),
             name: name.into(),
             description: String::new(),
             parameters,

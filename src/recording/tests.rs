@@ -12,6 +12,7 @@ use std::time::Duration;
 
 fn policy() -> Policy {
     let spec = ToolSpec {
+        examples: Vec::new(),
         name: "weather".into(),
         description: "The weather".into(),
         parameters: json!({"type": "object", "properties": {"city": {"type": "string"}}}),

@@ -141,6 +141,7 @@ mod tests {
     #[tokio::test]
     async fn a_day_s_budget_is_used_up_and_comes_back() {
         let spec = ToolSpec {
+            examples: Vec::new(),
             name: "quote".into(),
             description: String::new(),
             parameters: serde_json::json!({"type": "object"}),

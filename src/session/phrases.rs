@@ -96,6 +96,7 @@ mod tests {
     #[test]
     fn fillers_that_are_always_the_same_are_prepared() {
         let spec = ToolSpec {
+            examples: Vec::new(),
             name: "get_weather".into(),
             description: String::new(),
             parameters: serde_json::json!({"properties": {"city": {}}}),

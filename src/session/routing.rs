@@ -72,11 +72,8 @@ impl Routing {
 
     /// The client has declared `tools`, and that those of `early` may run early.
     pub(super) fn lend(&mut self, tools: &[ToolSpec], early: &[EarlyTool]) {
-        let lent = EarlyTool::declarations(tools, early).map(|(early, tool)| {
-            let hints = RouterHints {
-                examples: early.examples.clone(),
-                ..RouterHints::default()
-            };
+        let lent = EarlyTool::declarations(tools, early).map(|tool| {
+            let hints = RouterHints::of_client(&tool.spec);
             (tool, hints)
         });
         let lent: LentTools = Arc::new(lent.collect());

@@ -187,6 +187,7 @@ mod tests {
 
     fn declaration(parameters: Value, equivalence: &[(&str, &[Equivalence])]) -> Declaration {
         let spec = ToolSpec {
+            examples: Vec::new(),
             name: "t".into(),
             description: String::new(),
             parameters,

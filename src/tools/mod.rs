@@ -125,6 +125,10 @@ pub struct ToolSpec {
     pub description: String,
     /// JSON Schema of the arguments object.
     pub parameters: Value,
+    /// Sentences of users who need it, as a client gives them with its tool: for the sources of predictions and
+    /// the local brain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub examples: Vec<String>,
 }
 
 impl ToolSpec {

@@ -123,6 +123,7 @@ mod tests {
 
     fn book() -> Declaration {
         let spec = ToolSpec {
+            examples: Vec::new(),
             name: "book".into(),
             description: String::new(),
             parameters: json!({"type": "object", "properties": {"date": {}, "note": {}}}),

@@ -404,6 +404,7 @@ mod tests {
 
     fn echo(name: &str, parameters: Value) -> Arc<dyn Tool> {
         let spec = ToolSpec {
+            examples: Vec::new(),
             name: name.into(),
             description: "Echoes.".into(),
             parameters,

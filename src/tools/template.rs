@@ -276,6 +276,7 @@ mod tests {
     #[test]
     fn numbers_and_amounts_are_said_as_people_write_them() {
         let spec = crate::tools::ToolSpec {
+            examples: Vec::new(),
             name: "probe".into(),
             description: String::new(),
             parameters: json!({"properties": {"amount": {}}}),
@@ -302,6 +303,7 @@ mod tests {
     #[test]
     fn a_template_with_a_missing_value_is_never_said() {
         let spec = crate::tools::ToolSpec {
+            examples: Vec::new(),
             name: "t".into(),
             description: String::new(),
             parameters: json!({"properties": {"place": {}, "day": {}}}),

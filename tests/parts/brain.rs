@@ -58,6 +58,7 @@ async fn forced(tool_choice: ToolChoice, said: &str) -> String {
     let city = json!({"type": "object", "properties": {"city": {"type": "string"}},
         "required": ["city"]});
     let tool = ToolSpec {
+        examples: Vec::new(),
         name: "record_city".into(),
         description: "Writes down where the user lives".into(),
         parameters: city,
@@ -723,6 +724,7 @@ async fn messages_in_a_row_are_one_utterance() {
 
 fn declared(name: &str, description: &str, parameters: Value) -> ToolSpec {
     ToolSpec {
+        examples: Vec::new(),
         name: name.into(),
         description: description.into(),
         parameters,
@@ -1107,6 +1109,7 @@ async fn results_are_spoken_with_the_declared_template() {
 #[tokio::test]
 async fn a_client_tool_inherits_nothing_from_a_server_tool_of_the_same_name() {
     let own = ToolSpec {
+        examples: Vec::new(),
         name: "get_weather".into(),
         description: "The current weather of a city".into(),
         parameters: json!({"type": "object", "properties": {"city": {"type": "string"}},

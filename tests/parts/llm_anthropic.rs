@@ -118,6 +118,7 @@ fn client(url: &str) -> Remote {
 
 fn prompt(messages: Vec<Message>) -> Prompt {
     let tool = |name: &str| ToolSpec {
+        examples: Vec::new(),
         name: name.into(),
         description: "Looks it up".into(),
         parameters: json!({"type": "object", "properties": {"n": {"type": "integer"}}}),

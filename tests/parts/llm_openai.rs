@@ -786,6 +786,7 @@ fn native(url: &str) -> Remote {
 
 fn with_tools(messages: Vec<Message>) -> Prompt {
     let tool = |name: &str| ToolSpec {
+        examples: Vec::new(),
         name: name.into(),
         description: "Looks it up".into(),
         parameters: json!({"type": "object", "properties": {"n": {"type": "integer"}}}),

@@ -697,6 +697,7 @@ impl Scripted {
 
 fn prompt(messages: Vec<Message>) -> Prompt {
     let tool = |name: &str| ToolSpec {
+        examples: Vec::new(),
         name: name.into(),
         description: "Looks it up.".into(),
         parameters: json!({"type": "object", "properties": {"city": {"type": "string"}}}),

@@ -184,6 +184,7 @@ fn own_examples() -> String {
 fn tools() -> Vec<(Arc<Declaration>, RouterHints)> {
     let declare = |name: &str, properties: Value, required: &[&str]| {
         let spec = ToolSpec {
+            examples: Vec::new(),
             name: name.into(),
             description: String::new(),
             parameters: json!({"type": "object", "properties": properties, "required": required}),

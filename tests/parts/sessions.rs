@@ -115,6 +115,7 @@ impl Tool for Weather {
 
 fn declaration() -> Declaration {
     let spec = ToolSpec {
+        examples: Vec::new(),
         name: "weather".into(),
         description: "The weather.".into(),
         parameters: json!({"type": "object", "properties": {"city": {"type": "string"}},
@@ -351,6 +352,7 @@ struct Lookup {
 impl Lookup {
     fn new(name: &str, argument: &str, result: Value, runs: &mpsc::Sender<String>) -> Arc<Self> {
         let spec = ToolSpec {
+            examples: Vec::new(),
             name: name.into(),
             description: format!("A {name}."),
             parameters: json!({"type": "object", "properties": {argument: {"type": "string"}},
@@ -694,6 +696,7 @@ struct Elsewhere {
 impl Elsewhere {
     fn tool(&self, name: &str, version: u32) -> Arc<dyn Tool> {
         let spec = ToolSpec {
+            examples: Vec::new(),
             name: name.into(),
             description: format!("Version {version}."),
             parameters: json!({"type": "object"}),

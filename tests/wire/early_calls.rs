@@ -274,16 +274,10 @@ async fn a_spoken_question_begins_the_clients_call_before_the_model_makes_it() {
         .on(Cue::Always, called);
     let open = Arc::new(watch::Sender::new(false));
     let llm = Waiting(llm, open.clone());
-    let loaded = load(&Flags::default(), &Environment::default());
-    let mut config = loaded.expect("the defaults").config;
-    config.cache = Some(support::real::cache());
     let folder = tempfile::tempdir().expect("a folder");
-    config.tools.journal = folder.path().join("journal.jsonl");
-    let shipped = builders(&config, Observers::default()).expect("the models");
     let server = live::serve(Builders {
         llm: Arc::new(llm),
-        policy: live::patient(shipped.policy),
-        ..shipped
+        ..shipped(&folder)
     });
     let mut call = Call::to(&server).await;
     let session = json!({"type": "realtime", "tools": [air_quality()]});
@@ -309,4 +303,54 @@ async fn a_spoken_question_begins_the_clients_call_before_the_model_makes_it() {
     let predicted = record["predictions"].as_array().expect("predictions");
     let by_example = |one: &Value| one["source"] == "example" && one["tool"] == "get_air_quality";
     assert!(predicted.iter().any(by_example), "{record}");
+}
+
+/// The shipped server, but with long timeouts and a journal of its own.
+fn shipped(folder: &tempfile::TempDir) -> Builders {
+    let loaded = load(&Flags::default(), &Environment::default());
+    let mut config = loaded.expect("the defaults").config;
+    config.cache = Some(support::real::cache());
+    config.tools.journal = folder.path().join("journal.jsonl");
+    let shipped = builders(&config, Observers::default()).expect("the models");
+    Builders {
+        policy: live::patient(shipped.policy),
+        ..shipped
+    }
+}
+
+/// The words are far from the tool's name and description, and near to an example. The tool need not run early.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_local_brain_calls_a_clients_tool_by_its_examples() {
+    let _alone = common::alone().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = live::serve(shipped(&folder));
+    let mut tool = air_quality();
+    tool["undertone"]["early"] = json!(false);
+    let (mut call, question) = (Call::to(&server).await, "Is there any smog in Paris?");
+    let ask = async |call: &mut Call, tool: &Value| {
+        let session = json!({"type": "realtime", "tools": [tool]});
+        call.send(json!({"type": "session.update", "session": session}))
+            .await;
+        let content = json!([{"type": "input_text", "text": question}]);
+        let item = json!({"type": "message", "role": "user", "content": content});
+        call.send(json!({"type": "conversation.item.create", "item": item}))
+            .await;
+        call.send(json!({"type": "response.create"})).await;
+        call.until("response.done").await
+    };
+    let events = ask(&mut call, &tool).await;
+    no_errors(&events);
+    let called = place(&events, |event| {
+        event["type"] == "response.function_call_arguments.done"
+    });
+    assert_eq!(events[called].event["name"], "get_air_quality");
+    assert_eq!(events[called].event["arguments"], r#"{"city":"Paris"}"#);
+    // Without them, it does not know what is asked.
+    tool["undertone"] = Value::Null;
+    let mut other = Call::to(&server).await;
+    let events = ask(&mut other, &tool).await;
+    let calls = events
+        .iter()
+        .filter(|heard| heard.is("response.function_call_arguments.done"));
+    assert_eq!(calls.count(), 0);
 }

@@ -127,6 +127,7 @@ fn serve(engine: &Engine, tool_cache: bool) -> Server {
     let mut tools = Registry::new();
     for (name, result) in TOOLS {
         let spec = ToolSpec {
+            examples: Vec::new(),
             name: name.into(),
             description: name.replace('_', " "),
             parameters: json!({"type": "object", "properties": {}}),

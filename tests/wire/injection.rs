@@ -171,6 +171,7 @@ struct Pay {
 
 fn declare(name: &str) -> Declaration {
     let spec = ToolSpec {
+        examples: Vec::new(),
         name: name.into(),
         description: "For the test.".into(),
         parameters: json!({"type": "object"}),

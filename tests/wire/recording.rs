@@ -70,6 +70,7 @@ fn engines(observers: Observers) -> Arc<Engines> {
 
 fn engines_with(observers: Observers, change: impl Fn(&mut Policy)) -> Arc<Engines> {
     let spec = ToolSpec {
+        examples: Vec::new(),
         name: "weather".into(),
         description: "The weather".into(),
         parameters: json!({"type": "object", "properties": {"city": {"type": "string"}}}),

@@ -108,6 +108,7 @@ impl Tool for Told {
 
 fn told(name: &str, effect: Effect) -> (Told, mpsc::Receiver<()>) {
     let spec = ToolSpec {
+        examples: Vec::new(),
         name: name.into(),
         description: String::new(),
         parameters: json!({"type": "object"}),

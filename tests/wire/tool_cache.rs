@@ -209,6 +209,7 @@ impl Predictor for Guesses {
 
 fn serve(remote: Remote, ttl: Duration, denver: &Arc<Notify>) -> Server {
     let spec = ToolSpec {
+        examples: Vec::new(),
         name: "weather".into(),
         description: "The weather of a city.".into(),
         parameters: json!({"type": "object", "properties": {"city": {"type": "string"}},

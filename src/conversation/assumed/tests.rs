@@ -39,6 +39,7 @@ fn may_begin(assumed: &mut Assumed, common: &mut Common, run: u64) -> bool {
 
 fn common() -> Common {
     let spec = ToolSpec {
+        examples: Vec::new(),
         name: "weather".into(),
         description: String::new(),
         parameters: serde_json::json!({"type": "object"}),

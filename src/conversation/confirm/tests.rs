@@ -28,6 +28,7 @@ impl Bench {
 
     fn want(&mut self, call: u64, name: &str, to: &str) {
         let spec = ToolSpec {
+            examples: Vec::new(),
             name: name.into(),
             description: String::new(),
             parameters: json!({"type": "object"}),

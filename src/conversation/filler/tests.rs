@@ -10,6 +10,7 @@ const PATIENCE: Micros = Micros::from_ms(1_500);
 
 fn tool(short: &[&str], long: &[&str]) -> Declaration {
     let spec = ToolSpec {
+        examples: Vec::new(),
         name: "weather".into(),
         description: String::new(),
         parameters: serde_json::json!({"type": "object"}),

@@ -221,6 +221,7 @@ mod tests {
 
     fn tool(effect: Effect) -> Declaration {
         let spec = ToolSpec {
+            examples: Vec::new(),
             name: "t".into(),
             description: String::new(),
             parameters: json!({"type": "object"}),

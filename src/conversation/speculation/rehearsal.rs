@@ -25,6 +25,7 @@ pub struct Rehearsal {
 impl Default for Rehearsal {
     fn default() -> Self {
         let spec = ToolSpec {
+            examples: Vec::new(),
             name: "get_forecast".into(),
             description: String::new(),
             parameters: json!({"type": "object"}),

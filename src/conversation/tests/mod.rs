@@ -33,6 +33,7 @@ use std::time::Duration;
 /// A tool without arguments that may not run early.
 fn tool(name: &str, effect: Effect) -> Arc<Declaration> {
     let spec = ToolSpec {
+        examples: Vec::new(),
         name: name.into(),
         description: String::new(),
         parameters: serde_json::json!({"type": "object"}),

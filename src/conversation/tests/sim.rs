@@ -73,7 +73,6 @@ pub(super) fn may_run_early(name: &str) -> EarlyTool {
     EarlyTool {
         name: name.into(),
         ttl: Micros::from_ms(30_000),
-        examples: Vec::new(),
     }
 }
 

@@ -81,6 +81,7 @@ impl Prompts {
 
     fn trial(&self, calls: Calls, has_tools: bool) -> Result<String, TemplateError> {
         let tool = ToolSpec {
+            examples: Vec::new(),
             name: TOOL.into(),
             description: format!("{TOOL} describes itself."),
             parameters: json!({"type": "object", "properties": {TOOL: {"type": "string"}}}),

@@ -16,6 +16,7 @@ impl Prompt {
 
     fn sample() -> Self {
         let tool = ToolSpec {
+            examples: Vec::new(),
             name: "get_weather".into(),
             description: "The weather in a city".into(),
             parameters: serde_json::json!({"type": "object"}),

@@ -277,6 +277,7 @@ fn what_was_learnt_is_kept_until_a_declaration_changes() {
     };
     let learn = |example: &str| {
         let spec = crate::tools::ToolSpec {
+            examples: Vec::new(),
             name: "get_stock".into(),
             description: "How many of an article are in stock.".into(),
             parameters: serde_json::json!({"type": "object", "properties": {}}),

@@ -287,6 +287,7 @@ fn there_are_never_too_many_patterns() {
 
 fn declared(name: &str, effect: Effect) -> Arc<Declaration> {
     let spec = ToolSpec {
+        examples: Vec::new(),
         name: name.into(),
         description: String::new(),
         parameters: json!({ "type": "object", "properties": { "code": { "type": "string" } } }),

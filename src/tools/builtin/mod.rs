@@ -314,6 +314,7 @@ const COMPUTED: Duration = Duration::from_secs(60);
 /// They only compute: a second is generous.
 fn declare(name: &str, description: &str, effect: Effect, parameters: Value) -> Declaration {
     let spec = ToolSpec {
+        examples: Vec::new(),
         name: name.into(),
         description: description.into(),
         parameters,

@@ -347,6 +347,7 @@ impl Check<'_> {
             return self.mcp_basis(raw, &plan);
         }
         let spec = ToolSpec {
+            examples: Vec::new(),
             name: raw.name.clone(),
             description: self.needed(
                 "description",

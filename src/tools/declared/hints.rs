@@ -1,5 +1,6 @@
 //! How people ask for a tool, for whoever predicts calls from words.
 
+use crate::tools::ToolSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -16,4 +17,14 @@ pub struct RouterHints {
     pub words: BTreeMap<String, BTreeMap<String, String>>,
     /// Intents of a trained head that ask for it, beside the one of its own name.
     pub intents: Vec<String>,
+}
+
+impl RouterHints {
+    /// How users ask for a client's tool.
+    pub fn of_client(tool: &ToolSpec) -> Self {
+        Self {
+            examples: tool.examples.clone(),
+            ..Self::default()
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! `undertone` in a tool of the session: the client's permission to run it early.
+//! `undertone` in a tool of the session: the client's permission to run it early, and examples of requests for it.
 
 use super::fault::{Fault, read};
 use crate::conversation::{EarlyTool, Micros};
@@ -26,6 +26,37 @@ struct RawEarly {
     ttl_ms: Option<u64>,
 }
 
+/// The field of this server in a tool, and its path. `param` is the path of the tool.
+fn own(tool: &Value, param: &str) -> Result<Option<(RawEarly, String)>, Fault> {
+    let Some(own) = tool.get("undertone").filter(|own| !own.is_null()) else {
+        return Ok(None);
+    };
+    let param = format!("{param}.undertone");
+    Ok(Some((read(own.clone(), &param)?, param)))
+}
+
+/// The sentences of users who need this tool. `param` is its path.
+pub(super) fn examples(tool: &Value, param: &str) -> Result<Vec<String>, Fault> {
+    let Some((raw, param)) = own(tool, param)? else {
+        return Ok(Vec::new());
+    };
+    let examples = raw.examples.unwrap_or_default();
+    if examples.len() > MAX_EXAMPLES {
+        let message = format!("At most {MAX_EXAMPLES} examples may be given.");
+        let param = format!("{param}.examples");
+        return Err(Fault::new("array_above_max_length", param, message));
+    }
+    for (index, example) in examples.iter().enumerate() {
+        let length = example.trim().chars().count();
+        if length == 0 || length > MAX_EXAMPLE {
+            let message = format!("An example is a sentence of 1 to {MAX_EXAMPLE} characters.");
+            let param = format!("{param}.examples[{index}]");
+            return Err(Fault::new("invalid_value", param, message));
+        }
+    }
+    Ok(examples)
+}
+
 /// The tools that may run early. `param` is the path of the tools.
 pub(super) fn parse<'a>(
     tools: impl Iterator<Item = &'a Value>,
@@ -33,11 +64,9 @@ pub(super) fn parse<'a>(
 ) -> Result<Vec<EarlyTool>, Fault> {
     let mut early = Vec::new();
     for (index, tool) in tools.enumerate() {
-        let Some(own) = tool.get("undertone").filter(|own| !own.is_null()) else {
+        let Some((raw, param)) = own(tool, &format!("{param}[{index}]"))? else {
             continue;
         };
-        let param = format!("{param}[{index}].undertone");
-        let raw: RawEarly = read(own.clone(), &param)?;
         let name = tool.get("name").and_then(Value::as_str).unwrap_or_default();
         early.extend(raw.check(name, &param)?);
         if early.len() > MAX_EARLY {
@@ -76,24 +105,9 @@ impl RawEarly {
             let allowed = format!("{} to {}", TTL_MS.start(), TTL_MS.end());
             return Err(Fault::value(param, &ttl_ms.to_string(), &allowed));
         }
-        let examples = self.examples.unwrap_or_default();
-        if examples.len() > MAX_EXAMPLES {
-            let message = format!("At most {MAX_EXAMPLES} examples may be given.");
-            let param = format!("{param}.examples");
-            return Err(Fault::new("array_above_max_length", param, message));
-        }
-        for (index, example) in examples.iter().enumerate() {
-            let length = example.trim().chars().count();
-            if length == 0 || length > MAX_EXAMPLE {
-                let message = format!("An example is a sentence of 1 to {MAX_EXAMPLE} characters.");
-                let param = format!("{param}.examples[{index}]");
-                return Err(Fault::new("invalid_value", param, message));
-            }
-        }
         Ok(is_early.then(|| EarlyTool {
             name: name.to_owned(),
             ttl: Micros::from_ms(ttl_ms),
-            examples,
         }))
     }
 }
@@ -108,7 +122,9 @@ mod tests {
             json!({"type": "function", "name": "a"}),
             json!({"type": "function", "name": "b", "undertone": own}),
         ];
-        parse(tools.iter(), "session.tools").map_err(|fault| fault.param.unwrap_or_default())
+        let examples = examples(&tools[1], "session.tools[1]").map(|_| ());
+        let parsed = examples.and_then(|()| parse(tools.iter(), "session.tools"));
+        parsed.map_err(|fault| fault.param.unwrap_or_default())
     }
 
     #[test]
@@ -116,7 +132,6 @@ mod tests {
         let early = EarlyTool {
             name: "b".into(),
             ttl: Micros::from_ms(30_000),
-            examples: Vec::new(),
         };
         let own = json!({"effect": "read", "early": true});
         assert_eq!(parsed(own), Ok(vec![early]));

@@ -219,7 +219,7 @@ pub(super) fn parse(session: Value) -> Result<SessionUpdate, Fault> {
         early: early_tools::parse(raw.tools.iter().flatten(), "session.tools")?,
         tools: raw
             .tools
-            .map(|values| tools(values, "session.tools"))
+            .map(|values| with_examples(tools(values, "session.tools")?))
             .transpose()?,
         tool_choice: raw
             .tool_choice
@@ -457,6 +457,17 @@ pub(super) fn tools(values: Vec<Value>, param: &str) -> Result<(Vec<ToolSpec>, V
     Ok((specs, Value::Array(values)))
 }
 
+/// Adds the examples that the session's tools have, which those of a single response do not.
+fn with_examples(
+    (mut specs, values): (Vec<ToolSpec>, Value),
+) -> Result<(Vec<ToolSpec>, Value), Fault> {
+    let declared = values.as_array().into_iter().flatten();
+    for (index, (spec, value)) in specs.iter_mut().zip(declared).enumerate() {
+        spec.examples = early_tools::examples(value, &format!("session.tools[{index}]"))?;
+    }
+    Ok((specs, values))
+}
+
 /// Refuses two tools of the same name, since calls to them could not be told apart.
 fn check_unique(specs: &[ToolSpec], param: &str) -> Result<(), Fault> {
     let mut seen = HashSet::new();
@@ -485,6 +496,7 @@ fn tool(value: &Value, param: &str) -> Result<ToolSpec, Fault> {
         ));
     }
     Ok(ToolSpec {
+        examples: Vec::new(),
         name: raw.name,
         description: raw.description.unwrap_or_default(),
         parameters: raw

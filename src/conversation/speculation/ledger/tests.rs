@@ -11,6 +11,7 @@ fn at(ms: u64) -> Time {
 
 fn tool() -> Declaration {
     let spec = ToolSpec {
+        examples: Vec::new(),
         name: "weather".into(),
         description: String::new(),
         parameters: json!({"type": "object"}),

@@ -45,6 +45,7 @@ fn result(id: &str) -> Message {
 
 fn prompt(messages: Vec<Message>) -> Prompt {
     let tool = ToolSpec {
+        examples: Vec::new(),
         name: "get_weather".into(),
         description: "The weather in a city".into(),
         parameters: json!({"properties": {"city": {"type": "string"}}}),

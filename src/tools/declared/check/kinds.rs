@@ -368,6 +368,7 @@ impl Check<'_> {
             ));
         }
         let spec = ToolSpec {
+            examples: Vec::new(),
             name: raw.name.clone(),
             description: described,
             parameters: self.completed(schema)?,
