@@ -18,7 +18,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 const QUESTION: &str = "Please tell me the weather in London right now.";
-const NEGATED: &str = "No, I do not want to check the weather in London right now.";
+/// The model calls nothing for these words.
+const UNCALLED: &str = "This is a test, please tell me the weather in London right now.";
 
 /// The weather service's response time.
 const TOOL: Duration = Duration::from_millis(1_500);
@@ -97,8 +98,8 @@ async fn model(
     let last = messages.last().map_or_else(String::new, Value::to_string);
     let answer = if last.contains("temperature") {
         "<speech>It is sixty two degrees and cloudy in London.</speech>"
-    } else if said("user").contains("not want") {
-        "<speech>All right, I leave it.</speech>"
+    } else if said("user").contains("test") {
+        "<speech>All right, your test works.</speech>"
     } else {
         "<speech>Let me check that for you.</speech><tool>get_weather(place=\"London\")</tool>"
     };
@@ -280,12 +281,9 @@ fn a_discarded_run_leaves_no_trace() {
     let folder = tempfile::tempdir().expect("a folder");
     let seen = Arc::<Seen>::default();
     let address = serve(seen.clone());
-    // At the shipped confidence, denied words start nothing.
-    let bold = weather().replace("allow = \"full\"", "allow = \"full\"\nmin_confidence = 0.1");
-    assert!(bold.contains("min_confidence"));
-    let config = configure(folder.path(), address, true, &bold);
-    let asked = ask(folder.path(), NEGATED, &config, &seen);
-    assert_eq!(asked.answer["said"], json!(["All right, I leave it."]));
+    let config = configure(folder.path(), address, true, &weather());
+    let asked = ask(folder.path(), UNCALLED, &config, &seen);
+    assert_eq!(asked.answer["said"], json!(["All right, your test works."]));
     let told = asked.events.lines().filter(|line| {
         !line.contains("\"type\":\"speculation\"") && !line.contains("\"type\":\"turn_recorded\"")
     });

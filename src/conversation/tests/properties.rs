@@ -167,7 +167,7 @@ fn cases(usual: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(cases(1_000))]
+    #![proptest_config(cases(10_000))]
 
     #[test]
     fn invariants_hold_for_any_interleaving(
