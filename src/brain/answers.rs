@@ -10,6 +10,8 @@ use std::time::Duration;
 
 /// Asked if a timer has no length. Its beginning in the history shows that the user may be answering it.
 pub(super) const HOW_LONG: &str = "For how long should I set the timer?";
+/// The same if the timer is to remind of something.
+pub(super) const REMIND_WHEN: &str = "In how long should I remind you?";
 /// Asked if several timers may be meant.
 pub(super) const WHICH_TIMER: &str = "Which timer should I cancel?";
 /// Said if the user asks not to do something.
@@ -49,6 +51,11 @@ fn repeat(before: Option<&str>) -> String {
 /// The answer to anything beyond the brain.
 pub(super) fn limit(can: &str) -> String {
     format!("I can't do that on my own. {can} For anything else, connect a language model.")
+}
+
+/// The answer to something that is told and asks for nothing.
+pub(super) fn told(can: &str) -> String {
+    format!("I see. {can}")
 }
 
 /// The abilities by available tools: "I can tell the time and keep timers."

@@ -7,6 +7,7 @@ use super::declared::{self, Known, Match};
 use super::parts;
 use super::rules;
 use super::when::Asked;
+use crate::language::en::mood::{self, Mood};
 use crate::language::en::units::Unit;
 use crate::language::en::{durations, expression, money, slots, text};
 use crate::language::pack;
@@ -81,9 +82,18 @@ fn reply(
     })
 }
 
-/// Says that the request is beyond the brain, and what it can do.
+/// Says that the request is beyond the brain, unless the user has only told something, and what it can do.
 fn beyond(prompt: &Prompt) -> Vec<LlmEvent> {
-    unable(answers::limit(&abilities(&ours(prompt))))
+    let can = abilities(&ours(prompt));
+    let said = text::sentences(last_user(&prompt.messages));
+    let is_told = |said: &String| {
+        (rules::is_told(said) || rules::is_negated(said))
+            && mood::meant(said).mood == Mood::Statement
+    };
+    unable(match said.last().is_some_and(is_told) {
+        true => answers::told(&can),
+        false => answers::limit(&can),
+    })
 }
 
 /// The answer after a note of the operator or the client. An open question or result before the note is
@@ -460,7 +470,11 @@ fn answer_as_written(
     }
     let requests = understand(said, before, classifier)?;
     if requests.iter().any(Request::needs_tool)
-        && let Some(events) = calls(&requests, &ours)
+        && let Some(events) = calls(
+            &requests,
+            &ours,
+            rules::is_reminder(&rules::core(&text::normalise(said))),
+        )
     {
         return Ok(Some(events));
     }
@@ -794,8 +808,16 @@ fn follow_up(sentence: &str, before: &[Message]) -> Option<Request> {
     let bare = text::without_fillers(sentence);
     let question = last_agent(before).unwrap_or_default();
     let short = bare.split(' ').count() <= 8;
-    if short && asks(question, answers::HOW_LONG) {
-        return timer_of(bare);
+    if short
+        && [answers::HOW_LONG, answers::REMIND_WHEN]
+            .iter()
+            .any(|known| asks(question, known))
+    {
+        let mut timer = timer_of(bare)?;
+        if let Request::SetTimer { label, .. } = &mut timer {
+            *label = unset_label(before);
+        }
+        return Some(timer);
     }
     if short && asks(question, answers::WHICH_TIMER) {
         let target = rules::target(bare, false);
@@ -809,6 +831,20 @@ fn follow_up(sentence: &str, before: &[Message]) -> Option<Request> {
         _ => return None,
     };
     again(&rest, last_call(before)?)
+}
+
+/// The label of the timer that the user last asked for without a length.
+fn unset_label(before: &[Message]) -> Option<String> {
+    let sentences = text::sentences(last_user(before));
+    let requests = sentences.iter().flat_map(|sentence| rules::read(sentence));
+    let labels = requests.filter_map(|request| match request {
+        Request::SetTimer {
+            seconds: None,
+            label,
+        } => label,
+        _ => None,
+    });
+    labels.last()
 }
 
 /// Whether the agent asked this question: in full, or interrupted but recognisable.
@@ -908,8 +944,9 @@ fn abilities(tools: &[&ToolSpec]) -> String {
     answers::abilities(|name| tools.iter().any(|tool| tool.name == name))
 }
 
-/// Calls for all requests, or a question if an argument is missing; `None` if a tool is not offered.
-fn calls(requests: &[Request], tools: &[&ToolSpec]) -> Option<Vec<LlmEvent>> {
+/// Calls for all requests, or a question if an argument is missing; `None` if a tool is not offered. `reminds`: the
+/// user wants to be reminded of something.
+fn calls(requests: &[Request], tools: &[&ToolSpec], reminds: bool) -> Option<Vec<LlmEvent>> {
     let is_there = |name: &str| tools.iter().any(|tool| tool.name == name);
     let mut events = Vec::new();
     if requests.len() > MOST_CALLS {
@@ -918,7 +955,12 @@ fn calls(requests: &[Request], tools: &[&ToolSpec]) -> Option<Vec<LlmEvent>> {
     for request in requests.iter().take(MOST_CALLS) {
         match tool_of(request.clone()) {
             Some((name, arguments)) if is_there(name) => events.extend(call(name, arguments)),
-            None if is_there("set_timer") => return Some(speech(answers::HOW_LONG.into())),
+            None if is_there("set_timer") => {
+                return Some(speech(match reminds {
+                    true => answers::REMIND_WHEN.into(),
+                    false => answers::HOW_LONG.into(),
+                }));
+            }
             _ => return None,
         }
     }

@@ -67,6 +67,10 @@ rule!(
 );
 rule!(REMINDER, r"^remind (?:me|us)\b");
 rule!(
+    REMIND_OF,
+    r"^(?:remind|alert|notify) (?:me|us) (?:to|about) (?P<what>.+)$"
+);
+rule!(
     REMIND_LATER,
     r"^(?:remind|alert|ping|notify) me (?:to|about|of) (?P<what>[a-z ]+?) in (?:about )?(?P<length>\d.+)$"
 );
@@ -503,6 +507,10 @@ fn remind(core: &str, sentence: &str) -> Option<Vec<Request>> {
         let only = durations::without(&found["length"]).trim().is_empty();
         return only.then(|| timers(&core, &format!("to {}", &found["what"])));
     }
+    let untimed = REMIND_OF.as_ref()?.captures(&core);
+    if let Some(found) = untimed.filter(|_| durations::all(&core).is_empty()) {
+        return Some(timers(&core, &format!("to {}", &found["what"])));
+    }
     let found = captured(&REMIND, &core, &names).or_else(|| captured(&REMIND, &whole, &names));
     let rest = found??;
     let rest = rest.trim_start_matches("about ");
@@ -619,6 +627,17 @@ mod tests {
         assert_eq!(
             of("set a timer for 5 minutes no wait 10 minutes"),
             timer(600, None)
+        );
+        assert_eq!(
+            of("remind me to check the oven"),
+            vec![Request::SetTimer {
+                seconds: None,
+                label: Some("check the oven".into()),
+            }]
+        );
+        assert_eq!(
+            of("remind me to call bob at 6 pm"),
+            vec![Request::Talk(Talk::TimeOfDay)]
         );
         assert_eq!(
             of("remind me in 15 minutes to check the oven"),

@@ -168,6 +168,8 @@ async fn converse(sentences: &[&str]) -> Vec<String> {
 }
 
 const LIMIT: &str = "I can't do that on my own.";
+const TOLD: &str = "I see. I can ";
+const REMIND_WHEN: &str = "In how long should I remind you?";
 
 /// Sentences, each with the expected call (`name {json}`) or the beginning of the answer.
 const WANTED: &[(&str, &str)] = &[
@@ -527,9 +529,9 @@ const WANTED: &[(&str, &str)] = &[
     ),
     (
         "I don't know the session ID, but the talk was by Harald Kirschner.",
-        LIMIT,
+        TOLD,
     ),
-    ("I don't think so, it was the other one.", LIMIT),
+    ("I don't think so, it was the other one.", TOLD),
     ("But where is the second one?", LIMIT),
     ("Which door was it on the left?", LIMIT),
     ("Don't do that, please.", "Okay, I won't."),
@@ -624,7 +626,12 @@ async fn other_sentences_call_nothing() {
     for sentence in UNWANTED {
         let said = say(sentence).await;
         assert_eq!(said.calls(), "", "{sentence}");
-        let harmless = [LIMIT, "Okay", "I can only set a timer for a length"];
+        let honest = [LIMIT, TOLD, REMIND_WHEN];
+        let harmless = [
+            &honest[..],
+            &["Okay", "I can only set a timer for a length"],
+        ]
+        .concat();
         let honest = harmless.iter().any(|start| said.words.starts_with(start));
         assert!(honest, "{sentence}: {}", said.words);
     }
@@ -1250,6 +1257,32 @@ async fn two_requests_in_one_sentence_are_both_carried_out() {
     ];
     let told = generate_with(&BRAIN, &history, with(&TOOLS)).await;
     assert_eq!(told.calls(), r#"get_weather {"city":"Oslo"}"#);
+}
+
+#[tokio::test]
+async fn a_reminder_without_a_time_is_asked_for_it_and_keeps_its_words() {
+    for (request, question, label) in [
+        (
+            "Remind me to check the time and the weather.",
+            REMIND_WHEN,
+            "check the time and the weather",
+        ),
+        (
+            "Set a pasta timer.",
+            "For how long should I set the timer?",
+            "pasta",
+        ),
+    ] {
+        let asked = say(request).await;
+        assert_eq!(
+            (asked.calls().as_str(), asked.words.as_str()),
+            ("", question)
+        );
+        let history = [user(request), agent(&asked.words), user("In ten minutes.")];
+        let told = generate(&history, TOOLS.specs()).await;
+        let expected = format!(r#"set_timer {{"seconds":600,"label":"{label}"}}"#);
+        assert_eq!(told.calls(), expected);
+    }
 }
 
 #[tokio::test]
