@@ -71,11 +71,11 @@ soak-hour: alsa models ## twenty sessions in a loop for an hour, or $UNDERTONE_S
 flaky: alsa models test-tools ## find flaky tests: runs each five times idle, under load and on one core
 	scripts/under_load.py $(ARGS)
 
-bench: setup models ## every benchmark, in a quarter of an hour on an idle machine; writes docs/benchmarks.md
+bench: setup models ## every benchmark, some twenty minutes on an idle machine; writes docs/benchmarks.md
 	@scripts/system-packages.sh flite
 	cargo build --release --locked
-	target/release/undertone bench --out docs $(ARGS)
 	cargo bench --locked
+	target/release/undertone bench --out docs $(ARGS)
 
 lint: alsa $(DENY) ## format, clippy, documentation, licences
 	cargo fmt --all --check

@@ -18,8 +18,9 @@ const SAMPLES: usize = RATE as usize / 50;
 /// The silence before the caller speaks.
 const LEAD: Duration = Duration::from_millis(500);
 
-/// The time for which the caller stays on the line behind the last sound, seconds.
+/// The time for which the caller stays on the line behind the last sound, seconds, or else behind the first.
 const TAIL: f64 = 1.0;
+const GLIMPSE: f64 = 0.3;
 
 /// The longest wait for the answer, or for more of it, seconds.
 const PATIENCE: f64 = 12.0;
@@ -100,11 +101,13 @@ impl Line {
         }))
     }
 
-    /// Asks, and listens until the answer has been played; if no words are `awaited`, any counts as the answer.
+    /// Asks, and listens until the answer has been played, or only to its beginning. If no words are `awaited`, any count
+    /// as the answer.
     pub(super) async fn ask(
         &mut self,
         clip: &Clip,
         awaited: Option<&str>,
+        to_end: bool,
     ) -> Result<Asked, BenchError> {
         let start = self.position() + LEAD.as_secs_f64();
         let end = start + clip.end;
@@ -112,13 +115,15 @@ impl Line {
         let silence = vec![0; (LEAD.as_secs_f64() * f64::from(RATE)) as usize];
         let mut voice = silence.iter().chain(&clip.samples).copied();
         let is_over = |line: &Self, now: f64| {
-            let answer = match awaited {
+            let from = match awaited {
                 Some(_) => line.answer,
-                None => line.listener.first_from(end),
+                None => Some(end),
             };
+            let answer = from.and_then(|from| line.listener.first_from(from));
             let quiet = line.listener.free().max(end);
             match answer {
-                Some(_) => now > quiet + TAIL,
+                Some(_) if to_end => now > quiet + TAIL,
+                Some(answer) => now > answer + GLIMPSE,
                 None => now > quiet + PATIENCE,
             }
         };

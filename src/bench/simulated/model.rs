@@ -28,7 +28,7 @@ pub(in crate::bench) const FORECAST_TOLD: &str = "It is sixty two degrees and cl
 const FILLER: &str = "Let me check that.";
 
 /// The answer to anything else, token by token.
-const TALK: &str = "That is a good question. I only know a few things, but I am glad to help.";
+const TALK: &str = "That is a good question. I am glad to help you with it.";
 
 /// The answer to what the model does not understand.
 const HINT: &str = "Ask me about the weather in a city.";

@@ -168,7 +168,7 @@ impl Bench<'_> {
             true => clips.truncate(1),
             false => {
                 for (server, simulation) in arms {
-                    turn(server, simulation, first).await?;
+                    turn(server, simulation, first, false).await?;
                 }
             }
         }
@@ -180,7 +180,7 @@ impl Bench<'_> {
                 dice.shuffle(&mut both);
                 for at in both {
                     let (server, simulation) = arms[at];
-                    let turn = turn(server, simulation, clip).await?;
+                    let turn = turn(server, simulation, clip, !wants_tool).await?;
                     tracing::debug!(name, arm = at, clip = clip.name, ?turn, "asked");
                     turns[at].push(turn);
                 }
@@ -213,13 +213,15 @@ async fn turn(
     server: &Server,
     simulation: Option<&Simulation>,
     clip: &Clip,
+    to_end: bool,
 ) -> Result<Turn, BenchError> {
     if let Some(simulation) = simulation {
         simulation.take_log();
     }
     let (began, before) = (Instant::now(), server.cpu()?);
     let mut line = Line::open(&server.address).await?;
-    let asked = line.ask(clip, simulation.map(|_| FORECAST_TOLD)).await?;
+    let awaited = simulation.map(|_| FORECAST_TOLD);
+    let asked = line.ask(clip, awaited, to_end).await?;
     line.close().await?;
     Ok(Turn {
         heard: asked.heard,

@@ -55,7 +55,7 @@ fn method() -> Vec<String> {
             .into(),
         format!(
             "CPU is that of the server's process and its children over the length of the calls, which end a second after \
-             the last sound; a silent call lasts {} s.",
+             the last sound; with a tool, callers hang up when they have heard the answer begin. A silent call lasts {} s.",
             SILENCE.as_secs()
         ),
     ]
@@ -122,7 +122,6 @@ fn with_tool(measured: &Measured) -> Table {
         ("floor, p50 ms", 0),
         ("silence before it, p50 ms", 0),
         ("p95", 0),
-        ("CPU, cores", 3),
     ];
     let title = "With a tool, after the end of speech";
     let mut table = Table::new(title, &columns);
@@ -139,7 +138,6 @@ fn with_tool(measured: &Measured) -> Table {
                 ms(&floor(turns, *delay), 0.5),
                 ms(&silence, 0.5),
                 ms(&silence, 0.95),
-                cpu(turns).into(),
             ]);
         }
     }
