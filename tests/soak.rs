@@ -517,7 +517,7 @@ async fn call_again(server: &Server, number: u64, goes_on: impl Fn(u64) -> bool)
 /// `sessions` callers who call again and again. What the process holds afterwards must be what it held after the
 /// first calls of all.
 async fn loops(sessions: u64, goes_on: impl Fn(u64) -> bool) {
-    let server = &live::serve(with_real_vad());
+    let server = &live::serve(live::without_models(Arc::new(Talker(5))));
     let callers = async |goes_on: &dyn Fn(u64) -> bool| {
         let each = (0..sessions).map(|number| call_again(server, number, goes_on));
         join_all(each).await.into_iter().sum::<u64>()
