@@ -4,7 +4,7 @@
 use crate::support;
 use futures_util::StreamExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use support::live::{self, Call, Heard, Hears, said};
 use tokio::time::Instant;
@@ -586,4 +586,125 @@ impl Tts for DeadVoice {
             false => self.voice.speak(text),
         }
     }
+}
+
+/// A server of a model that calls a tool and dies in the middle of it, once.
+#[derive(Clone)]
+struct DiesInCall {
+    /// The requests that died.
+    died: Arc<AtomicUsize>,
+    /// It takes no further request after that.
+    for_good: bool,
+}
+
+const CALLS: &str = "<speech>Let me count.</speech><tool>calculate(expression=\"20 + 3\")</tool>";
+const COUNTED: &str = "<speech>It is twenty three.</speech>";
+
+impl DiesInCall {
+    async fn open(for_good: bool) -> (Self, std::net::SocketAddr) {
+        let server = Self {
+            died: Arc::default(),
+            for_good,
+        };
+        let routes = axum::Router::new()
+            .route("/v1/chat/completions", axum::routing::post(Self::answer))
+            .with_state(server.clone());
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+        let listener = listener.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        tokio::spawn(async move { axum::serve(listener, routes).await });
+        (server, address)
+    }
+
+    async fn answer(
+        axum::extract::State(server): axum::extract::State<Self>,
+        body: String,
+    ) -> axum::response::Response {
+        use axum::response::IntoResponse;
+        let chunk = |text: &str, reason: Option<&str>| {
+            let delta = serde_json::json!({"content": text});
+            let chunk = serde_json::json!({"choices": [{"delta": delta, "finish_reason": reason}]});
+            format!("data: {chunk}\n\n")
+        };
+        let body: serde_json::Value = serde_json::from_str(&body).expect("JSON");
+        let messages = body["messages"].as_array().expect("messages");
+        let last = messages.last().expect("one")["content"].to_string();
+        if server.for_good && server.died.load(Relaxed) > 0 {
+            return axum::http::StatusCode::INTERNAL_SERVER_ERROR.into_response();
+        }
+        let body = if last.contains("broke off") {
+            axum::body::Body::from(chunk(CALLS, Some("stop")))
+        } else if last.contains("<tool_result") {
+            axum::body::Body::from(chunk(COUNTED, Some("stop")))
+        } else {
+            server.died.fetch_add(1, Relaxed);
+            let begun = chunk(&CALLS[..CALLS.len() - 12], None);
+            let begun = futures_util::stream::once(async { Ok(begun) });
+            let dies = async {
+                // What was written is sent before.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                Err(std::io::Error::other("dies"))
+            };
+            let dies = futures_util::stream::once(dies);
+            axum::body::Body::from_stream(begun.chain(dies))
+        };
+        ([("content-type", "text/event-stream")], body).into_response()
+    }
+}
+
+/// Engines with this model and the tools that every server has.
+fn with_tools(llm: Arc<dyn Llm>) -> Builders {
+    let mut tools = undertone::tools::Registry::new();
+    undertone::tools::builtin::register(&mut tools).expect("no duplicates");
+    let mut engines = Builders {
+        tools: tools.into(),
+        ..live::without_models(llm)
+    };
+    engines.policy.speculation.preemptive = false;
+    engines
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_that_dies_in_mid_call_and_comes_back_is_asked_again() {
+    let (model, address) = DiesInCall::open(false).await;
+    let server = live::serve(with_tools(Arc::new(Cold(remote(address)))));
+    let mut call = Call::to(&server).await;
+    let (_, events) = turn(&mut call, LEVELS[0]).await;
+    let words = said(&events);
+    assert!(words.starts_with("Let me count."), "{words}");
+    assert!(words.ends_with("It is twenty three."), "{words}");
+    assert!(!words.contains(&Phrases::default().llm_failed), "{words}");
+    let done = &events.last().expect("events").event["response"];
+    assert_eq!(done["status"], "completed");
+    assert_eq!(model.died.load(Relaxed), 1);
+    let failed = |heard: &Heard| heard.is("error") || heard.is("undertone.stage_failed");
+    assert!(!events.iter().any(failed), "{words}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_substitute_answers_if_the_model_dies_in_mid_call_for_good() {
+    let (model, address) = DiesInCall::open(true).await;
+    let backup = Scripted::default()
+        .on(Cue::result("calculate"), COUNTED)
+        .on(
+            Cue::Always,
+            "<speech>Sorry, once more: it is twenty three.</speech>",
+        );
+    let llm =
+        undertone::llm::Fallback::new(Arc::new(Cold(remote(address))), Arc::new(backup.clone()));
+    let server = live::serve(with_tools(Arc::new(llm)));
+    let mut call = Call::to(&server).await;
+    let (_, events) = turn(&mut call, LEVELS[0]).await;
+    let words = said(&events);
+    assert!(words.starts_with("Let me count."), "{words}");
+    assert!(
+        words.ends_with("it is twenty three.") || words.ends_with("It is twenty three."),
+        "{words}"
+    );
+    assert_eq!(model.died.load(Relaxed), 1);
+    let prompt = backup.prompts().pop().expect("it was asked");
+    let refused = prompt.messages.iter().any(|message| {
+        matches!(message, undertone::llm::Message::ToolResult { output, .. } if output["error"].to_string().contains("broke off"))
+    });
+    assert!(refused, "{prompt:?}");
 }
