@@ -187,7 +187,7 @@ const INVENTED: [&str; 7] = [
     "gracias por ver el video",
 ];
 
-/// Who subtitled them: nobody says that to an agent.
+/// Credits of subtitles, which nobody says to an agent.
 const CREDITS: [&str; 4] = [
     "amara.org",
     "untertitel im auftrag des zdf",

@@ -18,7 +18,7 @@ pub(super) enum Models {
     },
     /// Download missing files and build derived ones (runs models/pull.py)
     Pull {
-        /// What to download too: whisper-base hears many languages (130 MB)
+        /// Sets to download too: whisper-base hears many languages (130 MB)
         sets: Vec<String>,
     },
     /// Check the size and sha256 of every file
