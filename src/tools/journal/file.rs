@@ -76,6 +76,8 @@ struct State {
     figures: JournalFigures,
     /// A task is trying whether writing works again.
     retrying: bool,
+    /// When what is old was left out last.
+    pruned: Timestamp,
 }
 
 impl JournalFile {
@@ -103,6 +105,24 @@ impl JournalFile {
             source,
         })?;
         Ok(Self(Arc::new(Mutex::new(state))))
+    }
+
+    /// Forgets the calls that `is_theirs` by key and arguments, or only counts them if it is a `trial`. `None` if another
+    /// process uses the file, and nothing can be taken out.
+    ///
+    /// # Errors
+    /// [`JournalError::File`], [`JournalError::NoFile`].
+    pub fn forget(
+        path: &Path,
+        is_theirs: impl Fn(&str, &Map<String, Value>) -> bool,
+        trial: bool,
+    ) -> Result<Option<usize>, JournalError> {
+        Self::check(path)?;
+        let forgotten = forget(path, is_theirs, trial);
+        forgotten.map_err(|source| JournalError::File {
+            path: path.into(),
+            source,
+        })
     }
 
     /// Whether a journal can be at `path`: a regular file is there, or nothing.
@@ -197,6 +217,7 @@ impl JournalStore for JournalFile {
 
 impl State {
     fn begin(&mut self, intent: Intent) -> Result<Option<Record>, JournalError> {
+        self.prune_daily(intent.time);
         let key = intent.key.clone();
         let is_over = |entry: &Entry| entry.result.is_some();
         if !self.entries.get(&key).is_some_and(is_over) {
@@ -221,6 +242,34 @@ impl State {
             time: entry.time,
             result: entry.result.as_ref().map(|(_, result)| result.clone()),
         }))
+    }
+
+    /// Leaves out what is old, once a day, as at the start. A server that runs for months would keep it otherwise.
+    fn prune_daily(&mut self, now: Timestamp) {
+        if now.duration_since(self.pruned) < KEEP_RESULTS {
+            return;
+        }
+        self.pruned = now;
+        if let Err(error) = self.prune(now) {
+            tracing::warn!(%error, journal = %self.path.display(), "old calls stay in the journal");
+        }
+    }
+
+    fn prune(&mut self, now: Timestamp) -> io::Result<()> {
+        self._lock.unlock()?;
+        let anew = match open(&self.path, now, self.figures.clone()) {
+            Ok(anew) => anew,
+            Err(error) => {
+                self._lock.lock_shared()?;
+                return Err(error);
+            }
+        };
+        let old = std::mem::replace(self, anew);
+        for line in &old.unwritten {
+            learn(&mut self.entries, line.clone());
+        }
+        (self.unwritten, self.retrying) = (old.unwritten, old.retrying);
+        Ok(())
     }
 
     /// If the result cannot be written now it is written as soon as it can; should the server end
@@ -363,10 +412,7 @@ fn cut_torn_line(file: &mut File) -> io::Result<u64> {
 }
 
 fn open(path: &Path, now: Timestamp, figures: JournalFigures) -> io::Result<State> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
+    let folder = folder_of(path);
     std::fs::create_dir_all(folder)?;
     let lock = private()
         .truncate(false)
@@ -396,6 +442,7 @@ fn open(path: &Path, now: Timestamp, figures: JournalFigures) -> io::Result<Stat
         unwritten: Vec::new(),
         figures,
         retrying: false,
+        pruned: now,
     };
     state.file.lock()?;
     let end = end_line(&mut state.file)?;
@@ -404,6 +451,39 @@ fn open(path: &Path, now: Timestamp, figures: JournalFigures) -> io::Result<Stat
     state.file.sync_all()?;
     File::open(folder)?.sync_all()?;
     Ok(state)
+}
+
+fn forget(
+    path: &Path,
+    is_theirs: impl Fn(&str, &Map<String, Value>) -> bool,
+    trial: bool,
+) -> io::Result<Option<usize>> {
+    if !path.exists() {
+        return Ok(Some(0));
+    }
+    let lock = private()
+        .truncate(false)
+        .write(true)
+        .open(path.with_extension("lock"))?;
+    let mut entries = read(path)?;
+    let before = entries.len();
+    entries.retain(|key, entry| !is_theirs(key, &entry.arguments));
+    let theirs = before - entries.len();
+    if trial || theirs == 0 {
+        return Ok(Some(theirs));
+    }
+    if lock.try_lock().is_err() {
+        return Ok(None);
+    }
+    rewrite(path, folder_of(path), &entries)?;
+    Ok(Some(theirs))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
 }
 
 /// For this user alone: arguments are what people said.
@@ -643,6 +723,61 @@ mod tests {
     }
 
     /// Each has a journal of its own on the same file, as an old server and a new one do.
+    #[tokio::test]
+    async fn a_server_that_runs_on_leaves_out_what_is_old_daily() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.jsonl");
+        let journal = open(&path, 0);
+        let done = Ok(json!(1));
+        for key in ["a", "b"] {
+            assert_eq!(begin(&journal, key, 0).await, Begun::Started);
+        }
+        finish(&journal, "a", &done).await.unwrap();
+        assert_eq!(begin(&journal, "c", 25).await, Begun::Started);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(
+            !text.contains("\"a\"") && text.contains("\"b\"") && text.contains("\"c\""),
+            "{text}"
+        );
+        // Another process still sees it in use, and what is written goes to the new file.
+        finish(&journal, "b", &done).await.unwrap();
+        assert_eq!(
+            JournalFile::forget(&path, |key, _| key == "b", false).unwrap(),
+            None
+        );
+        drop(journal);
+        let journal = open(&path, 25);
+        assert_eq!(begin(&journal, "c", 25).await, Begun::Unknown);
+    }
+
+    #[tokio::test]
+    async fn calls_are_forgotten_when_no_process_uses_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.jsonl");
+        assert_eq!(
+            JournalFile::forget(&path, |_, _| true, false).unwrap(),
+            Some(0)
+        );
+        let journal = open(&path, 0);
+        for key in ["a-1", "b-1"] {
+            begin(&journal, key, 0).await;
+        }
+        let is_theirs = |key: &str, _: &Map<String, Value>| key.starts_with("a-");
+        assert_eq!(
+            JournalFile::forget(&path, is_theirs, true).unwrap(),
+            Some(1)
+        );
+        assert_eq!(JournalFile::forget(&path, is_theirs, false).unwrap(), None);
+        drop(journal);
+        assert_eq!(
+            JournalFile::forget(&path, is_theirs, false).unwrap(),
+            Some(1)
+        );
+        let journal = open(&path, 0);
+        assert_eq!(begin(&journal, "a-1", 0).await, Begun::Started);
+        assert_eq!(begin(&journal, "b-1", 0).await, Begun::Unknown);
+    }
+
     #[tokio::test]
     async fn a_call_begun_by_another_process_is_not_begun_again() {
         let folder = tempfile::tempdir().unwrap();
