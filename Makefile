@@ -112,7 +112,7 @@ test-tools: setup $(if $(wildcard $(FOREIGN)/requirements.txt),$(FOREIGN)/.venv/
 	$(FOREIGN)/.venv-webrtc/stamp \
 	$(if $(wildcard $(FOREIGN)/package-lock.json),$(FOREIGN)/node_modules/.stamp) \
 	$(PLAYGROUND)/node_modules/.stamp
-	@scripts/system-packages.sh chromium flite sound
+	@scripts/system-packages.sh chromium flite pebble sound
 
 $(FOREIGN)/.venv/stamp: $(FOREIGN)/requirements.txt | setup
 	python3 -m venv $(FOREIGN)/.venv

@@ -111,6 +111,11 @@ struct ServiceFailure {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CertificateLabel {
+    name: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Reason {
     reason: &'static str,
 }
@@ -137,6 +142,8 @@ pub enum Refusal {
     Connections,
     /// It sent no request in time.
     Silent,
+    /// Its client has opened too many sessions within a minute.
+    TooMany,
 }
 
 impl Refusal {
@@ -148,6 +155,7 @@ impl Refusal {
             Self::Draining => "draining",
             Self::Connections => "connections",
             Self::Silent => "silent",
+            Self::TooMany => "too_many",
         }
     }
 }
@@ -254,6 +262,7 @@ pub struct Metrics {
     service_failures: Family<ServiceFailure, Counter>,
     services_up: Family<ServiceLabel, Gauge>,
     refused: Family<Reason, Counter>,
+    certificate_expires: Family<CertificateLabel, Gauge>,
     webrtc_calls: Family<Outcome, Counter>,
     webrtc_dropped: Family<Reason, Counter>,
     lost: Family<What, Counter>,
@@ -306,6 +315,7 @@ impl Default for Metrics {
             service_failures: Family::default(),
             services_up: Family::default(),
             refused: Family::default(),
+            certificate_expires: Family::default(),
             webrtc_calls: Family::default(),
             webrtc_dropped: Family::default(),
             lost: Family::default(),
@@ -510,6 +520,11 @@ impl Metrics {
             self.refused.clone(),
         );
         registry.register(
+            "certificate_expires_timestamp_seconds",
+            "When the TLS certificate expires, in seconds since 1970",
+            self.certificate_expires.clone(),
+        );
+        registry.register(
             "webrtc_calls",
             "Calls over WebRTC that are over, by whether the client ever reached the UDP port",
             self.webrtc_calls.clone(),
@@ -680,6 +695,16 @@ impl Metrics {
             reason,
         };
         self.service_failures.get_or_create(&failure).inc();
+    }
+
+    /// Records the TLS certificate that is shown: a name that it is for, and when it expires.
+    pub fn certificate(&self, name: &str, until: jiff::Timestamp) {
+        let label = CertificateLabel { name: name.into() };
+        if self.certificate_expires.get(&label).is_none() {
+            self.certificate_expires.clear();
+        }
+        let expires = self.certificate_expires.get_or_create(&label);
+        expires.set(until.as_second());
     }
 
     /// Records whether a speech service is asked.

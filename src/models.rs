@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The list of files, beside them.
-const LIST: &str = "files.toml";
+pub(crate) const LIST: &str = "files.toml";
 
 /// Threads that hash; the target machines have two cores.
 const THREADS: usize = 2;

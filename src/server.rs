@@ -25,6 +25,8 @@ mod connections;
 mod demonstration;
 mod doors;
 mod errors;
+mod headers;
+mod limits;
 mod page;
 mod playground;
 mod routes;
@@ -32,6 +34,7 @@ mod secrets;
 mod settings;
 mod shared;
 mod speech;
+mod tls;
 mod twilio;
 mod upgrade;
 
@@ -41,9 +44,11 @@ pub use admission::Room;
 pub use choice::Choosable;
 pub use connections::within_files;
 pub use demonstration::{ANYWHERE, Demonstration, DemonstrationError};
+pub use limits::OpeningLimits;
 pub use playground::{Offered, Playground, Question, Say};
 pub use settings::ServerSettings;
 pub use shared::Renewed;
+pub use tls::{AcmeSettings, Certificate, Tls, TlsError, TlsSettings};
 pub use twilio::{TransferCall, Twilio};
 
 use crate::metrics::Metrics;
@@ -56,6 +61,7 @@ use accept::accept;
 use admission::Admission;
 use axum::Router;
 use axum::http::StatusCode;
+use axum::middleware::from_fn_with_state;
 use connections::{Connections, Place, Socket};
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -71,7 +77,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
@@ -112,6 +118,8 @@ pub struct App {
     pub speech: Option<Arc<Engines>>,
     /// The UDP port of calls over WebRTC, from [`webrtc::bind`]; without it there are none.
     pub webrtc: Option<webrtc::Bound>,
+    /// TLS on the server's own port; without it that port speaks plain HTTP.
+    pub tls: Option<Arc<Tls>>,
     /// Additional routes; they must not overlap with the server's own.
     pub routes: Router,
     /// The counters of all connections.
@@ -136,6 +144,7 @@ impl App {
             tickets: Arc::new(TicketMemory::default()),
             speech: None,
             webrtc: None,
+            tls: None,
             routes: Router::new(),
             counters: Arc::default(),
             metrics: Arc::default(),
@@ -215,6 +224,8 @@ pub async fn run(
         tickets: app.tickets,
         speech: app.speech.map(Speech::new),
         calls: calls.clone(),
+        tls: app.tls.clone(),
+        openings: limits::Openings::default(),
         secrets: Secrets::new(app.settings.client_secret_key.clone()),
         renewed: app.renewed.unwrap_or_else(|| {
             let always = Renewed::new(app.settings, app.playground);
@@ -222,8 +233,13 @@ pub async fn run(
         }),
     });
     let router = routes::router(shared.clone()).merge(app.routes);
+    let router = router.layer(from_fn_with_state(shared.clone(), headers::secured));
     let tasks = shared.tasks.clone();
     let doors = app.doors;
+    let _certified = app.tls.map(|tls| {
+        let metrics = shared.metrics.clone();
+        AbortOnDropHandle::new(tokio::spawn(async move { tls.keep(&metrics).await }))
+    });
     // Beyond the drain, until the last calls have said goodbye.
     let _receiving = calls
         .map(|calls| AbortOnDropHandle::new(tokio::spawn(async move { calls.receive().await })));
@@ -264,11 +280,17 @@ async fn accept_requests(
 }
 
 /// Serves one connection until it ends or becomes a WebSocket.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "an edge: headers have a deadline"
+)]
 async fn serve(stream: TcpStream, place: Arc<Place>, router: Router, shared: Arc<Shared>) {
+    let accepted = Instant::now();
     let Some(stream) = calls::serve_tcp(stream, &place, &shared).await else {
         return;
     };
     let header_timeout = shared.settings().header_timeout;
+    let header_timeout = header_timeout.saturating_sub(accepted.elapsed());
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
     // hyper's header timeout starts with the first byte; `overdue` covers the time before it, too.
     builder.http1().header_read_timeout(None);
@@ -285,16 +307,24 @@ async fn serve(stream: TcpStream, place: Arc<Place>, router: Router, shared: Arc
             Ok::<_, Infallible>(answer)
         }
     });
-    let socket = TokioIo::new(Socket::new(stream, place.clone()));
-    let connection = builder.serve_connection_with_upgrades(socket, service);
+    let connection = async {
+        let Some(stream) = tls::open(stream, &place, shared.tls.as_deref()).await else {
+            return;
+        };
+        let socket = TokioIo::new(Socket::new(stream, place.clone()));
+        let served = builder
+            .serve_connection_with_upgrades(socket, service)
+            .await;
+        if let Err(error) = served {
+            tracing::debug!(%error, "the connection ended");
+        }
+    };
     tokio::select! {
         biased;
         // A displaced connection is dropped.
         () = place.displaced() => {}
         () = shared.context.stop.cancelled() => {}
-        result = connection => if let Err(error) = result {
-            tracing::debug!(%error, "the connection ended");
-        },
+        () = connection => {}
         () = place.overdue(header_timeout, ANSWER, KEEP_ALIVE) => {}
     }
 }

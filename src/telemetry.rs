@@ -8,6 +8,10 @@
 //! Lines that cannot be written are dropped and counted ([`lost`]), and the log says so once
 //! writing works again.
 
+mod lines;
+
+pub use lines::{LineLog, append, retain};
+
 use secrecy::{ExposeSecret, SecretString};
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::borrow::Cow;

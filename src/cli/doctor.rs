@@ -8,13 +8,14 @@ use crate::asr::Utterance;
 use crate::config::{AgentConfig, Config, ConfigError, LlmEngine, Loaded, RemoteLlm};
 use crate::conversation::Samples;
 use crate::models::Models;
-use crate::server::HEALTHY;
+use crate::server::{HEALTHY, Tls};
 use crate::tools::{JournalFile, declared};
 use crate::transport::webrtc;
 use crate::tts::{Piece, TtsError};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use futures_util::StreamExt;
+use reqwest::StatusCode;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -31,6 +32,9 @@ pub(super) struct Doctor {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Only ask the running server whether it takes sessions, as health checks of containers do
+    #[arg(long, conflicts_with = "json")]
+    ready: bool,
 }
 
 /// The result of one check.
@@ -53,6 +57,11 @@ enum Outcome {
 
 impl Doctor {
     pub(super) fn run(&self, loaded: Result<Loaded, ConfigError>) -> Result<ExitCode> {
+        if self.ready {
+            let ready = asked(&loaded?.config, "readyz")?;
+            super::print(&ready)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let findings = match loaded {
             Ok(loaded) => examine(&loaded),
             Err(error) => vec![misconfigured(&error)],
@@ -199,6 +208,17 @@ fn examine_parts(loaded: &Loaded) -> Vec<Finding> {
             "stop the program that listens there, or choose another --port",
             || port(config),
         ),
+        match &config.tls {
+            None => skipped(
+                "TLS",
+                "the server speaks plain HTTP; a proxy may speak TLS for it",
+            ),
+            Some(settings) => try_out(
+                "TLS",
+                "see [tls] and [acme] in the configuration; renew a certificate that has expired or soon does",
+                || certificate(&*Tls::open(settings)?),
+            ),
+        },
         try_out(
             "UDP port of WebRTC",
             "stop the program that uses it, or set webrtc.udp_port; in containers and behind NAT set webrtc.advertise",
@@ -451,11 +471,40 @@ fn tools(config: &Config) -> Result<String> {
     ))
 }
 
+/// Opening it has shown that key and certificate belong together.
+#[allow(clippy::disallowed_methods, reason = "an edge: certificates expire")]
+fn certificate(tls: &Tls) -> Result<String> {
+    let Some(certificate) = tls.certificate() else {
+        return Ok(
+            "there is no certificate yet: the server asks the ACME server for it when it runs"
+                .into(),
+        );
+    };
+    let (names, until) = (certificate.names.join(", "), certificate.until);
+    let now = jiff::Timestamp::now();
+    ensure!(
+        certificate.from <= now,
+        "the certificate for {names} is valid from {} on",
+        certificate.from
+    );
+    ensure!(
+        until > now,
+        "the certificate for {names} expired at {until}"
+    );
+    ensure!(
+        !certificate.expires_soon(now),
+        "the certificate for {names} expires at {until}"
+    );
+    Ok(format!(
+        "the key matches; the certificate for {names} is valid until {until}"
+    ))
+}
+
 fn port(config: &Config) -> Result<String> {
     let address = config.server.bind;
     match TcpListener::bind(address) {
         Ok(_) => Ok(format!("{address} is free")),
-        Err(_) if is_served(address) => Ok(format!("a server is up on {address}")),
+        Err(_) if is_served(config) => Ok(format!("a server is up on {address}")),
         Err(error) => Err(error).with_context(|| format!("cannot listen on {address}")),
     }
 }
@@ -466,7 +515,7 @@ fn udp_port(config: &Config) -> Result<String> {
     let address = config.webrtc.address(server);
     let bound = match webrtc::bind(address, &config.webrtc.advertise) {
         Ok(bound) => bound,
-        Err(_) if is_served(server) => return Ok(format!("a server is up on {server}")),
+        Err(_) if is_served(config) => return Ok(format!("a server is up on {server}")),
         Err(error) => return Err(error).with_context(|| format!("cannot use UDP port {address}")),
     };
     if config.webrtc.tcp && address.port() != server.port() {
@@ -488,25 +537,34 @@ fn udp_port(config: &Config) -> Result<String> {
 }
 
 /// Whether this server already listens there, judged by its health check.
-fn is_served(mut address: SocketAddr) -> bool {
+fn is_served(config: &Config) -> bool {
+    asked(config, "healthz").is_ok_and(|text| text == HEALTHY)
+}
+
+/// The answer of the running server to a GET request.
+fn asked(config: &Config, path: &str) -> Result<String> {
+    let mut address = config.server.bind;
     if address.ip().is_unspecified() {
         address.set_ip(match address.ip() {
             IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
             IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
         });
     }
-    let asked = async || -> Result<String> {
+    let scheme = config.tls.as_ref().map_or("http", |_| "https");
+    let url = format!("{scheme}://{address}/{path}");
+    let asked = async || -> Result<(StatusCode, String)> {
         let client = reqwest::Client::builder()
             .no_proxy()
+            // It is asked by its address, which its certificate need not name.
+            .tls_danger_accept_invalid_certs(true)
             .timeout(BACKEND_PATIENCE)
             .build()?;
-        let answer = client
-            .get(format!("http://{address}/healthz"))
-            .send()
-            .await?;
-        Ok(answer.error_for_status()?.text().await?)
+        let answer = client.get(&url).send().await?;
+        Ok((answer.status(), answer.text().await?))
     };
-    runtime().is_ok_and(|runtime| runtime.block_on(asked()).is_ok_and(|text| text == HEALTHY))
+    let (status, text) = runtime()?.block_on(asked())?;
+    ensure!(status.is_success(), "{url}: {status}: {text}");
+    Ok(text)
 }
 
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {

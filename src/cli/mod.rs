@@ -1,11 +1,13 @@
 //! The command line. It prints errors once, with their whole chain.
 
+mod about;
 mod ask;
 mod audio_file;
 mod bench;
 mod config;
 mod doctor;
 pub mod engines;
+mod forget;
 mod mcp;
 mod models;
 mod patterns;
@@ -14,6 +16,7 @@ mod playground;
 mod probe;
 mod reload;
 mod replay;
+mod retention;
 mod router;
 mod say;
 mod serve;
@@ -57,7 +60,7 @@ Exit codes:
 
 /// A voice agent server: speech in, a language model's answer out as speech, in real time.
 #[derive(Debug, Parser)]
-#[command(name = "undertone", version, after_help = AFTER_HELP)]
+#[command(name = "undertone", version, long_version = about::version(), after_help = AFTER_HELP)]
 struct Cli {
     #[command(flatten)]
     common: Common,
@@ -89,7 +92,7 @@ enum Command {
     Transcribe(transcribe::Transcribe),
     /// Synthesise a text into a WAV file, or play it
     Say(say::Say),
-    /// List, fetch or check the models
+    /// List, fetch, check or pack the models
     #[command(subcommand)]
     Models(models::Models),
     /// List, pin or compare the tools of MCP servers
@@ -108,6 +111,12 @@ enum Command {
     Probe(probe::Probe),
     /// Measure what speculation buys and costs, and what calls cost the server
     Bench(bench::Bench),
+    /// Delete what was kept of a session or a caller
+    Forget(forget::Forget),
+    /// Print completions for a shell
+    Completions(about::Completions),
+    /// Print the manual page, or write one for each command
+    Man(about::Man),
     /// Check everything that the server needs, and say how to fix what is broken
     Doctor(doctor::Doctor),
 }
@@ -166,7 +175,10 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Mcp(mcp) => mcp.run(&start(&common.flags(Scope::Conversation))?),
         Command::Models(models) => models.run(&load(&common.flags(Scope::Models))?.config),
         Command::Config(command) => done(command.run(&load(&common.flags(command.scope()))?)),
+        Command::Forget(forget) => forget.run(&load(&common.flags(Scope::Server))?.config),
         Command::Bench(bench) => bench.run(|| load(&common.flags(Scope::Models))),
+        Command::Completions(completions) => done(completions.run()),
+        Command::Man(man) => done(man.run()),
         Command::Doctor(doctor) => doctor.run(load(&common.flags(Scope::Server))),
     }
 }

@@ -1,5 +1,7 @@
 //! `undertone models`.
 
+mod pack;
+
 use crate::config::Config;
 use crate::models::{Checked, Found, Models as Folder, ModelsError};
 use anyhow::{Context, Result, ensure};
@@ -27,6 +29,19 @@ pub(super) enum Models {
         #[arg(long)]
         json: bool,
     },
+    /// Write all files into one archive, for machines without compiler and Python
+    Pack {
+        /// The archive, such as undertone-models.tar
+        file: PathBuf,
+    },
+    /// Read such an archive, and check the files
+    Unpack {
+        /// The archive
+        file: PathBuf,
+        /// The folder for the models; models.dir by default
+        #[arg(long, value_name = "FOLDER")]
+        into: Option<PathBuf>,
+    },
 }
 
 impl Models {
@@ -36,6 +51,15 @@ impl Models {
             Self::List { json } => list(&Folder::open(dir)?, *json)?,
             Self::Pull { sets } => pull(dir, sets)?,
             Self::Verify { json: false } => verify(&Folder::open(dir)?)?,
+            Self::Pack { file } => {
+                pack::pack(&Folder::open(dir)?, file)?;
+                super::print(&format!("packed the models into {}", file.display()))?;
+            }
+            Self::Unpack { file, into } => {
+                let models = pack::unpack(file, into.as_ref().unwrap_or(dir))?;
+                let (files, dir) = (models.files().len(), models.dir().display());
+                super::print(&format!("all {files} files in {dir} match their sha256"))?;
+            }
             Self::Verify { json: true } => return verify_json(&Folder::open(dir)?),
         }
         Ok(ExitCode::SUCCESS)

@@ -3,7 +3,7 @@
 use super::server_settings::settings;
 use super::{engines, playground};
 use crate::config::{Flags, Loaded};
-use crate::server::{Demonstration, Renewed};
+use crate::server::{Demonstration, Renewed, Tls};
 use crate::session::Engines;
 use crate::telemetry;
 use anyhow::{Context, Result};
@@ -13,12 +13,14 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// Settings that take effect only at the next start, because they are loaded, opened or bound once.
-const AT_START: [&str; 18] = [
+const AT_START: [&str; 22] = [
     "server.host",
     "server.port",
     "server.max_sessions",
     "server.drain_seconds",
     "server.client_secret_key_file",
+    "tls.",
+    "acme.",
     "models.",
     "asr.",
     "tts.",
@@ -32,6 +34,8 @@ const AT_START: [&str; 18] = [
     "webhook.",
     "log.format",
     "log.turns",
+    "audit.",
+    "retention.",
 ];
 
 /// The engines for new sessions.
@@ -44,6 +48,7 @@ pub(super) struct Reloader {
     demonstration: Option<Demonstration>,
     engines: Current,
     renew: watch::Sender<Renewed>,
+    tls: Option<Arc<Tls>>,
 }
 
 impl Reloader {
@@ -53,6 +58,7 @@ impl Reloader {
         demonstration: Option<Demonstration>,
         engines: Current,
         renew: watch::Sender<Renewed>,
+        tls: Option<Arc<Tls>>,
     ) -> Self {
         Self {
             flags,
@@ -60,6 +66,7 @@ impl Reloader {
             demonstration,
             engines,
             renew,
+            tls,
         }
     }
 
@@ -67,6 +74,9 @@ impl Reloader {
     /// and nothing changes.
     pub(super) fn start(mut self) -> JoinHandle<Self> {
         tokio::task::spawn_blocking(move || {
+            if let Some(tls) = &self.tls {
+                tls.reload();
+            }
             match self.reload() {
                 Ok(()) => tracing::info!("reloaded the configuration for new sessions"),
                 Err(error) => tracing::error!(

@@ -2,14 +2,18 @@
 
 use super::engines;
 use super::reload::{Reloader, engines_of};
+use super::retention::Kept;
 use super::server_settings::{max_connections, settings};
 use super::signals::{Asked, Signals};
 use super::{Common, playground};
-use crate::config::{CallRecordingConfig, Config, Flags, Loaded, Scope, WebhookConfig};
+use crate::config::{
+    AuditConfig, CallRecordingConfig, Config, Flags, Loaded, Scope, WebhookConfig,
+};
 use crate::report::Webhook;
-use crate::server::{self, App, Demonstration, Renewed, ServerError, ServerSettings, Twilio};
+use crate::server::{self, App, Demonstration, Renewed, ServerError, ServerSettings, Tls, Twilio};
 use crate::session::{self, CallRecordings, Engines, Observers, SessionOptions};
 use crate::stats::TurnLog;
+use crate::tools::AuditLog;
 use crate::transport::door::Door;
 use crate::transport::phone::audiosocket::{self, AudioSocket};
 use crate::transport::webrtc;
@@ -24,6 +28,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 /// How long remaining threads may take to finish after the server has stopped.
 const LAST_TASKS: Duration = Duration::from_secs(1);
@@ -65,12 +70,14 @@ impl Serve {
             recordings: super::recordings(self.record.as_deref())?,
             turns: turn_log(loaded.config.log.turns.as_deref())?,
             calls: calls(&loaded.config)?,
+            audit: audit(&loaded.config)?,
             webhook: webhook(&loaded.config),
             patterns: engines::patterns(&loaded.config),
             ..Observers::default()
         };
+        let kept = Kept::new(&loaded.config, self.record.as_deref());
         let runtime = super::runtime()?;
-        let served = runtime.block_on(serve(loaded, flags, observers));
+        let served = runtime.block_on(serve(loaded, flags, observers, kept));
         // Remaining tasks have had their time, or a second signal cut them short.
         runtime.shutdown_timeout(LAST_TASKS);
         served
@@ -97,12 +104,20 @@ fn calls(config: &Config) -> Result<Option<CallRecordings>> {
     config.call_recording.as_ref().map(record).transpose()
 }
 
+fn audit(config: &Config) -> Result<Option<AuditLog>> {
+    let open = |config: &AuditConfig| {
+        let opened = AuditLog::open(&config.file, config.arguments);
+        opened.with_context(|| format!("audit.file: cannot write {}", config.file.display()))
+    };
+    config.audit.as_ref().map(open).transpose()
+}
+
 fn webhook(config: &Config) -> Option<Webhook> {
     let WebhookConfig { url, secret } = config.webhook.clone()?;
     Some(Webhook::new(url, secret))
 }
 
-async fn serve(mut loaded: Loaded, flags: Flags, observers: Observers) -> Result<()> {
+async fn serve(mut loaded: Loaded, flags: Flags, observers: Observers, kept: Kept) -> Result<()> {
     let mut signals = Signals::listen()?;
     // Before the models are loaded, so that a port in use is reported at once.
     let mut doors = Doors::open(&loaded.config)?;
@@ -119,6 +134,7 @@ async fn serve(mut loaded: Loaded, flags: Flags, observers: Observers) -> Result
         ..settings(config, doors.address, &engines)
     };
     super::print(&doors.welcome(config.server.twilio.as_ref()))?;
+    let tls = doors.tls.take();
     let (renew, renewed) = watch::channel(Renewed::new(settings.clone(), playground::of(&engines)));
     let current = Arc::new(RwLock::new(engines.clone()));
     let (opener, gauged) = (current.clone(), engines.clone());
@@ -132,6 +148,7 @@ async fn serve(mut loaded: Loaded, flags: Flags, observers: Observers) -> Result
         renewed: Some(renewed),
         speech: Some(engines.clone()),
         webrtc: calls,
+        tls: tls.clone(),
         room: Arc::new(move || gauged.admit()),
         ..App::new(settings, sessions)
     };
@@ -142,7 +159,8 @@ async fn serve(mut loaded: Loaded, flags: Flags, observers: Observers) -> Result
         engines.finish_sessions().await;
         Ok(())
     };
-    let reloader = Reloader::new(flags, loaded, demonstration, current, renew);
+    let reloader = Reloader::new(flags, loaded, demonstration, current, renew, tls);
+    let _deleting = AbortOnDropHandle::new(tokio::spawn(kept.keep()));
     tokio::select! {
         served = serving => served,
         ended = obey(signals, &shutdown, reloader) => ended,
@@ -227,6 +245,7 @@ struct Doors {
     listener: TcpListener,
     address: SocketAddr,
     webrtc: Option<webrtc::Bound>,
+    tls: Option<Arc<Tls>>,
     audiosocket: Option<TcpListener>,
     wyoming: Option<TcpListener>,
 }
@@ -248,6 +267,7 @@ impl Doors {
             wyoming: home
                 .map(|bound| named("wyoming.listen", bound))
                 .transpose()?,
+            tls: config.tls.as_ref().map(Tls::open).transpose()?,
             // It logs, and a failure must be one line.
             webrtc: Some(webrtc_port(config, address)?),
         })
@@ -285,11 +305,24 @@ impl Doors {
         let webrtc = self.webrtc.iter().flat_map(webrtc::Bound::addresses);
         let webrtc: Vec<_> = webrtc.map(|address| format!("udp {address}")).collect();
         let webrtc = webrtc.join(", ");
+        let (http, ws) = match &self.tls {
+            Some(_) => ("https", "wss"),
+            None => ("http", "ws"),
+        };
+        let certificate = self.tls.as_deref().map(Tls::certificate);
+        let certificate = certificate.map_or_else(String::new, |shown| {
+            let shown = shown.map_or_else(
+                || "none yet: the ACME server is asked for it".to_owned(),
+                |shown| format!("{}, until {}", shown.names.join(", "), shown.until),
+            );
+            format!("\x20 TLS certificate          {shown}\n")
+        });
         format!(
-            "undertone listens on http://{address}\n\
-             \x20 OpenAI Realtime clients  ws://{address}/v1/realtime\n\
-             \x20 the same over WebRTC     http://{address}/v1/realtime/calls, {webrtc}\n\
-             \x20 plain 16 kHz PCM         ws://{address}/v1/pcm\n\
+            "undertone listens on {http}://{address}\n\
+             \x20 OpenAI Realtime clients  {ws}://{address}/v1/realtime\n\
+             \x20 the same over WebRTC     {http}://{address}/v1/realtime/calls, {webrtc}\n\
+             \x20 plain 16 kHz PCM         {ws}://{address}/v1/pcm\n\
+             {certificate}\
              {calls}\
              {home}\
              {twilio}\

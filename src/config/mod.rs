@@ -13,6 +13,7 @@ mod draft;
 mod error;
 mod layers;
 mod mcp;
+mod operation;
 mod raw;
 mod speech;
 mod validate;
@@ -26,7 +27,7 @@ pub use speech::{RemoteAsr, RemoteTts, SpeechServices};
 use crate::conversation::{Briefing, Policy, TextLimits};
 use crate::llm::{Demands, Prompt, Prompts, remote};
 use crate::report::Secret;
-use crate::server::ServerSettings;
+use crate::server::{ServerSettings, TlsSettings};
 use crate::session::{Detection, PhoneSettings, Route};
 use crate::tools::declared::Declared;
 use crate::tools::mcp::McpCatalogue;
@@ -52,6 +53,8 @@ const WEBHOOK_SECRET: &str = "UNDERTONE_WEBHOOK_SECRET";
 pub struct Config {
     /// The sockets, access to them, and the Twilio account whose calls are answered.
     pub server: ServerSettings,
+    /// TLS on the server's own port; `None` if it speaks plain HTTP.
+    pub tls: Option<TlsSettings>,
     /// The folder of the models, which contains `files.toml`.
     pub models: PathBuf,
     /// Speech recognition.
@@ -104,6 +107,10 @@ pub struct Config {
     pub webhook: Option<WebhookConfig>,
     /// Logging.
     pub log: LogConfig,
+    /// The audit log; `None` if there is none.
+    pub audit: Option<AuditConfig>,
+    /// How long what was kept of sessions stays.
+    pub retention: Retention,
 }
 
 /// The UDP port of calls over WebRTC, on the server's host.
@@ -133,6 +140,28 @@ pub struct CallRecordingConfig {
     pub consent: String,
     /// The agents whose calls are recorded; all if there are none.
     pub agents: Vec<String>,
+}
+
+/// The file that lists the calls that may have changed something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditConfig {
+    /// The file.
+    pub file: PathBuf,
+    /// Whether it has the calls' arguments.
+    pub arguments: bool,
+}
+
+/// How long what was kept of sessions stays, days; for ever if `None`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// Recordings for replays.
+    pub recordings: Option<u32>,
+    /// Recordings of calls as sound.
+    pub calls: Option<u32>,
+    /// Lines of the turn log.
+    pub turns: Option<u32>,
+    /// Lines of the audit log.
+    pub audit: Option<u32>,
 }
 
 /// The web service that is told of calls.

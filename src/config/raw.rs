@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawConfig {
     pub(super) server: RawServer,
+    pub(super) tls: RawTls,
+    pub(super) acme: RawAcme,
+    pub(super) limits: RawLimits,
     pub(super) models: RawModels,
     pub(super) asr: RawAsr,
     pub(super) tts: RawTts,
@@ -34,6 +37,8 @@ pub(super) struct RawConfig {
     pub(super) call_recording: RawCallRecording,
     pub(super) webhook: RawWebhook,
     pub(super) log: RawLog,
+    pub(super) audit: RawAudit,
+    pub(super) retention: RawRetention,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -62,6 +67,51 @@ impl Default for RawServer {
             insecure: false,
             offer_services: false,
             drain_seconds: 30,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawTls {
+    pub(super) cert: String,
+    pub(super) key: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawAcme {
+    pub(super) domains: Vec<String>,
+    pub(super) contact: Vec<String>,
+    pub(super) cache: String,
+    pub(super) directory: String,
+    pub(super) root: String,
+}
+
+impl Default for RawAcme {
+    fn default() -> Self {
+        Self {
+            domains: Vec::new(),
+            contact: Vec::new(),
+            cache: String::new(),
+            directory: "https://acme-v02.api.letsencrypt.org/directory".into(),
+            root: String::new(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawLimits {
+    pub(super) openings_per_address: i64,
+    pub(super) openings_per_token: i64,
+}
+
+impl Default for RawLimits {
+    fn default() -> Self {
+        Self {
+            openings_per_address: 120,
+            openings_per_token: 600,
         }
     }
 }
@@ -613,4 +663,31 @@ impl Default for RawLog {
             turns: String::new(),
         }
     }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawAudit {
+    pub(super) enabled: bool,
+    pub(super) file: String,
+    pub(super) arguments: bool,
+}
+
+impl Default for RawAudit {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            file: String::new(),
+            arguments: false,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawRetention {
+    pub(super) recordings: i64,
+    pub(super) calls: i64,
+    pub(super) turns: i64,
+    pub(super) audit: i64,
 }

@@ -70,8 +70,10 @@ pub(super) fn check(
             interrupt: policy.turn_detection.interrupt,
             vad_threshold: policy.vad.threshold,
             twilio,
+            openings: check.limits(&raw.limits)?,
             ..check.server(&raw.server)?
         },
+        tls: check.tls(&raw.tls, &raw.acme)?,
         models: check
             .path("models.dir", &raw.models.dir)
             .unwrap_or_else(crate::models::default_dir),
@@ -106,6 +108,8 @@ pub(super) fn check(
         call_recording,
         webhook: check.webhook(&raw.webhook)?,
         log: check.log(&raw.log)?,
+        audit: check.audit(&raw.audit),
+        retention: check.retention(&raw.retention)?,
     })
 }
 
@@ -697,7 +701,7 @@ impl Check<'_> {
     }
 
     /// The state folder of the XDG Base Directory Specification.
-    fn state_folder(&self) -> PathBuf {
+    pub(super) fn state_folder(&self) -> PathBuf {
         let state = self.home_folder("XDG_STATE_HOME", ".local/state");
         state.unwrap_or_else(|| std::env::temp_dir().join("undertone"))
     }

@@ -2,10 +2,11 @@
 
 use super::{Config, ConfigError, Loaded, Origin};
 use crate::prediction::Heads;
+use crate::server::{Tls, TlsSettings};
 use crate::tools::{JournalFile, declared};
 
 impl Loaded {
-    /// Checks what the settings refer to: the tools' programs, the router's head, the journal, and
+    /// Checks what the settings refer to: the tools' programs, the router's head, the journal, the certificate, and
     /// whether prompts have room for a conversation.
     ///
     /// # Errors
@@ -23,7 +24,25 @@ impl Loaded {
             let fix = "name a file on a disk; it is created if missing";
             self.wrong("tools.journal", &error, fix)
         })?;
+        if let Some(tls) = &config.tls {
+            self.verify_tls(tls)?;
+        }
         self.verify_prompts(config)
+    }
+
+    fn verify_tls(&self, tls: &TlsSettings) -> Result<(), ConfigError> {
+        let (key, fix) = match tls {
+            TlsSettings::Files { .. } => (
+                "tls.cert",
+                "name the certificate with those of its issuers, and its private key, both in PEM form",
+            ),
+            TlsSettings::Acme(_) => (
+                "acme.cache",
+                "name a folder that this user may write, and in acme.root a certificate",
+            ),
+        };
+        let opened = Tls::open(tls).map_err(|error| self.wrong(key, &error, fix));
+        opened.map(drop)
     }
 
     fn verify_prompts(&self, config: &Config) -> Result<(), ConfigError> {

@@ -34,6 +34,12 @@ pub struct Header {
     pub version: u32,
     /// The version of the program that recorded it: another version may decide differently.
     pub made_by: String,
+    /// The session, as reports name it; `None` in recordings of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The caller's number or address, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<String>,
     /// The policy, including the tools.
     pub policy: Policy,
     /// The lessons of earlier sessions when it began.
@@ -47,6 +53,8 @@ impl Header {
         Self {
             version: VERSION,
             made_by: env!("CARGO_PKG_VERSION").to_owned(),
+            session: None,
+            caller: None,
             policy,
             experience,
         }

@@ -5,6 +5,7 @@ use super::access;
 use super::api::{preflight, read, readable_everywhere};
 use super::connections::Place;
 use super::errors::{error, fault};
+use super::limits;
 use super::routes::{RealtimeQuery, realtime_client};
 use super::shared::Shared;
 use super::upgrade::{RETRY_SECONDS, Upgrade};
@@ -18,7 +19,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequest, Multipart, Path, Query, Request, State};
 use axum::http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use axum::http::{HeaderMap, StatusCode, Uri};
-use axum::middleware::map_response;
+use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, post};
 use serde::Deserialize;
@@ -31,9 +32,13 @@ use tokio::net::{TcpListener, TcpStream};
 const SDP: &str = "application/sdp";
 
 /// The routes. Pages of any origin may read the responses: access depends on tokens and the origin.
-pub(super) fn router() -> Router<Arc<Shared>> {
+pub(super) fn router(shared: &Arc<Shared>) -> Router<Arc<Shared>> {
+    let limited = from_fn_with_state(shared.clone(), limits::limit);
     Router::new()
-        .route("/v1/realtime/calls", post(open).options(preflight))
+        .route(
+            "/v1/realtime/calls",
+            post(open).layer(limited).options(preflight),
+        )
         .route(
             "/v1/realtime/calls/{id}",
             delete(hang_up).options(preflight),

@@ -7,6 +7,7 @@
 //! never displaced while a request is being served, until the last byte of the response is written,
 //! or once it has become a session.
 
+use super::tls::Stream;
 use crate::metrics::{Metrics, Refusal};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, IoSlice};
@@ -17,7 +18,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, copy, sink};
-use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -247,6 +247,11 @@ impl Place {
         }
     }
 
+    /// The address that it counts for: of IPv6, the network.
+    pub(super) fn address(&self) -> IpAddr {
+        self.address
+    }
+
     /// Returns when the connection is displaced.
     pub(super) async fn displaced(&self) {
         self.displaced.cancelled().await;
@@ -302,14 +307,14 @@ impl Drop for Place {
 #[derive(Debug)]
 pub(super) struct Socket {
     /// `None` only while being dropped.
-    stream: Option<TcpStream>,
+    stream: Option<Stream>,
     place: Arc<Place>,
     /// The client has closed its side.
     ended: bool,
 }
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, place: Arc<Place>) -> Self {
+    pub(super) fn new(stream: Stream, place: Arc<Place>) -> Self {
         Self {
             stream: Some(stream),
             place,
@@ -317,7 +322,7 @@ impl Socket {
         }
     }
 
-    fn stream(&mut self) -> io::Result<Pin<&mut TcpStream>> {
+    fn stream(&mut self) -> io::Result<Pin<&mut Stream>> {
         let stream = self.stream.as_mut().map(Pin::new);
         stream.ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
@@ -338,7 +343,7 @@ impl Drop for Socket {
     }
 }
 
-async fn linger(mut stream: TcpStream, _place: Arc<Place>) {
+async fn linger(mut stream: Stream, _place: Arc<Place>) {
     let rest = async {
         stream.shutdown().await?;
         copy(&mut stream, &mut sink()).await

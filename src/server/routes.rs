@@ -5,7 +5,7 @@ use super::api::as_set;
 use super::shared::Shared;
 use super::speech::session_voices;
 use super::upgrade::{Limits, Upgrade, open_admitted};
-use super::{HEALTHY, api, calls, errors, page, speech, twilio};
+use super::{HEALTHY, api, calls, errors, limits, page, speech, twilio};
 use crate::metrics;
 use crate::tools::{Named, Origin, SessionValues};
 use crate::transport::Admission;
@@ -20,6 +20,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::header::{CONTENT_TYPE, USER_AGENT};
 use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures_util::future::BoxFuture;
@@ -32,20 +33,23 @@ const MAX_NAME: usize = 200;
 
 /// Builds the router.
 pub(super) fn router(shared: Arc<Shared>) -> Router {
+    let openings = Router::new()
+        .route("/v1/realtime", get(open_realtime))
+        .route("/v1/pcm", get(open_pcm))
+        .route("/asterisk/media", get(open_asterisk))
+        .route("/telnyx/media", get(open_telnyx))
+        .route("/plivo/media", get(open_plivo))
+        .route_layer(from_fn_with_state(shared.clone(), limits::limit));
     Router::new()
         .merge(api::router())
-        .merge(calls::router())
+        .merge(calls::router(&shared))
+        .merge(openings)
         .merge(page::router())
         .merge(speech::router())
         .merge(twilio::router())
         .route("/healthz", get(async || HEALTHY))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
-        .route("/v1/realtime", get(open_realtime))
-        .route("/v1/pcm", get(open_pcm))
-        .route("/asterisk/media", get(open_asterisk))
-        .route("/telnyx/media", get(open_telnyx))
-        .route("/plivo/media", get(open_plivo))
         .with_state(shared)
 }
 

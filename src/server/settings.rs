@@ -1,6 +1,7 @@
 //! The server's settings.
 
 use super::choice::Choosable;
+use super::limits::OpeningLimits;
 use super::twilio::account::Twilio;
 use crate::conversation::{TextLimits, VadPolicy};
 use crate::transport::intake::IntakeLimits;
@@ -42,6 +43,8 @@ pub struct ServerSettings {
     pub realtime_intake: IntakeLimits,
     /// How fast a PCM client's audio may arrive.
     pub pcm_intake: IntakeLimits,
+    /// How many sessions a client may open a minute.
+    pub openings: OpeningLimits,
     /// Whether barge-in is allowed, unless a client says otherwise.
     pub interrupt: bool,
     /// The VAD's speech probability threshold, unless a client says otherwise.
@@ -74,6 +77,7 @@ impl Default for ServerSettings {
             socket: SocketLimits::default(),
             realtime_intake: IntakeLimits::RECORDINGS,
             pcm_intake: IntakeLimits::LIVE,
+            openings: OpeningLimits::default(),
             interrupt: true,
             vad_threshold: VadPolicy::default().threshold,
             text: TextLimits::default(),

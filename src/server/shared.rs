@@ -2,10 +2,12 @@
 
 use super::admission::Admission;
 use super::connections::Connections;
+use super::limits::Openings;
 use super::playground::Playground;
 use super::secrets::Secrets;
 use super::settings::ServerSettings;
 use super::speech::Speech;
+use super::tls::Tls;
 use crate::metrics::Metrics;
 use crate::transport::phone::tickets::TicketStore;
 use crate::transport::pump::PumpContext;
@@ -47,10 +49,14 @@ pub(super) struct Shared {
     pub(super) metrics: Arc<Metrics>,
     /// Tickets of Twilio calls that were answered and have not started their stream.
     pub(super) tickets: Arc<dyn TicketStore>,
+    /// How many sessions clients have opened within the last minute.
+    pub(super) openings: Openings,
     pub(super) secrets: Secrets,
     pub(super) speech: Option<Speech>,
     /// The port of calls over WebRTC.
     pub(super) calls: Option<Arc<Port>>,
+    /// TLS on the server's own port.
+    pub(super) tls: Option<Arc<Tls>>,
 }
 
 impl Shared {

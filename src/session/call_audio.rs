@@ -2,8 +2,10 @@
 
 use super::tracks::Tracks;
 use crate::conversation::{Samples, Time};
+use crate::telemetry;
 use hound::{SampleFormat, WavSpec, WavWriter};
 use prometheus_client::metrics::counter::Counter;
+use serde_json::json;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufWriter};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -11,6 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 use tokio_util::task::TaskTracker;
+
+/// The file beside the recordings that says which caller each is of.
+pub const CALL_INDEX: &str = "calls.jsonl";
 
 /// Pieces of a second that may wait for the disk.
 const QUEUE: usize = 16;
@@ -79,21 +84,26 @@ impl CallRecordings {
         }
     }
 
-    /// Begins the recording of the call `id`, whose client is sent audio at `rate` Hz. Without a thread or a file
+    /// Begins the recording of the call `id` of this caller, whose client is sent audio at `rate` Hz. Without a thread or a file
     /// for it there is none.
     #[allow(
         clippy::disallowed_methods,
         reason = "an edge: files are named after the time"
     )]
-    pub(super) fn begin(&self, id: &str, rate: u32) -> Option<CallRecorder> {
-        let now = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S");
+    pub(super) fn begin(&self, id: &str, caller: Option<&str>, rate: u32) -> Option<CallRecorder> {
+        let time = jiff::Timestamp::now();
+        let now = time.strftime("%Y%m%dT%H%M%S");
         let path = self.folder.join(format!("{now}-{id}.wav"));
+        let index = self.folder.join(CALL_INDEX);
+        let known = caller.map(|caller| json!({"time": time, "session": id, "caller": caller}));
         let (pieces, waiting) = sync_channel(QUEUE);
         let (token, lost) = (self.writers.token(), self.lost.clone());
         let begun = std::thread::Builder::new()
             .name("call-audio".into())
             .spawn(move || {
-                let written = create(&path).map_err(hound::Error::from);
+                let indexed = known.map_or(Ok(()), |line| telemetry::append(&index, &line));
+                let created = indexed.and_then(|()| create(&path));
+                let written = created.map_err(hound::Error::from);
                 if let Err(error) = written.and_then(|file| write(file, &waiting)) {
                     lost.inc();
                     tracing::warn!(%error, path = %path.display(), "the recording of a call ends");
@@ -249,7 +259,7 @@ mod tests {
         let calls = calls.unwrap();
         assert_eq!(calls.greeting("Hello."), "This call is recorded. Hello.");
         assert_eq!(calls.greeting(""), "This call is recorded.");
-        let mut recorder = calls.begin("7", Samples::RATE).unwrap();
+        let mut recorder = calls.begin("7", None, Samples::RATE).unwrap();
         recorder.user(SECOND, &[0.5; 16_000]);
         recorder.agent(SECOND, &[8_000; 16_000]);
         recorder.finish(Time::from_ms(2_000));

@@ -15,7 +15,7 @@ use super::offer::Offer;
 use super::options::{SessionOptions, SpokenBy};
 use super::pacer::Pacer;
 use super::recognisers::Recogniser;
-use super::recorder::Recorded;
+use super::recorder::{Recorded, Subject};
 use super::routing::{Answer, Routing};
 use super::source::{Report, Setback};
 use super::voices::{Voice, Wanted};
@@ -31,7 +31,9 @@ use crate::metrics::OpenSession;
 use crate::prediction::{Evidence, Moment};
 use crate::report::{About, CallReport};
 use crate::tools::builtin::Timer;
-use crate::tools::{CallContext, Effect, Known, Registry, SessionTools, SystemClock, ToolError};
+use crate::tools::{
+    CallContext, Caller, Effect, Known, Named, Registry, SessionTools, SystemClock, ToolError,
+};
 use crate::tts::{Piece, Speaker};
 use crate::vad::WINDOW;
 use futures_util::{FutureExt, StreamExt};
@@ -181,7 +183,9 @@ impl Driver {
         let policy = engines.policy_of(&agent, options, tools);
         let experience = engines.experience.of(&policy);
         let calls = engines.observers.calls_of(&agent.name, options);
-        let sound = calls.and_then(|calls| calls.begin(&key.to_string(), options.output_rate));
+        let caller = options.values.get(&Named::Caller).map(|(caller, _)| caller);
+        let sound =
+            calls.and_then(|calls| calls.begin(&key.to_string(), caller, options.output_rate));
         let sound = sound.map(Box::new);
         let report = engines.observers.webhook.as_ref().map(|_| {
             Box::new(CallReport::new(About {
@@ -197,7 +201,11 @@ impl Driver {
                 policy,
                 experience,
                 engines.observers.recordings.as_ref(),
-                id,
+                Subject {
+                    number: id,
+                    session: Some(key.to_string()),
+                    caller: caller.map(str::to_owned),
+                },
             ),
             began: Instant::now(),
             audio_in: AudioInput {
@@ -983,6 +991,15 @@ impl Driver {
         let spending = spending.and_then(|tool| Spending::of(tool, self.today()));
         let session = self.tools.clone();
         let journal = self.engines.journal.clone().filter(|_| changes);
+        let audit = self.engines.observers.audit.as_ref().filter(|_| changes);
+        let audited = audit.zip(declaration).map(|(audit, tool)| {
+            let caller = Caller {
+                session: self.key,
+                agent: self.agent.policy.briefing.agent.as_deref(),
+                values: &self.options.values,
+            };
+            audit.begin(caller, tool, &key)
+        });
         let results = self.results.clone();
         let budget = self.engines.budget.clone();
         let task = async move {
@@ -1017,6 +1034,9 @@ impl Driver {
             };
             let result =
                 result.unwrap_or_else(|_| Err(ToolError::Broken("the tool crashed".into())));
+            if let Some(audited) = audited {
+                audited.ended(now(), arguments.as_ref().ok(), &result);
+            }
             tracing::info!(%run, tool = name, ok = result.is_ok(), "tool finished");
             if let Err(error @ (ToolError::Broken(_) | ToolError::Timeout(_))) = &result {
                 tracing::warn!(%run, tool = name, error = error.details(), "tool failed");

@@ -213,6 +213,9 @@ impl Engines {
         if let Some(turns) = &self.observers.turns {
             turns.finish().await;
         }
+        if let Some(audit) = &self.observers.audit {
+            audit.finish().await;
+        }
         if let Some(recordings) = &self.observers.recordings {
             recordings.finish().await;
         }

@@ -52,7 +52,7 @@ pub(crate) use agents::TRANSPORTS;
 pub use agents::{AgentSettings, Cast, DEFAULT_AGENT, Route};
 pub use budget::{BudgetMemory, BudgetStore, Spending};
 pub use builders::{Builders, Detection, OtherVoice, PhoneSettings, Renewal, StartError};
-pub use call_audio::CallRecordings;
+pub use call_audio::{CALL_INDEX, CallRecordings};
 pub(crate) use course::Course;
 pub use engines::Engines;
 pub use handle::{Inbound, Outbound, SessionError, SessionFactory, SessionHandle};

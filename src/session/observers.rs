@@ -8,7 +8,7 @@ use crate::metrics::Metrics;
 use crate::prediction::patterns::Memory;
 use crate::report::Webhook;
 use crate::stats::{LoggedTurn, TurnLog};
-use crate::tools::{Effect, Registry};
+use crate::tools::{AuditLog, Effect, Registry};
 use std::sync::Arc;
 
 /// Recorders, turn log, metrics and patterns.
@@ -20,6 +20,8 @@ pub struct Observers {
     pub turns: Option<TurnLog>,
     /// Records calls as sound.
     pub calls: Option<CallRecordings>,
+    /// Lists every call that may have changed something.
+    pub audit: Option<AuditLog>,
     /// Is told of every call when it is over.
     pub webhook: Option<Webhook>,
     /// Counts everything.
@@ -40,6 +42,9 @@ impl Observers {
         if let Some(calls) = &self.calls {
             self.metrics.show_lost("call_recording", calls.lost());
         }
+        if let Some(audit) = &self.audit {
+            self.metrics.show_lost("audit", audit.lost());
+        }
         if let Some(webhook) = &self.webhook {
             self.metrics.show_lost("report", webhook.lost());
         }
@@ -57,6 +62,10 @@ impl Observers {
     }
 
     /// A turn of a session is over. `agent`: whose it was, if the server has several.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: lines of the log grow old"
+    )]
     pub(super) fn turn(
         &self,
         session: u64,
@@ -75,7 +84,12 @@ impl Observers {
         if let Some(turns) = &self.turns {
             let turn = LoggedTurn::new(session, record.clone(), only_reads);
             let agent = agent.map(str::to_owned);
-            turns.put(LoggedTurn { agent, ..turn });
+            let time = Some(jiff::Timestamp::now());
+            turns.put(LoggedTurn {
+                time,
+                agent,
+                ..turn
+            });
         }
     }
 }

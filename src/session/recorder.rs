@@ -163,6 +163,17 @@ impl Recorder {
     }
 }
 
+/// The session that is recorded.
+#[derive(Debug, Default)]
+pub(super) struct Subject {
+    /// Its number since the server started.
+    pub(super) number: u64,
+    /// Its name in reports.
+    pub(super) session: Option<String>,
+    /// Its caller's number or address.
+    pub(super) caller: Option<String>,
+}
+
 /// A conversation, recorded or not.
 pub(super) struct Recorded {
     conversation: Conversation,
@@ -175,14 +186,18 @@ impl Recorded {
         policy: Policy,
         experience: Experience,
         recordings: Option<&Recordings>,
-        session: u64,
+        subject: Subject,
     ) -> Self {
-        let recorder = recordings.and_then(|recordings| recordings.begin(session));
-        Self::with(policy, experience, recorder)
+        let recorder = recordings.and_then(|recordings| recordings.begin(subject.number));
+        let header = Header {
+            session: subject.session,
+            caller: subject.caller,
+            ..Header::new(policy, experience)
+        };
+        Self::with(header, recorder)
     }
 
-    fn with(policy: Policy, experience: Experience, mut recorder: Option<Recorder>) -> Self {
-        let header = Header::new(policy, experience);
+    fn with(header: Header, mut recorder: Option<Recorder>) -> Self {
         if let Some(recorder) = &mut recorder {
             recorder.put(|| Entry::Header(Box::new(header.clone())));
         }
@@ -288,7 +303,7 @@ mod tests {
             greeting: "Hello.".into(),
             ..Policy::default()
         };
-        let mut recorded = Recorded::with(policy, learned(), Some(recorder));
+        let mut recorded = Recorded::with(Header::new(policy, learned()), Some(recorder));
         announce(&mut recorded, 10);
         recorded.timeout(Time::from_ms(9_000));
         recorded.input(Time::from_ms(9_001), Input::HangUp);
@@ -314,8 +329,7 @@ mod tests {
             done.send(file).unwrap();
         });
         let mut recorded = Recorded::with(
-            Policy::default(),
-            Experience::default(),
+            Header::new(Policy::default(), Experience::default()),
             Some(recorder.unwrap()),
         );
         for at in 0..10 {
@@ -342,7 +356,7 @@ mod tests {
             Policy::default(),
             Experience::default(),
             Some(&recordings),
-            1,
+            Subject::default(),
         );
         drop(recorded);
         let runtime = tokio::runtime::Runtime::new().unwrap();

@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+mod audit;
 pub mod builtin;
 mod canonical;
 pub mod declared;
@@ -32,6 +33,7 @@ pub mod subprocess;
 mod template;
 mod values;
 
+pub use audit::{AuditLog, Audited, Caller};
 pub use canonical::canonical;
 pub use declared::RouterHints;
 pub(crate) use fixed::Known;

@@ -704,3 +704,163 @@ fn patterns_are_learned_listed_shown_exported_and_forgotten() {
     std::fs::write(path.join("undertone.toml"), off).unwrap();
     refused(&["list"], "speculation.patterns");
 }
+
+#[test]
+fn the_version_says_what_it_was_built_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let short = stdout(&run(folder.path(), &["-V"]));
+    assert_eq!(
+        short.trim(),
+        concat!("undertone ", env!("CARGO_PKG_VERSION"))
+    );
+    let long = stdout(&run(folder.path(), &["--version"]));
+    for part in ["commit ", "for ", "features "] {
+        assert!(long.lines().any(|line| line.starts_with(part)), "{long}");
+    }
+}
+
+#[test]
+fn completions_and_manual_pages_know_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = stdout(&run(folder.path(), &["completions", shell]));
+        assert!(
+            script.contains("transcribe") && script.contains("undertone"),
+            "{shell}"
+        );
+    }
+    let checked = Command::new("bash")
+        .arg("-n")
+        .arg("/dev/stdin")
+        .stdin(std::process::Stdio::piped())
+        .spawn();
+    let mut bash = checked.unwrap();
+    let script = run(folder.path(), &["completions", "bash"]).stdout;
+    std::io::Write::write_all(bash.stdin.as_mut().unwrap(), &script).unwrap();
+    assert!(bash.wait().unwrap().success(), "bash can read it");
+    let page = stdout(&run(folder.path(), &["man"]));
+    assert!(page.contains(".TH undertone 1"), "{page}");
+    assert!(
+        run(folder.path(), &["man", "--out", "pages"])
+            .status
+            .success()
+    );
+    for page in [
+        "undertone.1",
+        "undertone-serve.1",
+        "undertone-models-unpack.1",
+    ] {
+        assert!(folder.path().join("pages").join(page).is_file(), "{page}");
+    }
+}
+
+#[test]
+fn packed_models_are_unpacked_and_checked_without_python() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let packed = run_with(&weights(), folder, &["models", "pack", "models.tar"]);
+    assert!(packed.status.success(), "{}", stderr(&packed));
+    let unpack = ["models", "unpack", "models.tar", "--into", "share/models"];
+    let mut command = undertone(folder, &unpack);
+    let unpacked = command.env("PATH", "/nowhere").output().unwrap();
+    assert!(unpacked.status.success(), "{}", stderr(&unpacked));
+    assert!(stdout(&unpacked).contains("match their sha256"));
+    let verified = run_with(&folder.join("share/models"), folder, &["models", "verify"]);
+    assert!(verified.status.success(), "{}", stderr(&verified));
+    let again = run(folder, &unpack);
+    assert!(
+        stderr(&again).contains("is not empty"),
+        "{}",
+        stderr(&again)
+    );
+
+    // A damaged archive leaves nothing behind.
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(folder.join("models.tar"))
+        .unwrap();
+    let end = file.metadata().unwrap().len() - 4_096;
+    std::os::unix::fs::FileExt::write_all_at(&file, &[7; 512], end / 2).unwrap();
+    let damaged = run(
+        folder,
+        &["models", "unpack", "models.tar", "--into", "other"],
+    );
+    assert!(!damaged.status.success() && !folder.join("other").exists());
+}
+
+#[test]
+fn what_was_kept_of_a_caller_is_deleted_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let write = |path: &str, text: &str| std::fs::write(folder.join(path), text).unwrap();
+    std::fs::create_dir(folder.join("calls")).unwrap();
+    std::fs::create_dir(folder.join("recordings")).unwrap();
+    let settings = "[call_recording]\nfolder = 'calls'\n[audit]\nfile = 'audit.jsonl'\n[tools]\njournal = 'journal.jsonl'\n";
+    write("undertone.toml", settings);
+    write(
+        "calls/calls.jsonl",
+        "{\"session\":\"session-a\",\"caller\":\"+15550100\"}\n{\"session\":\"session-b\",\"caller\":\"+15550199\"}\n",
+    );
+    write("calls/20260101T000000-session-a.wav", "sound");
+    write("calls/20260101T000000-session-b.wav", "sound");
+    write(
+        "recordings/20260101T000000-7-1.jsonl",
+        "{}\n{\"input\":\"call me at +15550100\"}\n",
+    );
+    write(
+        "recordings/20260101T000000-7-2.jsonl",
+        "{}\n{\"input\":\"hello\"}\n",
+    );
+    write(
+        "audit.jsonl",
+        "{\"session\":\"session-a\",\"tool\":\"book\"}\n{\"session\":\"session-b\",\"tool\":\"book\"}\n",
+    );
+    let intent = |key: &str, to: &str| {
+        format!(
+            "{{\"line\":\"intent\",\"key\":\"{key}\",\"time\":\"2026-01-01T00:00:00Z\",\"tool\":\"text\",\"arguments\":{{\"to\":\"{to}\"}}}}\n"
+        )
+    };
+    let calls = [
+        intent("session-a-1", "x"),
+        intent("session-b-1", "y"),
+        intent("session-c-1", "+15550100"),
+    ];
+    write("journal.jsonl", &calls.concat());
+    let read = |path: &str| std::fs::read_to_string(folder.join(path)).unwrap();
+    let forget = ["forget", "+15550100", "--record", "recordings"];
+    let tried = run(folder, &[&forget[..], &["--dry-run"]].concat());
+    assert!(tried.status.success(), "{}", stderr(&tried));
+    assert!(
+        stdout(&tried).contains("would delete"),
+        "{}",
+        stdout(&tried)
+    );
+    assert!(folder.join("calls/20260101T000000-session-a.wav").exists());
+    assert_eq!(read("journal.jsonl"), calls.concat());
+
+    let done = run(folder, &forget);
+    assert!(done.status.success(), "{}", stderr(&done));
+    for (path, left) in [
+        ("calls/20260101T000000-session-a.wav", false),
+        ("calls/20260101T000000-session-b.wav", true),
+        ("recordings/20260101T000000-7-1.jsonl", false),
+        ("recordings/20260101T000000-7-2.jsonl", true),
+    ] {
+        assert_eq!(folder.join(path).exists(), left, "{path}");
+    }
+    assert_eq!(
+        read("audit.jsonl"),
+        "{\"session\":\"session-b\",\"tool\":\"book\"}\n"
+    );
+    assert!(!read("calls/calls.jsonl").contains("+15550100"));
+    let journal = read("journal.jsonl");
+    assert!(journal.contains("session-b-1"), "{journal}");
+    assert!(
+        !journal.contains("session-a-1") && !journal.contains("+15550100"),
+        "{journal}"
+    );
+    assert!(
+        !run(folder, &["forget", "+1"]).status.success(),
+        "too short"
+    );
+}

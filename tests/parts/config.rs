@@ -4,12 +4,14 @@ use secrecy::ExposeSecret;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use undertone::config::{
-    Config, ConfigError, Environment, Flags, LlmEngine, Loaded, Origin, RemoteAsr, RemoteTts, load,
+    Config, ConfigError, Environment, Flags, LlmEngine, Loaded, Origin, RemoteAsr, RemoteTts,
+    Retention, load,
 };
 use undertone::conversation::Micros;
 use undertone::conversation::Policy;
 use undertone::llm::remote::{Dialect, Settings};
 use undertone::llm::{Calls, Demands, Prompt};
+use undertone::server::TlsSettings;
 
 const REMOTE: &str =
     "[llm]\nengine = \"openai-compatible\"\nbase_url = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\n";
@@ -913,4 +915,68 @@ fn a_mistake_in_a_route_names_line_key_and_fix() {
         &[":3: ", "without conditions last"],
     );
     refused("[route]\nagent = \"billing\"", &["[[route]]"]);
+}
+
+#[test]
+fn a_certificate_needs_its_key_and_excludes_acme() {
+    file("[tls]\ncert = 'cert.pem'").refused(&["tls.cert", "tls.key is not", "belong together"]);
+    file("[tls]\nkey = 'key.pem'").refused(&["tls.key", "tls.cert is not"]);
+    let both = "[tls]\ncert = 'cert.pem'\nkey = 'key.pem'\n";
+    file(&format!("{both}[acme]\ndomains = ['voice.example.com']"))
+        .refused(&["acme.domains", "keep one"]);
+    let setup = file(both);
+    let loaded = setup.load().unwrap();
+    let files = TlsSettings::Files {
+        cert: setup.path("cert.pem"),
+        key: setup.path("key.pem"),
+    };
+    assert_eq!(loaded.config.tls, Some(files));
+    // They are looked at when the server starts.
+    let error = loaded.verify().unwrap_err().to_string();
+    assert!(
+        error.contains("tls.cert") && error.contains("cannot be read"),
+        "{error}"
+    );
+    assert!(file("").load().unwrap().config.tls.is_none());
+}
+
+#[test]
+fn the_names_of_an_acme_certificate_are_checked() {
+    for (domain, part) in [
+        ("*.example.com", "need records in DNS"),
+        ("https://voice.example.com", "not the name of a host"),
+        ("voice.example.com:443", "not the name of a host"),
+        ("203.0.113.7", "not the name of a host"),
+        ("", "not the name of a host"),
+    ] {
+        file(&format!("[acme]\ndomains = ['{domain}']")).refused(&["acme.domains", part]);
+    }
+    let domains = "[acme]\ndomains = ['Voice.Example.com']\n";
+    file(&format!("{domains}contact = ['ops']")).refused(&["acme.contact", "e-mail"]);
+    file(&format!("{domains}directory = 'http://acme.example'"))
+        .refused(&["acme.directory", "https"]);
+    let loaded = file(&format!(
+        "{domains}contact = ['ops@example.com']\ncache = 'kept'"
+    ));
+    let Some(TlsSettings::Acme(acme)) = loaded.load().unwrap().config.tls else {
+        panic!("no ACME server");
+    };
+    assert_eq!(acme.domains, ["voice.example.com"]);
+    assert_eq!(acme.contact, ["mailto:ops@example.com"]);
+    assert_eq!(acme.cache, loaded.path("kept"));
+}
+
+#[test]
+fn audit_and_retention_are_read() {
+    let built_in = file("").load().unwrap().config;
+    let audit = built_in.audit.expect("it is on");
+    assert!(audit.file.ends_with("undertone/audit.jsonl") && !audit.arguments);
+    assert_eq!(built_in.retention, Retention::default());
+    let off = file("[audit]\nenabled = false\n[retention]\naudit = 90\ncalls = 0");
+    let off = off.load().unwrap().config;
+    assert!(off.audit.is_none());
+    assert_eq!((off.retention.audit, off.retention.calls), (Some(90), None));
+    file("[retention]\nturns = -1").refused(&["retention.turns", "out of range"]);
+    file("[limits]\nopenings_per_address = -1")
+        .refused(&["limits.openings_per_address", "out of range"]);
 }

@@ -10,6 +10,7 @@ pub(crate) mod program;
 pub(crate) mod real;
 pub(crate) mod scripted;
 pub(crate) mod speech_services;
+pub(crate) mod tls;
 pub(crate) mod twilio;
 pub(crate) mod webrtc;
 

@@ -302,6 +302,32 @@ async fn a_caller_who_lost_the_line_and_books_again_has_booked_once() {
     served.book().await;
     assert_eq!(world.bookings.load(Ordering::SeqCst), 1, "after a restart");
     assert!(world.was_told(&["already_done", "room"]));
+
+    // The audit log has all three calls, of three sessions, and no words.
+    let audit = until(async || {
+        let text = std::fs::read_to_string(folder.join("undertone/audit.jsonl")).ok()?;
+        (text.lines().count() == 3).then_some(text)
+    })
+    .await;
+    let lines: Vec<Value> = audit
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let results: Vec<_> = lines
+        .iter()
+        .map(|line| line["result"].as_str().expect("text"))
+        .collect();
+    assert_eq!(results, ["done", "already_done", "already_done"]);
+    assert_ne!(lines[0]["session"], lines[1]["session"]);
+    for line in &lines {
+        assert_eq!(
+            (&line["tool"], &line["transport"]),
+            (&json!("book_room"), &json!("realtime"))
+        );
+        assert_eq!(line["arguments_sha256"], lines[0]["arguments_sha256"]);
+        assert_eq!(line["confirmed"], json!(false));
+    }
+    assert!(!audit.contains("Canary"), "{audit}");
 }
 
 /// A telephone call over Twilio's ConversationRelay, which brings the caller's words and number.

@@ -7,6 +7,7 @@ mod common;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod acme;
 mod agents;
 mod asterisk;
 mod audio_api;
@@ -39,6 +40,7 @@ mod recording;
 mod relay;
 mod speech;
 mod speech_services;
+mod tls;
 mod tool_cache;
 mod twilio;
 mod voices;

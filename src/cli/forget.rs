@@ -1,0 +1,209 @@
+//! `undertone forget`: deletes what was kept of one session or caller.
+
+use super::retention::sessions_files;
+use crate::config::Config;
+use crate::recording::Header;
+use crate::telemetry;
+use crate::tools::JournalFile;
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// A shorter text would be part of too much that has nothing to do with the caller.
+const SHORTEST: usize = 5;
+
+const NOT_ATTRIBUTED: &str = "\
+The turn log and the learned patterns hold neither words nor values nor callers, so nothing in them belongs to anybody;
+`undertone patterns forget` and [retention] empty them. What tools have stored elsewhere, reports that the webhook has
+taken, and the server's log on stderr are not touched.";
+
+#[derive(Debug, Args)]
+pub(super) struct Forget {
+    /// A session, as reports and the audit log name it, or a caller's number or address
+    #[arg(value_name = "SESSION|CALLER")]
+    who: String,
+    /// The folder of `serve --record`
+    #[arg(long, value_name = "FOLDER")]
+    record: Option<PathBuf>,
+    /// Only show what would be deleted
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Forget {
+    pub(super) fn run(&self, config: &Config) -> Result<ExitCode> {
+        let who = self.who.trim();
+        ensure!(
+            who.len() >= SHORTEST,
+            "\"{who}\" is too short to name a session or a caller: give at least {SHORTEST} letters"
+        );
+        let mut sessions = BTreeSet::from([who.to_owned()]);
+        let calls = config
+            .call_recording
+            .as_ref()
+            .map(|calls| calls.folder.as_path());
+        let index = calls.map(|folder| folder.join(crate::session::CALL_INDEX));
+        let recordings = self.recordings(who, &mut sessions)?;
+        if let Some(index) = &index {
+            sessions.extend(indexed(index, who)?);
+        }
+        let mut files = recordings;
+        if let Some(folder) = calls {
+            files.extend(sounds(folder, &sessions)?);
+        }
+        for file in &files {
+            super::print(&format!("{} {}", self.verb(), file.display()))?;
+            if !self.dry_run {
+                std::fs::remove_file(file)
+                    .with_context(|| format!("cannot delete {}", file.display()))?;
+            }
+        }
+        let is_theirs = |line: &Value| {
+            let named = |key: &str| {
+                line[key]
+                    .as_str()
+                    .is_some_and(|value| sessions.contains(value))
+            };
+            named("session") || named("caller") || has(&line["arguments"], who)
+        };
+        let audit = config.audit.as_ref().map(|audit| audit.file.clone());
+        for file in index.into_iter().chain(audit) {
+            self.lines(&file, is_theirs)?;
+        }
+        let done = self.journal(&config.tools.journal, who, &sessions)?;
+        super::print(NOT_ATTRIBUTED)?;
+        Ok(if done {
+            ExitCode::SUCCESS
+        } else {
+            super::FAILED.into()
+        })
+    }
+
+    fn verb(&self) -> &'static str {
+        if self.dry_run {
+            "would delete"
+        } else {
+            "deleted"
+        }
+    }
+
+    /// The recordings of the session or caller; their sessions are added to `sessions`.
+    fn recordings(&self, who: &str, sessions: &mut BTreeSet<String>) -> Result<Vec<PathBuf>> {
+        let Some(folder) = &self.record else {
+            return Ok(Vec::new());
+        };
+        let mut theirs = Vec::new();
+        for file in files_in(folder, "jsonl")? {
+            let open =
+                || File::open(&file).with_context(|| format!("cannot read {}", file.display()));
+            let mut first = String::new();
+            BufReader::new(open()?).read_line(&mut first)?;
+            let header: Option<Header> = serde_json::from_str(&first).ok();
+            let (session, caller) =
+                header.map_or((None, None), |header| (header.session, header.caller));
+            let is_named = [&session, &caller]
+                .iter()
+                .any(|named| named.as_deref() == Some(who));
+            if is_named || mentions(open()?, who)? {
+                sessions.extend(session);
+                theirs.push(file);
+            }
+        }
+        Ok(theirs)
+    }
+
+    fn lines(&self, file: &Path, is_theirs: impl Fn(&Value) -> bool) -> Result<()> {
+        let found = std::cell::Cell::new(0_usize);
+        let keep = |line: &Value| {
+            let is_theirs = is_theirs(line);
+            found.set(found.get() + usize::from(is_theirs));
+            self.dry_run || !is_theirs
+        };
+        let removed = telemetry::retain(file, keep);
+        removed.with_context(|| format!("cannot change {}", file.display()))?;
+        // Each line is looked at more than once.
+        if found.get() > 0 {
+            super::print(&format!("{} lines of {}", self.verb(), file.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Whether the journal could be changed, or need not be.
+    fn journal(&self, path: &Path, who: &str, sessions: &BTreeSet<String>) -> Result<bool> {
+        let is_theirs = |key: &str, arguments: &Map<String, Value>| {
+            let of_session = sessions
+                .iter()
+                .any(|session| key.starts_with(session.as_str()));
+            of_session || arguments.values().any(|value| has(value, who))
+        };
+        let forgotten = JournalFile::forget(path, is_theirs, self.dry_run)?;
+        let shown = path.display();
+        match forgotten {
+            Some(0) => {}
+            Some(calls) => super::print(&format!("{} {calls} calls in {shown}", self.verb()))?,
+            None => super::print(&format!(
+                "NOT deleted: a server uses {shown}, which keeps it from making changes twice. It forgets calls after a \
+                 day by itself; to be sure now, stop the server and run this again."
+            ))?,
+        }
+        Ok(forgotten.is_some())
+    }
+}
+
+fn files_in(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
+    sessions_files(folder, ending).with_context(|| format!("cannot read {}", folder.display()))
+}
+
+/// The sessions of a caller, by the index of the recorded calls.
+fn indexed(index: &Path, who: &str) -> Result<BTreeSet<String>> {
+    let text = match std::fs::read_to_string(index) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        text => text.with_context(|| format!("cannot read {}", index.display()))?,
+    };
+    let lines = text
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let theirs = lines.filter(|line| line["caller"] == who);
+    Ok(theirs
+        .filter_map(|line| line["session"].as_str().map(str::to_owned))
+        .collect())
+}
+
+/// The recordings of these sessions as sound.
+fn sounds(folder: &Path, sessions: &BTreeSet<String>) -> Result<Vec<PathBuf>> {
+    let mut files = files_in(folder, "wav")?;
+    files.retain(|file| {
+        let name = file.file_stem().and_then(|name| name.to_str());
+        let session = name
+            .and_then(|name| name.split_once('-'))
+            .map(|(_, session)| session);
+        session.is_some_and(|session| sessions.contains(session))
+    });
+    Ok(files)
+}
+
+/// Whether a text occurs in a file of JSON lines.
+fn mentions(file: File, who: &str) -> Result<bool> {
+    for line in BufReader::new(file).lines() {
+        if line?.contains(who) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether a text occurs in a value.
+fn has(value: &Value, who: &str) -> bool {
+    match value {
+        Value::String(text) => text.contains(who),
+        Value::Array(values) => values.iter().any(|value| has(value, who)),
+        Value::Object(fields) => fields.values().any(|value| has(value, who)),
+        Value::Number(number) => number.to_string() == who,
+        Value::Bool(_) | Value::Null => false,
+    }
+}

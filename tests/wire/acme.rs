@@ -1,0 +1,171 @@
+//! Certificates from an ACME server: Pebble, Let's Encrypt's own for tests.
+
+use crate::support::program::until;
+use crate::support::scripted;
+use crate::support::tls::{Authority, NAME, connector, shown};
+use crate::support::{PATIENCE, Script, Server, local};
+use serde_json::json;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::{Child, Command};
+use undertone::server::{AcmeSettings, App, ServerSettings, Tls, TlsSettings};
+
+/// Free ports of this machine.
+async fn free_ports<const COUNT: usize>() -> [u16; COUNT] {
+    let mut listeners = Vec::new();
+    for _ in 0..COUNT {
+        listeners.push(TcpListener::bind("127.0.0.1:0").await.expect("a port"));
+    }
+    let port = |nth: usize| listeners[nth].local_addr().expect("an address").port();
+    std::array::from_fn(port)
+}
+
+/// Starts a program of the Debian package pebble, and waits until it listens on `port`.
+async fn start(name: &str, arguments: &[&str], port: u16) -> Child {
+    let mut command = Command::new(name);
+    command.args(arguments).env("PEBBLE_VA_NOSLEEP", "1");
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let child = command.kill_on_drop(true).spawn();
+    let child = child.unwrap_or_else(|error| panic!("{name}: {error}: install the package pebble"));
+    until(async || TcpStream::connect(("127.0.0.1", port)).await.ok()).await;
+    child
+}
+
+/// An ACME server that connects to `port` of every domain, and its name server, which leads every domain here.
+struct Pebble {
+    directory: String,
+    management: String,
+    _programs: [Child; 2],
+}
+
+impl Pebble {
+    async fn start(folder: &Path, authority: &Authority, port: u16) -> Self {
+        let [listen, management, names, names_management] = free_ports().await;
+        let (cert, key) = authority.issue_into(folder);
+        let config = json!({"pebble": {
+            "listenAddress": format!("127.0.0.1:{listen}"),
+            "managementListenAddress": format!("127.0.0.1:{management}"),
+            "certificate": cert,
+            "privateKey": key,
+            "httpPort": 9,
+            "tlsPort": port,
+            "ocspResponderURL": "",
+            "externalAccountBindingRequired": false,
+        }});
+        let file = folder.join("pebble.json");
+        std::fs::write(&file, config.to_string()).expect("written");
+        let (dns, manage) = (
+            format!("127.0.0.1:{names}"),
+            format!("127.0.0.1:{names_management}"),
+        );
+        let arguments = [
+            "-defaultIPv4",
+            "127.0.0.1",
+            "-defaultIPv6",
+            "",
+            "-dns01",
+            &dns,
+            "-management",
+            &manage,
+            "-http01",
+            "",
+            "-https01",
+            "",
+            "-tlsalpn01",
+            "",
+        ];
+        let resolver = start("pebble-challtestsrv", &arguments, names_management).await;
+        let file = file.to_str().expect("text");
+        let server = start("pebble", &["-config", file, "-dnsserver", &dns], listen).await;
+        Self {
+            directory: format!("https://127.0.0.1:{listen}/dir"),
+            management: format!("https://127.0.0.1:{management}/roots/0"),
+            _programs: [resolver, server],
+        }
+    }
+
+    /// The root of the certificates that it issues, in PEM form.
+    async fn root(&self, authority: &Authority) -> String {
+        let own =
+            reqwest::Certificate::from_pem(authority.pem().as_bytes()).expect("a certificate");
+        let client = reqwest::Client::builder()
+            .tls_certs_only([own])
+            .timeout(PATIENCE)
+            .build();
+        let answer = client.expect("a client").get(&self.management).send().await;
+        answer.expect("an answer").text().await.expect("text")
+    }
+}
+
+fn serve(port: u16, settings: &AcmeSettings) -> Server {
+    let tls = Tls::open(&TlsSettings::Acme(settings.clone())).expect("a folder");
+    let settings = ServerSettings {
+        bind: SocketAddr::from(([127, 0, 0, 1], port)),
+        ..local()
+    };
+    Server::serve(App {
+        tls: Some(tls),
+        ..App::new(settings, scripted::factory(Script::default()))
+    })
+}
+
+#[tokio::test]
+async fn a_certificate_comes_from_an_acme_server_and_is_kept_for_the_next_start() {
+    let (authority, folder) = (Authority::new(), tempfile::tempdir().expect("a folder"));
+    let folder = folder.path();
+    let [port] = free_ports().await;
+    let pebble = Pebble::start(folder, &authority, port).await;
+    let trusted = folder.join("root.pem");
+    std::fs::write(&trusted, authority.pem()).expect("written");
+    let settings = AcmeSettings {
+        domains: vec![NAME.into(), "other.example.com".into()],
+        contact: vec!["mailto:ops@example.com".into()],
+        cache: folder.join("cache"),
+        directory: pebble.directory.parse().expect("an address"),
+        root: Some(trusted),
+    };
+    let connector = connector(&pebble.root(&authority).await, &[b"http/1.1"]);
+    let server = serve(port, &settings);
+    let address = server.address;
+    let issued = until(async || shown(&connector, address, NAME).await.ok()).await;
+    // It is for both names, and clients can check it.
+    let other = shown(&connector, address, "other.example.com").await;
+    assert_eq!(other.expect("a handshake"), issued);
+    drop(server);
+
+    drop(pebble);
+    let [port] = free_ports().await;
+    let server = serve(port, &settings);
+    let kept = shown(&connector, server.address, NAME).await;
+    assert_eq!(
+        kept.expect("a handshake"),
+        issued,
+        "without the ACME server"
+    );
+}
+
+#[tokio::test]
+async fn without_a_certificate_handshakes_fail_and_the_server_stays() {
+    let (authority, folder) = (Authority::new(), tempfile::tempdir().expect("a folder"));
+    let [port, nobody] = free_ports().await;
+    let settings = AcmeSettings {
+        domains: vec![NAME.into()],
+        contact: Vec::new(),
+        cache: folder.path().join("cache"),
+        directory: format!("https://127.0.0.1:{nobody}/dir")
+            .parse()
+            .expect("an address"),
+        root: None,
+    };
+    let server = serve(port, &settings);
+    let connector = connector(&authority.pem(), &[b"http/1.1"]);
+    for _ in 0..3 {
+        assert!(shown(&connector, server.address, NAME).await.is_err());
+    }
+    assert!(!server.task.is_finished());
+}
