@@ -105,9 +105,9 @@ impl Check<'_> {
             );
         }
         // The parser of URLs knows what a name is, and turns other scripts into their ASCII form.
+        let is_bare = !typed.contains([':', '/', '@', '?', '#']);
         let host = Url::parse(&format!("https://{typed}/")).ok();
-        let host = host
-            .filter(|url| url.port().is_none() && url.path() == "/" && url.username().is_empty());
+        let host = host.filter(|_| is_bare);
         match host.as_ref().and_then(Url::domain) {
             Some(domain) if !domain.is_empty() => Ok(domain.to_owned()),
             _ => wrong(

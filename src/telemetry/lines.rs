@@ -22,7 +22,7 @@ const LAST_LINES: Duration = Duration::from_secs(10);
 /// resumes as soon as it works again.
 #[derive(Debug)]
 pub struct LineLog<T> {
-    /// What the file is, for warnings.
+    /// The file's name in warnings.
     name: &'static str,
     entries: SyncSender<Entry<T>>,
     lost: Counter,

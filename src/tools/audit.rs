@@ -34,7 +34,7 @@ struct AuditLine {
     /// The way by which the client came.
     #[serde(skip_serializing_if = "Option::is_none")]
     transport: Option<String>,
-    /// Who vouches for the caller's number; absent if there is none.
+    /// The origin of the caller's number; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     caller: Option<Origin>,
     tool: String,
@@ -61,7 +61,7 @@ pub struct Caller<'a> {
     pub session: uuid::Uuid,
     /// Its agent, if the server has several.
     pub agent: Option<&'a str>,
-    /// What is known of its caller.
+    /// The facts on its caller.
     pub values: &'a SessionValues,
 }
 
