@@ -244,7 +244,8 @@ impl Listener {
             Outbound::Audio { samples, .. } => self.play(&samples),
             Outbound::Clear => self.cut(),
             Outbound::Event { event, .. } => self.note(event),
-            Outbound::TimerRings | Outbound::HangUp(_) => {}
+            Outbound::TimerRings | Outbound::HangUp(_) | Outbound::Tones(_) | Outbound::Keys(_) => {
+            }
         }
     }
 

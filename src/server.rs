@@ -27,6 +27,7 @@ mod doors;
 mod errors;
 mod headers;
 mod limits;
+mod outbound;
 mod page;
 mod playground;
 mod routes;
@@ -45,6 +46,8 @@ pub use choice::Choosable;
 pub use connections::within_files;
 pub use demonstration::{ANYWHERE, Demonstration, DemonstrationError};
 pub use limits::OpeningLimits;
+pub(crate) use outbound::is_telephone_number;
+pub use outbound::{Ari, Outbound, OutboundLine};
 pub use playground::{Offered, Playground, Question, Say};
 pub use settings::ServerSettings;
 pub use shared::Renewed;
@@ -67,6 +70,7 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
+use outbound::PlacedCalls;
 use secrets::Secrets;
 use shared::Shared;
 use speech::Speech;
@@ -222,6 +226,7 @@ pub async fn run(
         },
         metrics: app.metrics,
         tickets: app.tickets,
+        placed: PlacedCalls::default(),
         speech: app.speech.map(Speech::new),
         calls: calls.clone(),
         tls: app.tls.clone(),

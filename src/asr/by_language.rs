@@ -1,6 +1,6 @@
 //! Two recognisers as one: the fast one for English, and one of many languages for all others.
 
-use super::{Asr, AsrError, Recognised};
+use super::{Asr, AsrError, Hints, Recognised};
 use crate::language::{ENGLISH, base};
 
 /// Hears English with one recogniser and other languages with another.
@@ -43,21 +43,11 @@ impl Asr for ByLanguage {
         self.english.hear(audio)
     }
 
-    fn hear_in(&mut self, audio: &[f32], language: Option<&str>) -> Result<Recognised, AsrError> {
-        self.hear_among(audio, language, &[])
-    }
-
-    fn hear_among(
-        &mut self,
-        audio: &[f32],
-        language: Option<&str>,
-        others: &[String],
-    ) -> Result<Recognised, AsrError> {
-        let is_english = |tag: &str| base(tag) == ENGLISH;
-        let only = language.is_none_or(is_english) && others.iter().all(|tag| is_english(tag));
-        match only {
-            true => self.english.hear_in(audio, language),
-            false => self.others.hear_among(audio, language, others),
+    fn hear_with(&mut self, audio: &[f32], hints: &Hints) -> Result<Recognised, AsrError> {
+        let mut may_be_spoken = hints.language.iter().chain(&*hints.others);
+        match may_be_spoken.all(|tag| base(tag) == ENGLISH) {
+            true => self.english.hear_with(audio, hints),
+            false => self.others.hear_with(audio, hints),
         }
     }
 }
@@ -76,18 +66,26 @@ mod tests {
         fn transcribe(&mut self, _: &[f32]) -> Result<String, AsrError> {
             Ok(self.0.into())
         }
+
+        fn hear_with(&mut self, _: &[f32], hints: &Hints) -> Result<Recognised, AsrError> {
+            Ok(format!("{} {}", self.0, hints.keyterms.join(" ")).into())
+        }
     }
 
     #[test]
     fn english_is_heard_by_the_fast_one_unless_another_language_may_be_spoken() {
         let mut asr = ByLanguage::new(Box::new(Named("fast")), Box::new(Named("many")));
-        let mut heard = |language, others: &[&str]| {
-            let others: Vec<String> = others.iter().map(|&tag| tag.to_owned()).collect();
-            asr.hear_among(&[], language, &others).unwrap().text
+        let mut heard = |language: Option<&str>, others: &[&str]| {
+            let hints = Hints {
+                language: language.map(str::to_owned),
+                others: others.iter().map(|&tag| tag.to_owned()).collect(),
+                keyterms: ["Siobhan".to_owned()].into(),
+            };
+            asr.hear_with(&[], &hints).unwrap().text
         };
-        assert_eq!(heard(None, &[]), "fast");
-        assert_eq!(heard(Some("en-GB"), &["en"]), "fast");
-        assert_eq!(heard(Some("de"), &[]), "many");
-        assert_eq!(heard(None, &["de"]), "many");
+        assert_eq!(heard(None, &[]), "fast Siobhan");
+        assert_eq!(heard(Some("en-GB"), &["en"]), "fast Siobhan");
+        assert_eq!(heard(Some("de"), &[]), "many Siobhan");
+        assert_eq!(heard(None, &["de"]), "many Siobhan");
     }
 }

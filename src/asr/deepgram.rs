@@ -4,7 +4,7 @@
 mod connection;
 mod transcript;
 
-use super::{AsrError, AsrService, AsrSession, Utterance};
+use super::{AsrError, AsrService, AsrSession, Hints, Utterance};
 use crate::backend::Backend;
 use crate::backend::socket::Lost;
 use crate::language::base;
@@ -70,13 +70,14 @@ impl Deepgram {
 }
 
 impl AsrService for Deepgram {
-    fn open(&self, language: Option<&str>) -> Box<dyn AsrSession> {
+    fn open(&self, hints: &Hints) -> Box<dyn AsrSession> {
         let shared = Arc::<Shared>::default();
         let (heard, results) = watch::channel(Progress::default());
         let connection = Connection {
             backend: self.backend.clone(),
             model: self.model.clone(),
-            language: language.map(base),
+            language: hints.language.as_deref().map(base),
+            keyterms: hints.keyterms.clone(),
             shared: shared.clone(),
             heard,
         };

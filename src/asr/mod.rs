@@ -22,6 +22,7 @@ use crate::time::Samples;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// An error of a recogniser.
 #[derive(Debug, thiserror::Error)]
@@ -65,33 +66,45 @@ pub trait Asr: Send {
         self.transcribe(audio).map(Recognised::from)
     }
 
-    /// Like [`Asr::hear`], for a user who speaks `language`, a BCP 47 tag; English if `None`.
+    /// Like [`Asr::hear`], with what is known of the speech beforehand. If one of [`Hints::others`] may be spoken, says
+    /// in [`Recognised::language`] which one it was, if it can tell them apart.
     ///
     /// # Errors
     /// [`AsrError::Run`] if the model fails.
-    fn hear_in(&mut self, audio: &[f32], language: Option<&str>) -> Result<Recognised, AsrError> {
-        let _ = language;
+    fn hear_with(&mut self, audio: &[f32], hints: &Hints) -> Result<Recognised, AsrError> {
+        let _ = hints;
         self.hear(audio)
-    }
-
-    /// The same for a user who has spoken `language` so far and may speak one of `others` now. Says in
-    /// [`Recognised::language`] which one it was, if it can tell them apart.
-    ///
-    /// # Errors
-    /// [`AsrError::Run`] if the model fails.
-    fn hear_among(
-        &mut self,
-        audio: &[f32],
-        language: Option<&str>,
-        others: &[String],
-    ) -> Result<Recognised, AsrError> {
-        let _ = others;
-        self.hear_in(audio, language)
     }
 
     /// The languages that it knows, BCP 47 tags without regions.
     fn languages(&self) -> Vec<String> {
         vec![ENGLISH.to_owned()]
+    }
+}
+
+/// Facts on a user's speech that are known before it is heard.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Hints {
+    /// The language so far, a BCP 47 tag. If `None`, models take it for English, and services decide.
+    pub language: Option<String>,
+    /// Others that may be spoken now and are detected by models that can.
+    pub others: Arc<[String]>,
+    /// Words that are likely to be said and unlikely to be known, such as names.
+    pub keyterms: Arc<[String]>,
+}
+
+impl Hints {
+    /// Speech in this language.
+    pub fn language(tag: &str) -> Self {
+        Self {
+            language: Some(tag.to_owned()),
+            ..Self::default()
+        }
+    }
+
+    /// The keyterms as a text, for recognisers that take what was said before as a hint. `None` if there are none.
+    fn prompt(&self) -> Option<String> {
+        (!self.keyterms.is_empty()).then(|| self.keyterms.join(", "))
     }
 }
 
@@ -155,8 +168,8 @@ impl From<&str> for Recognised {
 /// chooses it, so no session waits for another.
 pub trait AsrService: Send + Sync {
     /// Opens it for one session, within a Tokio runtime. Returns at once; the connection is made in the
-    /// background. `language` is a BCP 47 tag; if `None`, the service decides.
-    fn open(&self, language: Option<&str>) -> Box<dyn AsrSession>;
+    /// background.
+    fn open(&self, hints: &Hints) -> Box<dyn AsrSession>;
 }
 
 /// One session with an [`AsrService`]. Dropping it closes the connection.

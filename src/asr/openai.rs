@@ -1,7 +1,7 @@
 //! A recogniser behind OpenAI's audio API, `POST /v1/audio/transcriptions`: at OpenAI and others, or on a
 //! server of one's own. One request for each utterance, with all of its audio.
 
-use super::{AsrError, AsrService, AsrSession, Utterance};
+use super::{AsrError, AsrService, AsrSession, Hints, Utterance};
 use crate::audio::{RATE, write_wav};
 use crate::backend::{Backend, KeyForm};
 use futures_util::FutureExt;
@@ -62,13 +62,15 @@ impl OpenAi {
 }
 
 impl AsrService for OpenAi {
-    fn open(&self, language: Option<&str>) -> Box<dyn AsrSession> {
+    fn open(&self, hints: &Hints) -> Box<dyn AsrSession> {
         // The API takes ISO 639-1.
+        let language = hints.language.as_deref();
         let language = language.and_then(|tag| tag.split('-').next());
         Box::new(Session {
             backend: self.backend.clone(),
             model: self.model.clone(),
             language: language.map(str::to_owned),
+            prompt: hints.prompt(),
         })
     }
 }
@@ -77,6 +79,8 @@ struct Session {
     backend: Arc<Backend>,
     model: String,
     language: Option<String>,
+    /// The keyterms.
+    prompt: Option<String>,
 }
 
 impl AsrSession for Session {
@@ -122,6 +126,7 @@ impl Session {
             ("model", Some(self.model.as_str())),
             ("response_format", Some("json")),
             ("language", self.language.as_deref()),
+            ("prompt", self.prompt.as_deref()),
         ];
         let mut body = String::new();
         for (name, value) in fields {

@@ -1,6 +1,6 @@
 //! Whisper's special tokens, and the languages that a model knows.
 
-use super::detect;
+use super::{Hints, detect};
 use crate::language::{ENGLISH, base};
 use tokenizers::Tokenizer;
 
@@ -10,6 +10,8 @@ pub(super) const MULTILINGUAL: usize = 51_865;
 /// The special tokens of a model.
 #[derive(Debug, Clone)]
 pub(super) struct Tokens {
+    /// The token in front of words that were said before; not every tokenizer has it.
+    pub(super) before: Option<u32>,
     pub(super) start: u32,
     pub(super) end: u32,
     pub(super) transcribe: u32,
@@ -44,6 +46,7 @@ impl Tokens {
                 .then(|| (code.to_owned(), token))
         };
         Ok(Self {
+            before: id("startofprev"),
             start,
             end: needed("endoftext")?,
             transcribe,
@@ -82,21 +85,16 @@ impl Tokens {
             .map(|(_, token)| *token)
     }
 
-    /// The language of audio of so many samples: `language`, or one of `others` that is clearly the one that is spoken.
-    /// English if the model knows none of them. `logits` are those behind the first token.
-    pub(super) fn choose(
-        &self,
-        logits: &[f32],
-        language: Option<&str>,
-        others: &[String],
-        samples: usize,
-    ) -> Chosen {
-        let now = language.unwrap_or(ENGLISH);
+    /// The language of audio of so many samples: the one so far, or one of the others that is clearly the one that is
+    /// spoken. English if the model knows none of them. `logits` are those behind the first token.
+    pub(super) fn choose(&self, logits: &[f32], hints: &Hints, samples: usize) -> Chosen {
+        let now = hints.language.as_deref().unwrap_or(ENGLISH);
         let Some(token) = self.language(now).or_else(|| self.language(ENGLISH)) else {
             return Chosen::default();
         };
         let known = |tag: &'_ String| self.language(tag).filter(|other| *other != token);
-        let others: Vec<(&String, u32)> = others
+        let others: Vec<(&String, u32)> = hints
+            .others
             .iter()
             .filter_map(|tag| Some((tag, known(tag)?)))
             .collect();
@@ -148,7 +146,10 @@ mod tests {
     #[test]
     fn a_model_of_many_languages_is_told_which_one_is_spoken() {
         let (tokenizer, tokens) = tokens(MULTILINGUAL);
-        let told = |language| tokens.task(&tokens.choose(&[], language, &[], 16_000));
+        let told = |language: Option<&str>| {
+            let hints = language.map_or_else(Hints::default, Hints::language);
+            tokens.task(&tokens.choose(&[], &hints, 16_000))
+        };
         let token = |name| tokenizer.token_to_id(name).unwrap();
         let [task, plain] = [tokens.transcribe, tokens.no_timestamps];
         assert_eq!(told(Some("de-AT")), [token("<|de|>"), task, plain]);
@@ -167,7 +168,11 @@ mod tests {
     #[test]
     fn a_model_of_english_is_told_nothing() {
         let (_, tokens) = tokens(MULTILINGUAL - 1);
-        let chosen = tokens.choose(&[], Some("de"), &["es".into()], 160_000);
+        let hints = Hints {
+            others: ["es".to_owned()].into(),
+            ..Hints::language("de")
+        };
+        let chosen = tokens.choose(&[], &hints, 160_000);
         assert_eq!(tokens.task(&chosen), [tokens.no_timestamps]);
         assert_eq!(chosen, Chosen::default());
         assert_eq!(tokens.languages(), ["en"]);
@@ -182,9 +187,12 @@ mod tests {
         set("de", 6.0);
         // Not allowed, however likely.
         set("fr", 20.0);
-        let chosen = |language, others: &[&str], samples| {
-            let others: Vec<String> = others.iter().map(|&tag| tag.to_owned()).collect();
-            tokens.choose(&logits, language, &others, samples).tag
+        let chosen = |language: Option<&str>, others: &[&str], samples| {
+            let hints = Hints {
+                others: others.iter().map(|&tag| tag.to_owned()).collect(),
+                ..language.map_or_else(Hints::default, Hints::language)
+            };
+            tokens.choose(&logits, &hints, samples).tag
         };
         let long = 3 * 16_000;
         assert_eq!(

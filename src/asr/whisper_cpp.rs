@@ -1,7 +1,7 @@
 //! Whisper on whisper.cpp: any ggml model, on the CPU.
 
 use super::decode::{Candidate, Limits, MAX_SAMPLES, with_retry};
-use super::{Asr, AsrError, OnlyEnglish, Recognised};
+use super::{Asr, AsrError, Hints, OnlyEnglish, Recognised};
 use crate::audio::at_usual_level;
 use crate::language::{ENGLISH, base, is_tag};
 use std::path::Path;
@@ -106,11 +106,12 @@ impl Asr for WhisperCpp {
     }
 
     fn transcribe(&mut self, audio: &[f32]) -> Result<String, AsrError> {
-        self.hear_in(audio, None).map(|heard| heard.text)
+        self.hear_with(audio, &Hints::default())
+            .map(|heard| heard.text)
     }
 
-    fn hear_in(&mut self, audio: &[f32], language: Option<&str>) -> Result<Recognised, AsrError> {
-        let language = language.filter(|tag| is_tag(tag));
+    fn hear_with(&mut self, audio: &[f32], hints: &Hints) -> Result<Recognised, AsrError> {
+        let language = hints.language.as_deref().filter(|tag| is_tag(tag));
         let spoken = language
             .map(base)
             .filter(|base| whisper_rs::get_lang_id(base).is_some());

@@ -3,7 +3,7 @@
 
 use super::decode::{Candidate, MAX_SAMPLES, with_retry};
 use super::tokens::Tokens;
-use super::{Asr, AsrError, OnlyEnglish, Recognised};
+use super::{Asr, AsrError, Hints, OnlyEnglish, Recognised};
 use crate::audio::at_usual_level;
 use crate::audio::mel::{BANDS, HOP, LogMel};
 use ort::session::{Session, SessionInputValue};
@@ -104,12 +104,7 @@ impl WhisperLayout {
         })
     }
 
-    fn decode(
-        &mut self,
-        audio: &[f32],
-        language: Option<&str>,
-        others: &[String],
-    ) -> Result<Candidate, AsrError> {
+    fn decode(&mut self, audio: &[f32], hints: &Hints) -> Result<Candidate, AsrError> {
         let mut padded = audio.to_vec();
         padded.resize(MAX_SAMPLES, 0.0);
         let features = self.mel.features(&padded);
@@ -127,11 +122,11 @@ impl WhisperLayout {
         let mut tokens: Vec<u32> = Vec::new();
         let (mut log_probability, mut no_speech) = (0.0, 0.0);
         let start = [i64::from(self.tokens.start)];
-        let logits = match others.is_empty() {
+        let logits = match hints.others.is_empty() {
             true => Vec::new(),
             false => self.step(&start, &hidden, &caches, false)?.0,
         };
-        let chosen = self.tokens.choose(&logits, language, others, audio.len());
+        let chosen = self.tokens.choose(&logits, hints, audio.len());
         let task = self.tokens.task(&chosen).into_iter().map(i64::from);
         let mut input: Vec<i64> = start.into_iter().chain(task).collect();
         let most = super::decode::Limits::for_samples(audio.len()).tokens;
@@ -253,25 +248,17 @@ impl Asr for WhisperLayout {
     }
 
     fn hear(&mut self, audio: &[f32]) -> Result<Recognised, AsrError> {
-        self.hear_in(audio, None)
+        self.hear_with(audio, &Hints::default())
     }
 
-    fn hear_in(&mut self, audio: &[f32], language: Option<&str>) -> Result<Recognised, AsrError> {
-        self.hear_among(audio, language, &[])
-    }
-
-    fn hear_among(
-        &mut self,
-        audio: &[f32],
-        language: Option<&str>,
-        others: &[String],
-    ) -> Result<Recognised, AsrError> {
+    fn hear_with(&mut self, audio: &[f32], hints: &Hints) -> Result<Recognised, AsrError> {
         if !self.tokens.are_multilingual() {
-            self.only_english.note(&self.name, language);
+            self.only_english
+                .note(&self.name, hints.language.as_deref());
         }
         let audio = at_usual_level(&audio[..audio.len().min(MAX_SAMPLES)]);
         // All the context there is, so that a second try would be the same.
-        with_retry(MAX_SAMPLES, |_| self.decode(&audio, language, others))
+        with_retry(MAX_SAMPLES, |_| self.decode(&audio, hints))
     }
 
     fn languages(&self) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use super::decode::{Candidate, ENCODER_FRAME, Limits, MAX_SAMPLES, with_retry};
 use super::tokens::Tokens;
-use super::{Asr, AsrError, OnlyEnglish, Recognised};
+use super::{Asr, AsrError, Hints, OnlyEnglish, Recognised};
 use crate::audio::at_usual_level;
 use crate::audio::mel::{BANDS, HOP, LogMel};
 use crate::language::Marks;
@@ -20,6 +20,9 @@ const MARKS_IN_BETWEEN: [usize; 2] = [11, 12];
 
 /// The mark that shows that a sentence goes on, and whose token depends on the model.
 const ELLIPSIS: &str = "...";
+
+/// The most tokens of keyterms. Each costs a step of decoding.
+const LONGEST_PROMPT: usize = 40;
 
 /// Whisper of any size, of English or of many languages, as `models/whisper_onnx.py` builds it. The encoder takes as
 /// much context as the audio needs.
@@ -87,12 +90,25 @@ impl WhisperOnnx {
         })
     }
 
-    /// Decodes `audio` with `frames` encoder frames of context.
+    /// The tokens up to the start of the transcript: the keyterms, as if they had been said before.
+    fn before(&self, hints: &Hints) -> Result<Vec<u32>, AsrError> {
+        let start = self.tokens.start;
+        let (Some(prompt), Some(before)) = (hints.prompt(), self.tokens.before) else {
+            return Ok(vec![start]);
+        };
+        let prompt = self.tokenizer.encode(format!(" {prompt}"), false);
+        let prompt = prompt.map_err(|error| AsrError::Run(error.to_string()))?;
+        let prompt = prompt.get_ids().iter().copied().take(LONGEST_PROMPT);
+        Ok([before].into_iter().chain(prompt).chain([start]).collect())
+    }
+
+    /// Decodes `audio` with `frames` encoder frames of context, behind the tokens `before`.
     fn decode(
         &mut self,
         audio: &[f32],
         frames: usize,
-        (language, others): (Option<&str>, &[String]),
+        before: &[u32],
+        hints: &Hints,
     ) -> Result<Candidate, AsrError> {
         let mut padded = audio.to_vec();
         padded.resize(frames * ENCODER_FRAME, 0.0);
@@ -114,18 +130,30 @@ impl WhisperOnnx {
         let mut no_speech = 0.0;
         let mut marks = None;
         let mut spoken = None;
-        let mut prompt = Vec::new();
-        let mut next = self.tokens.start;
+        // The last first.
+        let mut prompt: Vec<u32> = before.iter().rev().copied().collect();
+        let mut next = prompt.pop().unwrap_or(self.tokens.start);
         for position in 0.. {
             let (logits, present) = step(&mut self.decoder, next, position, &past, &cross)?;
             past = present;
-            if position == 0 {
+            if next == self.tokens.start {
                 let token = self.tokens.no_speech;
                 no_speech = token.map_or(0.0, |token| probability(&logits, token as usize));
-                let chosen = self.tokens.choose(&logits, language, others, audio.len());
+                let is_first = position == 0 || hints.others.is_empty();
+                let alone = match is_first {
+                    true => logits,
+                    // The words before are of one language, and would be taken for a sign of it.
+                    false => {
+                        let (start, past) = (self.tokens.start, self.sizes.empty_past()?);
+                        step(&mut self.decoder, start, 0, &past, &cross)?.0
+                    }
+                };
+                let chosen = self.tokens.choose(&alone, hints, audio.len());
                 prompt = self.tokens.task(&chosen);
                 prompt.reverse();
                 spoken = chosen.tag;
+                next = prompt.pop().unwrap_or(self.tokens.no_timestamps);
+                continue;
             }
             if let Some(told) = prompt.pop() {
                 next = told;
@@ -212,25 +240,19 @@ impl Asr for WhisperOnnx {
     }
 
     fn hear(&mut self, audio: &[f32]) -> Result<Recognised, AsrError> {
-        self.hear_in(audio, None)
+        self.hear_with(audio, &Hints::default())
     }
 
-    fn hear_in(&mut self, audio: &[f32], language: Option<&str>) -> Result<Recognised, AsrError> {
-        self.hear_among(audio, language, &[])
-    }
-
-    fn hear_among(
-        &mut self,
-        audio: &[f32],
-        language: Option<&str>,
-        others: &[String],
-    ) -> Result<Recognised, AsrError> {
+    fn hear_with(&mut self, audio: &[f32], hints: &Hints) -> Result<Recognised, AsrError> {
         if !self.tokens.are_multilingual() {
+            let language = hints.language.as_deref();
             self.only_english.note(&self.name, language);
         }
+        let before = self.before(hints)?;
         let audio = at_usual_level(&audio[..audio.len().min(MAX_SAMPLES)]);
-        let spoken = (language, others);
-        with_retry(audio.len(), |frames| self.decode(&audio, frames, spoken))
+        with_retry(audio.len(), |frames| {
+            self.decode(&audio, frames, &before, hints)
+        })
     }
 
     fn languages(&self) -> Vec<String> {

@@ -2,7 +2,9 @@
 //!
 //! Inside the server the user's audio is 16 kHz mono `f32` in -1..1; on the wire it is PCM16.
 
+mod beep;
 mod decode;
+pub mod dtmf;
 pub mod g711;
 pub mod mel;
 mod resample;
@@ -11,6 +13,7 @@ mod stretches;
 #[cfg(test)]
 pub(crate) mod testing;
 
+pub use beep::Beeps;
 pub use decode::{decode, write_wav};
 pub use resample::Resampler;
 pub use ring::Ring;

@@ -4,7 +4,7 @@ use super::engines::{
     asr_builder, asr_service, remote_llm, tts_builder, tts_service, verified_models,
 };
 use super::probe;
-use crate::asr::Utterance;
+use crate::asr::{Hints, Utterance};
 use crate::config::{AgentConfig, Config, ConfigError, LlmEngine, Loaded, RemoteLlm};
 use crate::conversation::Samples;
 use crate::models::Models;
@@ -337,7 +337,7 @@ fn recognition_services(config: &Config) -> Result<String> {
     let runtime = runtime()?;
     let _context = runtime.enter();
     let checks = config.speech.recognisers.iter().map(|(name, settings)| {
-        let mut session = asr_service(settings)?.open(None);
+        let mut session = asr_service(settings)?.open(&Hints::default());
         let part = Utterance {
             from: Samples(0),
             audio: vec![0.0; crate::audio::RATE as usize],

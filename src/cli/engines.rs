@@ -5,7 +5,7 @@ use crate::asr::{
 };
 use crate::brain::Brain;
 use crate::config::{
-    AgentConfig, AsrEngine, Config, LlmEngine, OnnxModel, RemoteAsr, RemoteLlm, RemoteTts,
+    AgentConfig, AsrEngine, Config, Keypad, LlmEngine, OnnxModel, RemoteAsr, RemoteLlm, RemoteTts,
 };
 use crate::conversation::Policy;
 use crate::language::{ENGLISH, base};
@@ -18,6 +18,7 @@ use crate::server::TransferCall;
 use crate::session::{
     AgentSettings, BudgetMemory, Builders, Cast, Engines, Observers, OtherVoice, Renewal,
 };
+use crate::tools::builtin::SendDigits;
 use crate::tools::declared::{self, Kind};
 use crate::tools::{Clock, Journal, JournalFile, LiveTools, Registry, SystemClock};
 use crate::tts::{self, Piper, Tts, TtsError, TtsService};
@@ -137,6 +138,9 @@ pub(super) fn registry(config: &Config) -> Result<Registry> {
     let mut tools = declared::registry(&config.tools.declared)?;
     if let Some((transfer, hints)) = config.server.twilio.as_ref().and_then(TransferCall::new) {
         tools.register_with(Arc::new(transfer), hints)?;
+    }
+    if let Some(keypad) = config.keypad {
+        tools.register(Arc::new(SendDigits::new(keypad == Keypad::EveryCall)))?;
     }
     Ok(tools)
 }
@@ -382,6 +386,7 @@ fn cast(config: &Config, metrics: &Metrics) -> Result<Cast> {
             speed: agent.speed,
             language: agent.language.clone(),
             recogniser: agent.recogniser.clone(),
+            keyterms: agent.keyterms.clone(),
             tools: agent.tools.clone(),
             speculation: agent.speculation,
             plans: agent.plans,
@@ -391,6 +396,7 @@ fn cast(config: &Config, metrics: &Metrics) -> Result<Cast> {
     Ok(Cast {
         agents,
         routes: config.routes.clone(),
+        keyterms: config.keyterms.clone(),
     })
 }
 

@@ -4,6 +4,7 @@ mod about;
 mod ask;
 mod audio_file;
 mod bench;
+mod call;
 mod config;
 mod doctor;
 pub mod engines;
@@ -29,6 +30,7 @@ mod transcribe;
 
 use crate::config::{Config, ConfigError, Environment, Flags, Ignored, LlmEngine, Loaded, Scope};
 use crate::models::ModelsError;
+use crate::server::OutboundLine;
 use crate::session::DEFAULT_AGENT;
 use crate::session::Recordings;
 use crate::telemetry::{self, Secrets};
@@ -84,6 +86,8 @@ enum Command {
     Talk(talk::Talk),
     /// Ask one question from an audio file, and save or play the spoken answer
     Ask(ask::Ask),
+    /// Have a running server place a telephone call
+    Call(call::Call),
     /// Replay a recorded session and compare its decisions
     Replay(replay::Replay),
     /// Print turn latencies, and the time that speculation saved and wasted
@@ -159,6 +163,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Ask(ask) => {
             done(ask.run(&start_whole(&common.flags(Scope::Conversation))?.config))
         }
+        Command::Call(call) => done(call.run(&start(&common.flags(Scope::Server))?)),
         Command::Probe(probe) => {
             done(probe.run(&start_whole(&common.flags(Scope::Conversation))?.config))
         }
@@ -251,10 +256,15 @@ fn secrets(config: &Config) -> Secrets {
         .iter()
         .flat_map(|server| server.secrets());
     let twilio = server.twilio.as_ref().map(|twilio| &twilio.auth_token);
+    let ari = match server.outbound.as_ref().map(|outbound| &outbound.line) {
+        Some(OutboundLine::Asterisk(ari)) => Some(&ari.password),
+        _ => None,
+    };
     let all = secrets
         .into_iter()
         .flatten()
         .chain(twilio)
+        .chain(ari)
         .chain(tools)
         .chain(mcp);
     all.cloned().collect()

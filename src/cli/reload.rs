@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// Settings that take effect only at the next start, because they are loaded, opened or bound once.
-const AT_START: [&str; 22] = [
+const AT_START: [&str; 24] = [
     "server.host",
     "server.port",
     "server.max_sessions",
@@ -22,7 +22,10 @@ const AT_START: [&str; 22] = [
     "tls.",
     "acme.",
     "models.",
-    "asr.",
+    "asr.engine",
+    "asr.model",
+    "asr.threads",
+    "asr.service",
     "tts.",
     "tools.journal",
     "speculation.patterns_file",
@@ -31,7 +34,6 @@ const AT_START: [&str; 22] = [
     "playground.",
     "webrtc.",
     "call_recording.",
-    "webhook.",
     "log.format",
     "log.turns",
     "audit.",
@@ -138,9 +140,9 @@ mod tests {
     use super::*;
     use crate::config::{Environment, load};
 
-    /// The reload used to accept a new webhook without a word and to post to the old one.
+    /// The reload used to accept a new folder for recordings without a word and to keep the old one.
     #[test]
-    fn a_changed_webhook_or_recording_is_named_as_waiting_for_the_next_start() {
+    fn a_changed_recording_is_named_as_waiting_for_the_next_start_and_a_webhook_does_not_wait() {
         let with = |variables: &[(&str, &str)]| {
             let variables = variables.iter();
             let variables =
@@ -155,7 +157,6 @@ mod tests {
             ("UNDERTONE_SESSION__GREETING", "Hello."),
         ]);
         let named = stays(&with(&[]), &new);
-        let all = ["call_recording.consent", "webhook.url", "webhook.secret"];
-        assert_eq!(named, all);
+        assert_eq!(named, ["call_recording.consent"]);
     }
 }

@@ -1,6 +1,7 @@
 //! `undertone transcribe`.
 
 use super::{audio_file, engines};
+use crate::asr::Hints;
 use crate::config::Config;
 use anyhow::Result;
 use clap::Args;
@@ -20,11 +21,14 @@ impl Transcribe {
     pub(super) fn run(&self, config: &Config) -> Result<()> {
         let audio = audio_file::read(&self.file)?;
         let mut asr = engines::asr(config)?;
-        let language = config.policy.speaker.language.as_deref();
-        let others = &config.detection.among;
+        let hints = Hints {
+            language: config.policy.speaker.language.clone(),
+            others: config.detection.among.as_slice().into(),
+            keyterms: config.keyterms.clone(),
+        };
         let mut texts = Vec::new();
         for stretch in crate::audio::stretches(&audio) {
-            texts.push(asr.hear_among(stretch, language, others)?.text);
+            texts.push(asr.hear_with(stretch, &hints)?.text);
         }
         texts.retain(|text| !text.trim().is_empty());
         let text = texts.join(" ");

@@ -3,7 +3,8 @@
 use super::check::{Check, Checked, SPEEDS, TAGS};
 use super::error::{ConfigError, Origin as Place, suggest};
 use super::raw::RawRoute;
-use super::{AgentConfig, RemoteLlm, Scope, ToolsConfig};
+use super::speech::wrong_keyterms;
+use super::{AgentConfig, Keypad, RemoteLlm, Scope, ToolsConfig};
 use crate::language::is_tag;
 use crate::server::Twilio;
 use crate::session::{DEFAULT_AGENT, Route, TRANSPORTS, check_greeting, check_instructions};
@@ -13,13 +14,14 @@ use crate::tts::Speed;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use toml::de::DeTable;
 
 /// The folder, beside the configuration file.
 const FOLDER: &str = "agents";
 
 /// The keys of a file.
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "description",
     "instructions",
     "instructions_file",
@@ -29,6 +31,7 @@ const KEYS: [&str; 14] = [
     "speed",
     "language",
     "recogniser",
+    "keyterms",
     "tools",
     "speculation",
     "plans",
@@ -49,6 +52,7 @@ struct RawAgent {
     speed: Option<f64>,
     language: Option<String>,
     recogniser: Option<String>,
+    keyterms: Option<Vec<String>>,
     tools: Option<Vec<String>>,
     speculation: Option<bool>,
     plans: Option<bool>,
@@ -63,6 +67,7 @@ pub(super) struct Known<'a> {
     pub(super) recognisers: Vec<&'a String>,
     pub(super) tools: &'a ToolsConfig,
     pub(super) twilio: Option<&'a Twilio>,
+    pub(super) keypad: Option<Keypad>,
 }
 
 impl Known<'_> {
@@ -74,7 +79,8 @@ impl Known<'_> {
         let transfer = self.twilio.filter(|twilio| !twilio.transfer.is_empty());
         let transfer = transfer.map(|_| builtin::TRANSFER_CALL.to_owned());
         let all = builtin::always_there().into_iter().chain(declared);
-        let all: BTreeSet<String> = all.chain(transfer).collect();
+        let keypad = self.keypad.map(|_| builtin::SEND_DIGITS.to_owned());
+        let all: BTreeSet<String> = all.chain(transfer).chain(keypad).collect();
         all.into_iter().collect()
     }
 }
@@ -222,6 +228,9 @@ impl Check<'_> {
             let fix = "add it to asr.services in the configuration, or remove the key";
             one_of("recogniser", recogniser, known.collect(), fix)?;
         }
+        if let Some((problem, fix)) = raw.keyterms.as_deref().and_then(wrong_keyterms) {
+            return Err(file.wrong("keyterms", problem, fix));
+        }
         let tools = known.tools();
         for tool in raw.tools.iter().flatten() {
             let tools = tools.iter().map(String::as_str).collect();
@@ -247,6 +256,7 @@ impl Check<'_> {
             speed: speed.transpose()?,
             language: raw.language,
             recogniser: raw.recogniser,
+            keyterms: raw.keyterms.map(Arc::from),
             tools: raw.tools.map(BTreeSet::from_iter),
             speculation: raw.speculation,
             plans: raw.plans,

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 /// Variables with a meaning of their own. Only the tests read `UNDERTONE_DATA`.
-pub(super) const SPECIAL: [&str; 7] = [
+pub(super) const SPECIAL: [&str; 9] = [
+    "UNDERTONE_ARI_PASSWORD",
     "UNDERTONE_AUTH_TOKEN",
     "UNDERTONE_CLIENT_SECRET_KEY",
     "UNDERTONE_CONFIG",
@@ -16,6 +17,7 @@ pub(super) const SPECIAL: [&str; 7] = [
     "UNDERTONE_LOG",
     "UNDERTONE_MODELS",
     "UNDERTONE_TWILIO_AUTH_TOKEN",
+    "UNDERTONE_WEBHOOK_SECRET",
 ];
 
 /// The section that comes several times.

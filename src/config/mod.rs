@@ -14,6 +14,7 @@ mod error;
 mod layers;
 mod mcp;
 mod operation;
+mod outbound;
 mod raw;
 mod speech;
 mod validate;
@@ -67,6 +68,8 @@ pub struct Config {
     pub voices: BTreeMap<String, PathBuf>,
     /// The memory that they may take together, bytes.
     pub voice_memory: u64,
+    /// Words that are likely to be said to agents without keyterms of their own.
+    pub keyterms: Arc<[String]>,
     /// Recognisers and voices on servers.
     pub speech: SpeechServices,
     /// The language model.
@@ -81,6 +84,8 @@ pub struct Config {
     pub time_zone: TimeZone,
     /// Settings for telephone calls.
     pub phone: PhoneSettings,
+    /// The calls in which agents may press keys; `None`: in no call.
+    pub keypad: Option<Keypad>,
     /// The agents; none if the configuration itself is the only one.
     pub agents: Vec<AgentConfig>,
     /// The routes to the agents.
@@ -129,6 +134,15 @@ impl WebrtcConfig {
     pub fn address(&self, server: SocketAddr) -> SocketAddr {
         SocketAddr::new(server.ip(), self.port.unwrap_or(server.port()))
     }
+}
+
+/// Calls in which agents may press keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keypad {
+    /// Those that the server has placed.
+    PlacedCalls,
+    /// All.
+    EveryCall,
 }
 
 /// Where calls are recorded as sound.
@@ -196,6 +210,8 @@ pub struct AgentConfig {
     pub language: Option<String>,
     /// The recogniser of sessions that begin with it, by its name among those on servers.
     pub recogniser: Option<String>,
+    /// Words that are likely to be said to it.
+    pub keyterms: Option<Arc<[String]>>,
     /// Its tools, by name.
     pub tools: Option<BTreeSet<String>>,
     /// Whether anything may run early.
@@ -316,7 +332,7 @@ fn text_limits(
     let Some(remote) = model else {
         return Ok(TextLimits::default());
     };
-    let offered = [Audience::Everyone, Audience::Calls].into_iter();
+    let offered = Audience::CONFIGURED.into_iter();
     let offered = offered.flat_map(|audience| tools.offered_to(audience));
     let offered = offered.filter(|tool| own.is_none_or(|own| own.contains(&tool.spec.name)));
     let offered: Vec<_> = offered.collect();

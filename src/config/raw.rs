@@ -20,6 +20,7 @@ pub(super) struct RawConfig {
     pub(super) llm: RawLlm,
     pub(super) session: RawSession,
     pub(super) phone: RawPhone,
+    pub(super) outbound: RawOutbound,
     pub(super) twilio: RawTwilio,
     pub(super) tools: RawTools,
     /// In the order in which they are tried.
@@ -132,6 +133,7 @@ pub(super) struct RawAsr {
     pub(super) follow_language: bool,
     pub(super) service: String,
     pub(super) services: BTreeMap<String, RawAsrService>,
+    pub(super) keyterms: Vec<String>,
 }
 
 /// A recogniser on a server, `[asr.services.NAME]`.
@@ -167,6 +169,7 @@ impl Default for RawAsr {
             follow_language: true,
             service: String::new(),
             services: BTreeMap::new(),
+            keyterms: Vec::new(),
         }
     }
 }
@@ -402,6 +405,7 @@ impl Default for RawSession {
 pub(super) struct RawPhone {
     pub(super) greeting: String,
     pub(super) silence_seconds: i64,
+    pub(super) send_digits: String,
 }
 
 impl Default for RawPhone {
@@ -409,6 +413,7 @@ impl Default for RawPhone {
         Self {
             greeting: pack(None).hello.into(),
             silence_seconds: 10,
+            send_digits: "placed".into(),
         }
     }
 }
@@ -433,6 +438,40 @@ impl Default for RawTwilio {
             api_url: "https://api.twilio.com".into(),
             transfer: BTreeMap::new(),
             relay: false,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawOutbound {
+    pub(super) allow: Vec<String>,
+    pub(super) from: String,
+    pub(super) max_calls: i64,
+    pub(super) per_hour: i64,
+    pub(super) ring_seconds: i64,
+    pub(super) machine_message: String,
+    pub(super) ari_url: String,
+    pub(super) ari_user: String,
+    pub(super) ari_password_file: String,
+    pub(super) endpoint: String,
+    pub(super) context: String,
+}
+
+impl Default for RawOutbound {
+    fn default() -> Self {
+        Self {
+            allow: Vec::new(),
+            from: String::new(),
+            max_calls: 2,
+            per_hour: 20,
+            ring_seconds: 30,
+            machine_message: String::new(),
+            ari_url: String::new(),
+            ari_user: "undertone".into(),
+            ari_password_file: String::new(),
+            endpoint: "PJSIP/{number}@trunk".into(),
+            context: "undertone".into(),
         }
     }
 }

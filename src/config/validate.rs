@@ -19,7 +19,7 @@ use crate::llm::markup::CallForm;
 use crate::llm::plan::PLAN;
 use crate::llm::remote::{self, Dialect};
 use crate::llm::{Calls, Phrases};
-use crate::server::{Choosable, Twilio};
+use crate::server::{Choosable, Twilio, is_telephone_number};
 use crate::session::{DEFAULT_AGENT, check_greeting, check_instructions};
 use crate::tools::declared;
 use crate::tools::mcp::McpCatalogue;
@@ -58,20 +58,23 @@ pub(super) fn check(
         recognisers: speech.recognisers.keys().collect(),
         tools: &tools,
         twilio: twilio.as_ref(),
+        keypad: check.keypad(&raw.phone)?,
     })?;
     let llm = check.llm(&raw.llm)?;
     if agents.iter().any(|agent| agent.plans == Some(true)) || policy.briefing.plans {
         check.nothing_is_named(PLAN, "what models call to make plans", &tools)?;
     }
     let call_recording = check.call_recording(&raw.call_recording, &agents)?;
+    let server = check.server(&raw.server)?;
     Ok(Config {
         server: ServerSettings {
+            outbound: check.outbound(&raw.outbound, twilio.is_some(), &server)?,
             agents: choosable(&agents),
             interrupt: policy.turn_detection.interrupt,
             vad_threshold: policy.vad.threshold,
             twilio,
             openings: check.limits(&raw.limits)?,
-            ..check.server(&raw.server)?
+            ..server
         },
         tls: check.tls(&raw.tls, &raw.acme)?,
         models: check
@@ -87,10 +90,12 @@ pub(super) fn check(
         voice_memory: check.whole::<u64>("tts.memory_mb", raw.tts.memory_mb, 64..=65_536)?
             * 1024
             * 1024,
+        keyterms: check.keyterms(&raw.asr.keyterms)?,
         speech,
         policy,
         time_zone: check.time_zone(&raw.session.time_zone)?,
         phone: check.phone(&raw.phone)?,
+        keypad: check.keypad(&raw.phone)?,
         routes: check.routes(&raw.route, &agents)?,
         agents,
         tools,
@@ -121,12 +126,6 @@ fn choosable(agents: &[AgentConfig]) -> Choosable {
         .iter()
         .map(|agent| (agent.name.clone(), agent.by_name));
     default.into_iter().chain(named).collect()
-}
-
-/// Whether this is a telephone number in the form of ITU-T E.164.
-fn is_telephone_number(number: &str) -> bool {
-    let digits = number.strip_prefix('+').unwrap_or_default();
-    (7..=15).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// A listener for a protocol without authentication.
@@ -520,6 +519,16 @@ impl Check<'_> {
             greeting: self.greeting("phone.greeting", &raw.greeting)?,
             silence_prompt: (raw.silence_seconds > 0).then_some(silence),
         })
+    }
+
+    /// The calls in which agents may press keys.
+    fn keypad(&self, raw: &RawPhone) -> Checked<Option<Keypad>> {
+        let calls = [
+            ("never", None),
+            ("placed", Some(Keypad::PlacedCalls)),
+            ("always", Some(Keypad::EveryCall)),
+        ];
+        self.choice("phone.send_digits", &raw.send_digits, &calls)
     }
 
     fn call_recording(

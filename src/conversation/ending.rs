@@ -2,6 +2,7 @@
 //! hang-up, which waits until nobody is speaking.
 
 use super::ids::CallId;
+use super::machine::Machine;
 use super::outcome::HangUpReason;
 use crate::tools::EndsCall;
 use serde_json::{Map, Value};
@@ -28,6 +29,8 @@ pub(super) struct Ending {
     handing_over: Option<CallId>,
     /// Hang up for this reason when nobody is speaking.
     hang_up: Option<HangUpReason>,
+    /// Whether a machine has answered the call.
+    pub(super) machine: Machine,
 }
 
 /// The stage of the call that ends the conversation.

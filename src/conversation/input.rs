@@ -237,6 +237,13 @@ pub enum Input {
         /// The words.
         text: String,
     },
+    /// The server has placed the call.
+    Placed {
+        /// The message for an answering machine, which is hung up on if it is empty.
+        message: String,
+    },
+    /// A tone has ended, such as that of an answering machine.
+    Beep,
     /// The client is gone.
     HangUp,
     /// The server is shutting down: finish the current turn, then hang up.

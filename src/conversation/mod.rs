@@ -72,6 +72,7 @@ mod input;
 mod interruption;
 mod keypad;
 mod latency;
+mod machine;
 mod model_pace;
 mod outcome;
 mod output;

@@ -16,6 +16,8 @@ pub enum HangUpReason {
     AgentEnded,
     /// A tool transferred the call to somebody else.
     HandedOver,
+    /// A machine has answered the call that the server has placed.
+    Machine,
 }
 
 /// How the wait for a confirmation ended.

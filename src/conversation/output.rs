@@ -363,6 +363,8 @@ pub enum Event {
         /// The language model's usage.
         usage: TokenUsage,
     },
+    /// A machine has answered the call that the server has placed.
+    MachineAnswered,
     /// Another agent goes on with the conversation.
     AgentChanged {
         /// Its name.

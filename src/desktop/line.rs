@@ -200,6 +200,8 @@ fn translate(message: Outbound) -> Option<FromAgent> {
         Outbound::Audio { samples, .. } => Some(FromAgent::Audio(samples)),
         Outbound::Clear => Some(FromAgent::Clear),
         Outbound::TimerRings => Some(FromAgent::TimerRings),
+        // It is no telephone.
+        Outbound::Tones(_) | Outbound::Keys(_) => None,
         Outbound::HangUp(reason) => Some(FromAgent::Over(over(reason))),
         Outbound::Event { event, .. } => told(event),
     }
@@ -233,6 +235,8 @@ fn over(reason: HangUpReason) -> Over {
         HangUpReason::Idle | HangUpReason::TooLong => Over::Expired,
         HangUpReason::AgentEnded => Over::Ended("the agent ended the conversation".into()),
         HangUpReason::HandedOver => Over::Ended("the conversation was handed over".into()),
+        // It places no calls.
+        HangUpReason::Machine => Over::Ended("a machine has answered".into()),
         HangUpReason::Shutdown => Over::Ended("undertone is shutting down".into()),
     }
 }

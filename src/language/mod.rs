@@ -20,6 +20,7 @@ mod endings;
 mod es;
 mod fillers;
 mod grammar;
+pub(crate) mod machines;
 mod pack;
 pub(crate) mod request;
 pub(crate) mod sentences;

@@ -5,7 +5,7 @@ use super::api::as_set;
 use super::shared::Shared;
 use super::speech::session_voices;
 use super::upgrade::{Limits, Upgrade, open_admitted};
-use super::{HEALTHY, api, calls, errors, limits, page, speech, twilio};
+use super::{HEALTHY, api, calls, errors, limits, outbound, page, speech, twilio};
 use crate::metrics;
 use crate::tools::{Named, Origin, SessionValues};
 use crate::transport::Admission;
@@ -43,6 +43,7 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
     Router::new()
         .merge(api::router())
         .merge(calls::router(&shared))
+        .merge(outbound::router())
         .merge(openings)
         .merge(page::router())
         .merge(speech::router())
@@ -222,8 +223,14 @@ async fn open_pcm(
     open_admitted(shared, upgrade, dialect, limit, |_| async {})
 }
 
+#[derive(Deserialize)]
+struct TicketQuery {
+    ticket: Option<String>,
+}
+
 async fn open_asterisk(
     State(shared): State<Arc<Shared>>,
+    Query(TicketQuery { ticket }): Query<TicketQuery>,
     uri: Uri,
     headers: HeaderMap,
     upgrade: Upgrade,
@@ -236,6 +243,17 @@ async fn open_asterisk(
     let origin = trunk(access::shows_token(&headers, &shared.settings()));
     let values = told(&uri, "asterisk", origin);
     let dialect = ChanWebsocket::new(client(&headers)).knowing(values, origin);
+    // Asterisk brings the ticket of a call that the server has placed.
+    let dialect = match ticket {
+        None => dialect,
+        Some(ticket) => match shared.placed.redeem(&ticket) {
+            Some(placed) => dialect.placed(placed),
+            None => {
+                tracing::info!("refused a call whose ticket is not awaited");
+                return (StatusCode::FORBIDDEN, "the ticket is not valid").into_response();
+            }
+        },
+    };
     open_admitted(shared, upgrade, dialect, limits, |_| async {})
 }
 
@@ -283,7 +301,7 @@ fn open_provider(
     let admit = move |start: &Start| -> BoxFuture<'static, Admission> {
         let mut values = asked.clone();
         values.extend(start.claimed.clone().vouched(origin));
-        Box::pin(future::ready(Some(values)))
+        Box::pin(future::ready(Some(values.into())))
     };
     let dialect = MediaStreams::new(provider, Box::new(admit));
     let limits = Limits::of_calls(&shared.settings());

@@ -2,6 +2,7 @@
 
 use super::choice::Choosable;
 use super::limits::OpeningLimits;
+use super::outbound::Outbound;
 use super::twilio::account::Twilio;
 use crate::conversation::{TextLimits, VadPolicy};
 use crate::transport::intake::IntakeLimits;
@@ -59,6 +60,8 @@ pub struct ServerSettings {
     pub offer_services: bool,
     /// The Twilio account whose calls are answered.
     pub twilio: Option<Twilio>,
+    /// The calls that the server may place.
+    pub outbound: Option<Outbound>,
 }
 
 impl Default for ServerSettings {
@@ -85,6 +88,7 @@ impl Default for ServerSettings {
             agents: Choosable::default(),
             offer_services: false,
             twilio: None,
+            outbound: None,
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::admission::Admission;
 use super::connections::Connections;
 use super::limits::Openings;
+use super::outbound::PlacedCalls;
 use super::playground::Playground;
 use super::secrets::Secrets;
 use super::settings::ServerSettings;
@@ -51,6 +52,8 @@ pub(super) struct Shared {
     pub(super) tickets: Arc<dyn TicketStore>,
     /// How many sessions clients have opened within the last minute.
     pub(super) openings: Openings,
+    /// The calls that the server has placed.
+    pub(super) placed: PlacedCalls,
     pub(super) secrets: Secrets,
     pub(super) speech: Option<Speech>,
     /// The port of calls over WebRTC.

@@ -14,18 +14,19 @@ use super::shared::Shared;
 use super::upgrade::{Limits, Upgrade, open_admitted};
 use crate::metrics::Refusal;
 use crate::tools::{Named, Origin, SessionValues};
-use crate::transport::Admission;
 use crate::transport::phone::conversation_relay::{self, ConversationRelay};
 use crate::transport::phone::media_streams::{Admit, MediaStreams, Provider, Start};
 use crate::transport::phone::{numbers, signature};
-use account::{DIALED, MEDIA, RELAY, VOICE, in_xml};
+use crate::transport::{Admission, Admitted};
+use account::{DIALED, MEDIA, PLACED, PLACED_STATUS, RELAY, VOICE, in_xml};
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures_util::future::BoxFuture;
+use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use url::Url;
@@ -40,6 +41,8 @@ pub(super) fn router() -> Router<Arc<Shared>> {
     Router::new()
         .route(VOICE, post(answer))
         .route(DIALED, post(after_transfer))
+        .route(PLACED, post(answer_placed))
+        .route(PLACED_STATUS, post(placed_status))
         .route(MEDIA, get(open_media))
         .route(RELAY, get(open_relay))
         .layer(DefaultBodyLimit::max(MAX_FORM))
@@ -73,6 +76,57 @@ async fn after_transfer(
         Ok(form) => connected(&shared, &form, "<Say>Nobody answers there.</Say>").await,
         Err(refused) => refused,
     }
+}
+
+/// Names a call that the server has placed.
+#[derive(Deserialize)]
+struct PlacedQuery {
+    call: String,
+}
+
+/// Connects a call that the server has placed, once somebody has answered.
+async fn answer_placed(
+    State(shared): State<Arc<Shared>>,
+    Query(placed): Query<PlacedQuery>,
+    uri: Uri,
+    headers: HeaderMap,
+    form: String,
+) -> Response {
+    let form = match asked(&shared, PLACED, &uri, &headers, &form) {
+        Ok(form) => form,
+        Err(refused) => return refused,
+    };
+    let line = form.get("CallSid").map_or("", String::as_str);
+    match shared.placed.answered(&placed.call, line) {
+        true => connected(&shared, &form, "").await,
+        false => twiml("<Hangup/>"),
+    }
+}
+
+/// Notes how a call that the server has placed ended.
+async fn placed_status(
+    State(shared): State<Arc<Shared>>,
+    Query(placed): Query<PlacedQuery>,
+    uri: Uri,
+    headers: HeaderMap,
+    form: String,
+) -> Response {
+    let form = match asked(&shared, PLACED_STATUS, &uri, &headers, &form) {
+        Ok(form) => form,
+        Err(refused) => return refused,
+    };
+    let ended = match form.get("CallStatus").map(String::as_str) {
+        Some("completed") => Some("completed"),
+        Some("busy") => Some("busy"),
+        Some("no-answer") => Some("no_answer"),
+        Some("canceled") => Some("canceled"),
+        Some("failed") => Some("failed"),
+        _ => None,
+    };
+    if let Some(how) = ended {
+        shared.placed.over(&placed.call, how);
+    }
+    StatusCode::NO_CONTENT.into_response()
 }
 
 /// Returns the form posted to `path` if Twilio signed it.
@@ -212,7 +266,9 @@ fn caller(
         return Err(denied(shared));
     }
     let (tickets, account) = (shared.tickets.clone(), twilio.account_sid.clone());
+    let shared = shared.clone();
     let admit = move |start: &Start| -> BoxFuture<'static, Admission> {
+        let placed = shared.placed.on_line(&start.call);
         let is_ours = start.account == account;
         let redeemed = tickets.redeem(&start.ticket, &start.call);
         let claimed = start.claimed.clone();
@@ -220,7 +276,7 @@ fn caller(
             let mut values = redeemed.await.filter(|_| is_ours)?;
             // The request was signed, and the ticket proves that our own answer led to it.
             values.extend(claimed.vouched(Origin::Signalled));
-            Some(values)
+            Some(Admitted { values, placed })
         })
     };
     Ok((twilio, Box::new(admit)))

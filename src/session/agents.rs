@@ -53,6 +53,8 @@ pub struct AgentSettings {
     pub language: Option<String>,
     /// The name of the recogniser of sessions that begin with it.
     pub recogniser: Option<String>,
+    /// Words that are likely to be said to it, for the recogniser.
+    pub keyterms: Option<Arc<[String]>>,
     /// The names of its tools; all that the session may have if `None`.
     pub tools: Option<BTreeSet<String>>,
     /// Whether anything may run early.
@@ -76,6 +78,7 @@ impl AgentSettings {
             speed: None,
             language: None,
             recogniser: None,
+            keyterms: None,
             tools: None,
             speculation: None,
             plans: None,
@@ -136,6 +139,8 @@ pub struct Cast {
     pub agents: Vec<AgentSettings>,
     /// The routes. The first that leads a session decides.
     pub routes: Vec<Route>,
+    /// The keyterms of agents that have none of their own.
+    pub keyterms: Arc<[String]>,
 }
 
 /// An agent, with what it takes over from the server.
@@ -148,6 +153,8 @@ pub(super) struct Agent {
     pub(super) phone_policy: Policy,
     /// The name of the recogniser of sessions that begin with it.
     pub(super) recogniser: Option<String>,
+    /// Words that are likely to be said to it.
+    pub(super) keyterms: Arc<[String]>,
     pub(super) tools: Option<BTreeSet<String>>,
     /// Its tool for handoffs.
     pub(super) transfer: Option<Arc<Declaration>>,
@@ -180,7 +187,11 @@ pub(super) struct Shared<'a> {
 impl Agents {
     /// The agents of `cast`, whose models begin to warm up.
     pub(super) fn start(cast: Cast, shared: &Shared<'_>) -> Self {
-        let Cast { mut agents, routes } = cast;
+        let Cast {
+            mut agents,
+            routes,
+            keyterms,
+        } = cast;
         let is_alone = agents.is_empty();
         if !agents.iter().any(|agent| agent.name == DEFAULT_AGENT) {
             agents.push(AgentSettings::new(DEFAULT_AGENT));
@@ -189,7 +200,8 @@ impl Agents {
             .iter()
             .map(|agent| (agent.name.clone(), agent.description.clone()))
             .collect();
-        let agents = agents.into_iter().map(|agent| {
+        let agents = agents.into_iter().map(|mut agent| {
+            agent.keyterms.get_or_insert_with(|| keyterms.clone());
             let handoff = agent
                 .handoff
                 .iter()
@@ -264,6 +276,7 @@ impl Shared<'_> {
             speed,
             language,
             recogniser,
+            keyterms,
             tools,
             speculation,
             plans,
@@ -312,6 +325,7 @@ impl Shared<'_> {
             phone_policy: phone.policy(&policy),
             policy,
             recogniser,
+            keyterms: keyterms.unwrap_or_default(),
             tools,
             transfer,
         }
@@ -345,7 +359,12 @@ mod tests {
             metrics: Arc::default(),
         };
         let agents = ["billing", "sales", "desk"].map(AgentSettings::new).into();
-        Agents::start(Cast { agents, routes }, &shared)
+        let cast = Cast {
+            agents,
+            routes,
+            ..Cast::default()
+        };
+        Agents::start(cast, &shared)
     }
 
     fn reached(agents: &Agents, values: SessionValues) -> String {

@@ -21,7 +21,7 @@ use super::source::{Report, Setback};
 use super::voices::{Voice, Wanted};
 use super::{Inbound, Outbound};
 use crate::asr::{Recognised, Utterance};
-use crate::audio::{Resampler, Ring, to_f32, to_i16};
+use crate::audio::{Beeps, Resampler, Ring, dtmf, to_f32, to_i16};
 use crate::conversation::{
     CLIENT_TIMEOUT, CallId, ClauseId, Discard, Event, HangUpReason, Input, ItemId, Job, Micros,
     Output, RequestId, RunId, Samples, Settings, Time, spoken_length,
@@ -32,7 +32,8 @@ use crate::prediction::{Evidence, Moment};
 use crate::report::{About, CallReport};
 use crate::tools::builtin::Timer;
 use crate::tools::{
-    CallContext, Caller, Effect, Known, Named, Registry, SessionTools, SystemClock, ToolError,
+    CallContext, Caller, Effect, KeyPress, Known, Named, Registry, SessionTools, SystemClock,
+    ToolError,
 };
 use crate::tts::{Piece, Speaker};
 use crate::vad::WINDOW;
@@ -52,6 +53,9 @@ use tracing::Instrument;
 /// The most results of jobs that may wait for the session. It takes them within microseconds; a full queue
 /// means that the session hangs, and the results are lost with it.
 const RESULTS: usize = 1_024;
+
+/// Presses of keys that may wait. Tools press them one after the other.
+const KEYS: usize = 4;
 
 /// Clauses that are synthesised in advance are due this much later than those that a user waits for.
 const AHEAD_OF_NEED: Duration = Duration::from_secs(1);
@@ -107,6 +111,10 @@ pub(super) struct Driver {
     routing: Routing,
     drafts: Drafts,
     tools: SessionTools,
+    /// Keys that tools want to be pressed.
+    keypad: mpsc::Receiver<KeyPress>,
+    /// Those that are being pressed.
+    pressed: Vec<KeyPress>,
     /// The prefix of its idempotency keys.
     key: uuid::Uuid,
     outbound: mpsc::Sender<Outbound>,
@@ -148,6 +156,8 @@ struct AudioInput {
     vad_failed: bool,
     /// Windows that the detector's queue had no room for.
     unjudged: u64,
+    /// Listens for the tone of an answering machine.
+    beeps: Option<Beeps>,
 }
 
 /// A clause that is being made. Dropping it stops the voice.
@@ -187,6 +197,14 @@ impl Driver {
         let sound =
             calls.and_then(|calls| calls.begin(&key.to_string(), caller, options.output_rate));
         let sound = sound.map(Box::new);
+        let tools_of_call = SessionTools::of_call(
+            engines.zone.clone(),
+            Arc::new(SystemClock),
+            options.call.clone(),
+            options.values.clone(),
+        );
+        let (keypad, keys) = mpsc::channel(KEYS);
+        tools_of_call.press_at(keypad);
         let report = engines.observers.webhook.as_ref().map(|_| {
             Box::new(CallReport::new(About {
                 id: key.to_string(),
@@ -215,6 +233,7 @@ impl Driver {
                 end: Samples(0),
                 vad_failed: false,
                 unjudged: 0,
+                beeps: options.placed.as_ref().map(|_| Beeps::default()),
             },
             pacer: Pacer::new(options.output_rate),
             recogniser: engines.recogniser_of(
@@ -242,12 +261,9 @@ impl Driver {
             generations: HashMap::new(),
             runs: HashMap::new(),
             tasks: JoinSet::new(),
-            tools: SessionTools::of_call(
-                engines.zone.clone(),
-                Arc::new(SystemClock),
-                options.call.clone(),
-                options.values.clone(),
-            ),
+            tools: tools_of_call,
+            keypad: keys,
+            pressed: Vec::new(),
             key,
             outbound,
             results,
@@ -277,6 +293,9 @@ impl Driver {
         self.spend_tokens(0);
         self.spend_on_drafts(0);
         self.look_up();
+        if let Some(message) = self.options.placed.clone() {
+            self.input(Input::Placed { message });
+        }
         loop {
             if let Err(end) = self.carry_out() {
                 if matches!(end, LoopEnd::Stuck) {
@@ -296,6 +315,7 @@ impl Driver {
                     None => break,
                 },
                 Some(done) = results.0.recv() => self.on_done(done),
+                Some(press) = self.keypad.recv() => self.press(press),
                 () = sleep_until(wake) => self.on_time(),
                 Some(_) = self.tasks.join_next() => {}
             }
@@ -568,6 +588,10 @@ impl Driver {
         if let Some(sound) = &mut self.sound {
             sound.user(now, &samples);
         }
+        let beeps = self.audio_in.beeps.as_mut();
+        if beeps.is_some_and(|beeps| beeps.push(&samples)) {
+            self.input(Input::Beep);
+        }
         self.recogniser.listen(self.audio_in.ring.end(), &samples);
         self.audio_in.ring.push(&samples);
         self.audio_in
@@ -690,6 +714,19 @@ impl Driver {
 
     /// Sends the next frame of audio that is due; `false` if there is none.
     fn send_frame(&mut self) -> Result<bool, LoopEnd> {
+        let now = self.now();
+        if self.pacer.has_dialed(now) {
+            // A tool that has given up is told in vain.
+            let over = self.pressed.drain(..).map(|press| press.done.send(()));
+            over.for_each(drop);
+        }
+        if let Some(samples) = self.pacer.pop_tones(now) {
+            if let Some(sound) = &mut self.sound {
+                sound.agent(now, &samples);
+            }
+            self.send(Outbound::Tones(samples))?;
+            return Ok(true);
+        }
         let Some(frame) = self.pacer.pop(self.now()) else {
             return Ok(false);
         };
@@ -716,6 +753,22 @@ impl Driver {
             until: frame.until,
         });
         Ok(true)
+    }
+
+    /// Presses keys: as tones in the agent's audio, or by the client if that makes the agent's voice.
+    fn press(&mut self, press: KeyPress) {
+        match self.options.spoken_by {
+            SpokenBy::Server => {
+                let tones = dtmf::tones(&press.keys, self.options.output_rate);
+                self.pacer.dial(&tones);
+                self.pressed.push(press);
+            }
+            SpokenBy::Client | SpokenBy::Nobody => {
+                if self.send(Outbound::Keys(press.keys)).is_ok() {
+                    let _ = press.done.send(());
+                }
+            }
+        }
     }
 
     fn send(&self, outbound: Outbound) -> Result<(), LoopEnd> {
@@ -820,7 +873,9 @@ impl Driver {
                 }
                 self.clauses.clear();
                 self.ahead.clear();
-                self.send(Outbound::Clear)?;
+                if !self.pacer.is_dialing() {
+                    self.send(Outbound::Clear)?;
+                }
                 if let Some(found) = self.speech_found {
                     let stop = self.now().since(found);
                     self.engines.observers.metrics.barge_in(stop);

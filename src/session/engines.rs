@@ -10,11 +10,11 @@ use super::load::{Gauge, Level};
 use super::notes;
 use super::observers::Observers;
 use super::options::{Profile, SessionOptions, SpokenBy};
-use super::recognisers::{Recogniser, Recognisers, SpokenIn};
+use super::recognisers::{Recogniser, Recognisers};
 use super::source::{LONGEST, Report};
 use super::voices::{Spoken, Voices};
 use super::warmth::Warmth;
-use crate::asr::Recognised;
+use crate::asr::{Hints, Recognised};
 use crate::conversation::{self, Briefing, Declarations, Policy};
 use crate::language::{ENGLISH, base};
 use crate::llm::Llm;
@@ -340,15 +340,18 @@ impl Engines {
         report: Report,
     ) -> Recogniser {
         let name = self.recogniser_name(agent, options);
-        let language = speaker_of(agent, options).language;
         let own = agent.policy.speaker.language.as_deref().unwrap_or(ENGLISH);
         let others = if detects {
             self.among(own)
         } else {
             Arc::default()
         };
-        self.recognisers
-            .open(name, SpokenIn { language, others }, report)
+        let hints = Hints {
+            language: speaker_of(agent, options).language,
+            others,
+            keyterms: agent.keyterms.clone(),
+        };
+        self.recognisers.open(name, hints, report)
     }
 
     /// The languages that are detected, and `own`; none if nothing is detected.
@@ -377,8 +380,8 @@ impl Engines {
     ///
     /// `language` is that of the speaker, a BCP 47 tag; the server's if `None`.
     pub async fn transcribe(&self, audio: Vec<f32>, language: Option<&str>) -> Option<String> {
-        let spoken = self.spoken_in(language);
-        self.recognisers.transcribe(audio, spoken).await
+        let hints = self.hints(language);
+        self.recognisers.transcribe(audio, hints).await
     }
 
     /// The same for audio that no user is waiting for: live speech goes first, and this wait does not count
@@ -391,21 +394,18 @@ impl Engines {
         audio: Vec<f32>,
         language: Option<&str>,
     ) -> Result<Recognised, String> {
-        let spoken = self.spoken_in(language);
-        self.recognisers.transcribe_aside(audio, spoken).await
+        let hints = self.hints(language);
+        self.recognisers.transcribe_aside(audio, hints).await
     }
 
     /// This language; otherwise the server's or those that it detects.
-    fn spoken_in(&self, language: Option<&str>) -> SpokenIn {
+    fn hints(&self, language: Option<&str>) -> Hints {
         let own = self.language();
         match language {
-            Some(language) => SpokenIn {
-                language: Some(language.to_owned()),
-                others: Arc::default(),
-            },
-            None => SpokenIn {
+            Some(language) => Hints::language(language),
+            None => Hints {
                 others: self.among(&own),
-                language: Some(own),
+                ..Hints::language(&own)
             },
         }
     }

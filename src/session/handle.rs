@@ -38,6 +38,10 @@ pub enum Outbound {
         /// The samples.
         samples: Vec<i16>,
     },
+    /// Tones of telephone keys, like [`Outbound::Audio`] but of no clause. They are never cleared.
+    Tones(Vec<i16>),
+    /// Press these keys, if the client makes the agent's voice: `w` is a wait of half a second.
+    Keys(String),
     /// Drop all audio that was sent and is not played yet. No audio of before follows it.
     Clear,
     /// Something to tell the client, or not, as the dialect has it.

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 pub(super) struct Offer {
     profile: Profile,
     is_call: bool,
+    placed: bool,
     demonstrates: bool,
     /// The agent that speaks, or is about to.
     agent: Arc<Agent>,
@@ -33,6 +34,7 @@ impl Offer {
         let offer = Self {
             profile: options.profile,
             is_call: options.call.is_some(),
+            placed: options.placed.is_some(),
             demonstrates: options.demonstrates,
             agent,
             live,
@@ -52,6 +54,10 @@ impl Offer {
         offered.extend(self.agent.transfer.clone());
         if self.profile == Profile::PhoneCall {
             may_hang_up(&mut offered);
+            offered.extend(its(Audience::Lines));
+        }
+        if self.placed {
+            offered.extend(its(Audience::PlacedCalls));
         }
         if self.is_call {
             offered.extend(its(Audience::Calls));

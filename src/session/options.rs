@@ -27,6 +27,8 @@ pub struct SessionOptions {
     /// The provider's name of a telephone call that it can put through to others. Tools that need such
     /// a call are offered.
     pub call: Option<String>,
+    /// The message for an answering machine, if the server has placed the call; it is hung up on if this is empty.
+    pub placed: Option<String>,
     /// The facts on the caller.
     pub values: SessionValues,
     /// The agent that the client was granted or may choose, and has chosen. Otherwise the routes lead to one.
@@ -48,6 +50,7 @@ impl SessionOptions {
             model: None,
             client: None,
             call: None,
+            placed: None,
             values: SessionValues::default(),
             agent: None,
             demonstrates: false,

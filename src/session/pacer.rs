@@ -19,6 +19,10 @@ pub(crate) struct Pacer {
     clauses: VecDeque<Clause>,
     /// When everything that was sent so far will have been played.
     played: Time,
+    /// Tones of telephone keys.
+    tones: VecDeque<i16>,
+    /// Tones are being played: what is to be said waits, and nothing is flushed.
+    dialing: bool,
 }
 
 #[derive(Debug)]
@@ -55,6 +59,8 @@ impl Pacer {
             rate,
             clauses: VecDeque::new(),
             played: Time(0),
+            tones: VecDeque::new(),
+            dialing: false,
         }
     }
 
@@ -101,7 +107,7 @@ impl Pacer {
     pub(crate) fn pop(&mut self, now: Time) -> Option<Frame> {
         self.clauses
             .retain(|c| !(c.complete && c.waiting.is_empty()));
-        if self.played.since(now) >= LEAD {
+        if self.dialing || self.played.since(now) >= LEAD {
             return None;
         }
         let clause = self.clauses.front_mut()?;
@@ -124,14 +130,51 @@ impl Pacer {
         })
     }
 
+    /// Tones follow what is being said.
+    pub(crate) fn dial(&mut self, tones: &[i16]) {
+        self.tones.extend(tones);
+    }
+
+    /// The next 20 ms of tones, if they are due: they begin once everything that was sent has been played.
+    pub(crate) fn pop_tones(&mut self, now: Time) -> Option<Vec<i16>> {
+        self.dialing |= !self.tones.is_empty() && self.clauses.is_empty() && self.played <= now;
+        if !self.dialing || self.tones.is_empty() || self.played.since(now) >= LEAD {
+            return None;
+        }
+        let count = self.tones.len().min(self.frame);
+        let mut samples: Vec<i16> = self.tones.drain(..count).collect();
+        samples.resize(self.frame, 0);
+        self.played = self.played.max(now) + FRAME;
+        Some(samples)
+    }
+
+    /// Whether the tones have just been played to their end.
+    pub(crate) fn has_dialed(&mut self, now: Time) -> bool {
+        let is_over = self.dialing && self.tones.is_empty() && self.played <= now;
+        self.dialing &= !is_over;
+        is_over
+    }
+
+    /// Whether tones are being played.
+    pub(crate) fn is_dialing(&self) -> bool {
+        self.dialing
+    }
+
     /// When the next frame is due; `None` while none is made.
     pub(crate) fn due(&self) -> Option<Time> {
+        let soon = Time((self.played.0 + 1).saturating_sub(LEAD.0));
+        match (self.dialing, self.tones.is_empty()) {
+            (true, false) => return Some(soon),
+            (true, true) => return Some(self.played),
+            (false, false) if self.clauses.is_empty() => return Some(self.played),
+            (false, _) => {}
+        }
         let clause = self
             .clauses
             .iter()
             .find(|c| !(c.complete && c.waiting.is_empty()))?;
         let ready = clause.complete || clause.waiting.len() >= self.frame;
-        ready.then(|| Time((self.played.0 + 1).saturating_sub(LEAD.0)))
+        ready.then_some(soon)
     }
 
     /// Forgets a clause.
@@ -142,7 +185,9 @@ impl Pacer {
     /// Forgets everything that is not sent, and that what was sent would still be playing.
     pub(crate) fn flush(&mut self, now: Time) {
         self.clauses.clear();
-        self.played = self.played.min(now);
+        if !self.dialing {
+            self.played = self.played.min(now);
+        }
     }
 }
 
@@ -220,6 +265,35 @@ mod tests {
             drain(&mut pacer, Time(0)).last().unwrap().until,
             Micros(made)
         );
+    }
+
+    #[test]
+    fn tones_follow_what_is_being_said_and_hold_back_the_rest() {
+        let mut pacer = Pacer::new(RATE);
+        pacer.expect(ClauseId(1), ItemId(1), Micros(0));
+        pacer.push(ClauseId(1), &[1; 1_600], true);
+        pacer.dial(&[7; 6_400]);
+        let now = Time::from_ms(1_000);
+        assert_eq!(pacer.pop_tones(now), None);
+        assert_eq!(drain(&mut pacer, now).len(), 5);
+        let voice_over = Time::from_ms(1_100);
+        assert_eq!(
+            (pacer.due(), pacer.pop_tones(now)),
+            (Some(voice_over), None)
+        );
+        let tones = |pacer: &mut Pacer, now| std::iter::from_fn(|| pacer.pop_tones(now)).count();
+        assert_eq!(tones(&mut pacer, voice_over), 10);
+        pacer.expect(ClauseId(2), ItemId(2), Micros(0));
+        pacer.push(ClauseId(2), &[2; 320], true);
+        pacer.flush(voice_over);
+        pacer.expect(ClauseId(3), ItemId(3), Micros(0));
+        pacer.push(ClauseId(3), &[3; 320], true);
+        assert_eq!(pacer.pop(voice_over), None);
+        assert_eq!(tones(&mut pacer, Time::from_ms(1_300)), 10);
+        assert!(!pacer.has_dialed(Time::from_ms(1_499)));
+        assert_eq!(pacer.due(), Some(Time::from_ms(1_500)));
+        assert!(pacer.has_dialed(Time::from_ms(1_500)) && !pacer.is_dialing());
+        assert_eq!(pacer.pop(Time::from_ms(1_500)).unwrap().clause, ClauseId(3));
     }
 
     #[test]

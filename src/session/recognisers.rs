@@ -5,7 +5,7 @@ use super::builders::Build;
 use super::load::{Gauge, Stage};
 use super::source::{LONGEST, Report, Source, Trouble};
 use super::{INBOX, reason};
-use crate::asr::{Asr, AsrError, AsrService, AsrSession, Recognised, Utterance};
+use crate::asr::{Asr, AsrError, AsrService, AsrSession, Hints, Recognised, Utterance};
 use crate::audio::RATE;
 use crate::conversation::Samples;
 use crate::metrics::Metrics;
@@ -31,18 +31,9 @@ type Shared = Worker<HearJob, Result<Recognised, AsrError>>;
 /// Audio for the recogniser.
 pub(super) struct HearJob {
     audio: Vec<f32>,
-    spoken: SpokenIn,
+    hints: Hints,
     /// The time since which a user waits for it; `None` if nobody does.
     asked: Option<Instant>,
-}
-
-/// The languages that a user may be speaking.
-#[derive(Debug, Clone, Default)]
-pub(super) struct SpokenIn {
-    /// The language so far, a BCP 47 tag; English if `None`.
-    pub(super) language: Option<String>,
-    /// Others that are detected.
-    pub(super) others: Arc<[String]>,
 }
 
 /// The recognisers of a server.
@@ -76,10 +67,8 @@ impl Recognisers {
             if let Some(asked) = job.asked {
                 gauge.begun(Stage::Recogniser, asked);
             }
-            let (heard, time) = gauge.measure(Stage::Recogniser, || {
-                let SpokenIn { language, others } = &job.spoken;
-                asr.hear_among(&job.audio, language.as_deref(), others)
-            });
+            let (heard, time) =
+                gauge.measure(Stage::Recogniser, || asr.hear_with(&job.audio, &job.hints));
             gauge.took(Stage::Recogniser, time);
             heard
         })?;
@@ -98,22 +87,22 @@ impl Recognisers {
 
     /// Opens a recogniser for one session: the local one if `name` is unknown. `report` is told when the
     /// local one has to do the work of a service.
-    pub(super) fn open(&self, name: Option<&str>, spoken: SpokenIn, report: Report) -> Recogniser {
+    pub(super) fn open(&self, name: Option<&str>, hints: Hints, report: Report) -> Recogniser {
         let service = name.and_then(|name| self.services.get(name));
         if let (Some(name), None) = (name, service) {
             tracing::warn!(name, "unknown recogniser: using the default");
         }
-        let language = spoken.language.clone();
+        let session = service.map(|known| known.service.open(&hints));
         let local = OnThread {
             worker: self.shared.clone(),
-            spoken,
+            hints,
         };
-        let Some(Service { service, source }) = service else {
+        let (Some(Service { source, .. }), Some(session)) = (service, session) else {
             return Recogniser::Shared(local);
         };
         source.is_needed();
         Recogniser::Service(Remote {
-            session: service.open(language.as_deref()),
+            session,
             source: source.clone(),
             local,
             report,
@@ -141,12 +130,12 @@ impl Recognisers {
         clippy::disallowed_methods,
         reason = "an edge: how long jobs wait is measured in real time"
     )]
-    pub(super) async fn transcribe(&self, audio: Vec<f32>, spoken: SpokenIn) -> Option<String> {
+    pub(super) async fn transcribe(&self, audio: Vec<f32>, hints: Hints) -> Option<String> {
         let now = Instant::now();
         let asked = Some(now);
         let job = HearJob {
             audio,
-            spoken,
+            hints,
             asked,
         };
         let heard = self.shared.call_by(now, job).await;
@@ -165,11 +154,11 @@ impl Recognisers {
     pub(super) async fn transcribe_aside(
         &self,
         audio: Vec<f32>,
-        spoken: SpokenIn,
+        hints: Hints,
     ) -> Result<Recognised, String> {
         let job = HearJob {
             audio,
-            spoken,
+            hints,
             asked: None,
         };
         let heard = self.shared.call_by(Instant::now() + IN_TIME, job).await;
@@ -179,7 +168,7 @@ impl Recognisers {
 
 /// Has a service transcribe a second of silence.
 fn try_out(service: &dyn AsrService) -> BoxFuture<'static, Result<(), Trouble>> {
-    let mut session = service.open(None);
+    let mut session = service.open(&Hints::default());
     let part = Utterance {
         from: Samples(0),
         audio: vec![0.0; RATE as usize],
@@ -206,14 +195,14 @@ impl From<AsrError> for Trouble {
 #[derive(Clone)]
 pub(super) struct OnThread {
     worker: Shared,
-    spoken: SpokenIn,
+    hints: Hints,
 }
 
 impl OnThread {
     fn job(&self, audio: Vec<f32>, asked: Option<Instant>) -> HearJob {
         HearJob {
             audio,
-            spoken: self.spoken.clone(),
+            hints: self.hints.clone(),
             asked,
         }
     }
@@ -339,7 +328,7 @@ impl Recogniser {
             Self::Shared(local) => local,
             Self::Service(remote) => &mut remote.local,
         };
-        local.spoken.language = Some(language.to_owned());
+        local.hints.language = Some(language.to_owned());
     }
 
     /// Receives the user's audio as it arrives.
@@ -439,7 +428,7 @@ mod tests {
     struct After(Option<Duration>);
 
     impl AsrService for After {
-        fn open(&self, _: Option<&str>) -> Box<dyn AsrSession> {
+        fn open(&self, _: &Hints) -> Box<dyn AsrSession> {
             Box::new(Self(self.0))
         }
     }
@@ -494,7 +483,7 @@ mod tests {
         let setbacks = Arc::new(Mutex::new(Vec::new()));
         let told = setbacks.clone();
         let report: Report = Arc::new(move |setback| told.lock().unwrap().push(setback));
-        let mut recogniser = recognisers.open(Some("far"), SpokenIn::default(), report);
+        let mut recogniser = recognisers.open(Some("far"), Hints::default(), report);
         let part = Utterance {
             from: Samples(0),
             audio: Vec::new(),
@@ -529,7 +518,7 @@ mod tests {
     struct Along(bool);
 
     impl AsrService for Along {
-        fn open(&self, _: Option<&str>) -> Box<dyn AsrSession> {
+        fn open(&self, _: &Hints) -> Box<dyn AsrSession> {
             Box::new(Self(self.0))
         }
     }
@@ -575,7 +564,7 @@ mod tests {
                 .message
                 .starts_with("far: nothing came within 400 ms")
         );
-        let mut recogniser = known.open(Some("far"), SpokenIn::default(), Arc::new(|_| ()));
+        let mut recogniser = known.open(Some("far"), Hints::default(), Arc::new(|_| ()));
         let words = recogniser.transcribe_in_time(Vec::new()).await;
         assert_eq!(words.as_deref(), Some("here"));
     }

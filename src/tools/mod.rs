@@ -42,8 +42,8 @@ pub use journal::{Journal, JournalError, JournalFile};
 pub use live::LiveTools;
 pub use once::{OncePer, Same};
 pub use registry::{Registry, RegistryError};
-pub(crate) use session::Lookup;
 pub use session::{Clock, SessionTools, SystemClock};
+pub(crate) use session::{KeyPress, Lookup};
 pub(crate) use template::plain;
 pub use template::say;
 pub(crate) use values::Found;
@@ -365,10 +365,20 @@ pub enum Audience {
     Everyone,
     /// Sessions of a telephone call that the tool acts on ([`SessionTools::call`]).
     Calls,
+    /// Sessions of a telephone call, whoever placed it.
+    Lines,
+    /// Sessions of a telephone call that the server has placed.
+    PlacedCalls,
     /// None: the server calls it once when a session begins, and its result is a value of the session.
     Lookup,
     /// Sessions whose client shows the server's demonstration, as the playground does.
     Demonstration,
+}
+
+impl Audience {
+    /// The audiences whose tools come from the configuration and are offered by it, not by a demonstration.
+    pub(crate) const CONFIGURED: [Self; 4] =
+        [Self::Everyone, Self::Calls, Self::Lines, Self::PlacedCalls];
 }
 
 /// A tool that the server runs.

@@ -8,6 +8,7 @@ use jiff::{Timestamp, tz::TimeZone};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 /// Where tools read the time, so that tests can set it.
@@ -47,6 +48,16 @@ struct State {
     call: Option<String>,
     values: SessionValues,
     lookups: OnceLock<BTreeMap<String, Lookup>>,
+    keypad: OnceLock<mpsc::Sender<KeyPress>>,
+}
+
+/// Keys that a tool presses.
+#[derive(Debug)]
+pub(crate) struct KeyPress {
+    /// Keys, and `w` for a wait of half a second.
+    pub(crate) keys: String,
+    /// Told when they have sounded.
+    pub(crate) done: oneshot::Sender<()>,
 }
 
 impl SessionTools {
@@ -70,6 +81,7 @@ impl SessionTools {
             call,
             values,
             lookups: OnceLock::new(),
+            keypad: OnceLock::new(),
         }))
     }
 
@@ -91,6 +103,21 @@ impl SessionTools {
     /// The facts on the caller.
     pub fn values(&self) -> &SessionValues {
         &self.0.values
+    }
+
+    /// Sets the way to the keys of the session's telephone line, once.
+    pub(crate) fn press_at(&self, keypad: mpsc::Sender<KeyPress>) {
+        let _ = self.0.keypad.set(keypad);
+    }
+
+    /// Presses keys of the session's telephone line, and waits until they have sounded. `false` if there is no line, or none
+    /// any more.
+    pub(crate) async fn press(&self, keys: String) -> bool {
+        let (done, sounded) = oneshot::channel();
+        let Some(keypad) = self.0.keypad.get() else {
+            return false;
+        };
+        keypad.try_send(KeyPress { keys, done }).is_ok() && sounded.await.is_ok()
     }
 
     /// Sets the lookups, once.

@@ -35,7 +35,7 @@ pub mod wyoming;
 
 use crate::conversation::{Input, ItemId, Micros};
 use crate::session::{Outbound, SessionOptions};
-use crate::tools::SessionValues;
+use crate::tools::{Named, Origin, SessionValues};
 use futures_util::future::BoxFuture;
 
 /// A whole message of a client.
@@ -91,8 +91,53 @@ pub enum Action {
     Close(Close),
 }
 
-/// Whether a client may go on: what is known of the caller then, `None` if it may not.
-pub type Admission = Option<SessionValues>;
+/// Whether a client may go on: what is known of it then, `None` if it may not.
+pub type Admission = Option<Admitted>;
+
+/// Facts on a client that may go on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Admitted {
+    /// The facts on the caller.
+    pub values: SessionValues,
+    /// The call that the server has placed, if it is one.
+    pub placed: Option<Placed>,
+}
+
+/// A call that the server has placed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Placed {
+    /// The agent that speaks, if one was named.
+    pub agent: Option<String>,
+    /// Values for its instructions and tools.
+    pub values: SessionValues,
+    /// The message for an answering machine, which is hung up on if it is empty.
+    pub message: String,
+}
+
+impl From<SessionValues> for Admitted {
+    fn from(values: SessionValues) -> Self {
+        Self {
+            values,
+            placed: None,
+        }
+    }
+}
+
+impl Admitted {
+    /// The options of a call that came by `transport`, with what is known of it.
+    pub(crate) fn call(self, transport: &str, options: SessionOptions) -> SessionOptions {
+        let mut values = self.values;
+        let message = self.placed.as_ref().map(|placed| placed.message.clone());
+        let placed = self.placed.unwrap_or_default();
+        values.extend(placed.values);
+        SessionOptions {
+            values: values.with(Named::Transport, transport, Origin::Verified),
+            agent: placed.agent,
+            placed: message,
+            ..options
+        }
+    }
+}
 
 /// How a socket is closed.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -171,7 +171,8 @@ impl Dialect for Pcm {
             Outbound::Clear => vec![Action::DropAudio, send(json!({"type": "clear"}))],
             Outbound::Event { event, .. } => event_action(event).into_iter().collect(),
             Outbound::TimerRings => vec![send(json!({"type": "timer"}))],
-            Outbound::HangUp(_) => Vec::new(),
+            // It is no telephone.
+            Outbound::HangUp(_) | Outbound::Tones(_) | Outbound::Keys(_) => Vec::new(),
         }
     }
 

@@ -379,6 +379,7 @@ pub(crate) fn close_of_hang_up(reason: HangUpReason) -> Close {
             close_code::NORMAL,
             "the session reached its greatest length",
         ),
+        HangUpReason::Machine => (close_code::NORMAL, "a machine has answered the call"),
         HangUpReason::Shutdown => (close_code::GOING_AWAY, "the server shuts down"),
     };
     Close { code, reason }

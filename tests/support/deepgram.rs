@@ -141,13 +141,14 @@ fn refusal(status: u16, code: &str, message: &str) -> Response {
 
 async fn listen(
     State(known): State<Arc<Known>>,
-    Query(query): Query<BTreeMap<String, String>>,
+    Query(query): Query<Vec<(String, String)>>,
     headers: HeaderMap,
     upgrade: WebSocketUpgrade,
 ) -> Response {
     known
         .seen
-        .send_modify(|seen| seen.queries.push(json!(query)));
+        .send_modify(|seen| seen.queries.push(shown(&query)));
+    let query: BTreeMap<_, _> = query.into_iter().collect();
     let key = headers
         .get("authorization")
         .and_then(|key| key.to_str().ok());
@@ -171,6 +172,19 @@ async fn listen(
         Hearing::new(&known, interim).serve(socket).await;
         known.seen.send_modify(|seen| seen.open -= 1);
     })
+}
+
+/// A query, in which what may be given several times is a list.
+fn shown(query: &[(String, String)]) -> Value {
+    let mut shown = serde_json::Map::new();
+    for (name, value) in query {
+        match (name.as_str(), shown.get_mut(name)) {
+            ("keyterm", Some(Value::Array(terms))) => terms.push(json!(value)),
+            ("keyterm", _) => drop(shown.insert(name.clone(), json!([value]))),
+            _ => drop(shown.insert(name.clone(), json!(value))),
+        }
+    }
+    shown.into()
 }
 
 /// A message, and when it is sent.

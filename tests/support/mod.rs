@@ -3,6 +3,7 @@
 pub(crate) mod anthropic;
 pub(crate) mod cartesia;
 pub(crate) mod deepgram;
+pub(crate) mod dtmf;
 pub(crate) mod elevenlabs;
 pub(crate) mod live;
 pub(crate) mod mcp;

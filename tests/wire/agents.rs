@@ -66,7 +66,11 @@ fn engines(agents: Vec<AgentSettings>, routes: Vec<Route>) -> Builders {
             greeting: "Hello.".into(),
             silence_prompt: None,
         },
-        agents: Cast { agents, routes },
+        agents: Cast {
+            agents,
+            routes,
+            ..Cast::default()
+        },
         // The server's own model answers nobody here.
         ..without_models(Arc::new(Scripted::default()))
     }

@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
 use undertone::audio::g711::Law;
+use undertone::audio::{dtmf, from_pcm16le};
 use undertone::conversation::{ClauseId, HangUpReason, Input, ItemId, Micros};
 use undertone::llm::{Llm, LlmEvent, LlmStream, Prompt};
 use undertone::server::{ServerSettings, SessionFactory, SessionOptions, SocketLimits};
@@ -280,6 +281,24 @@ async fn no_audio_from_before_a_clear_is_sent_after_it() {
     assert_eq!(caller.said(AUDIO_8, 3).await, [3; 5]);
     session.say(4, 1);
     caller.until(AUDIO_8, 4).await;
+}
+
+#[tokio::test]
+async fn tones_of_keys_are_audio() {
+    let (factory, mut sessions) = by_hand();
+    let (_server, address) = Server::of_calls(local(), factory);
+    let mut caller = Caller::dial(address).await;
+    caller.say(AUDIO_8, 8_000, 1, 1).await;
+    let session = opened(&mut sessions).await;
+    for frame in dtmf::tones("5#", 8_000).chunks(160) {
+        session.send(Outbound::Tones(frame.to_vec()));
+    }
+    let mut audio = Vec::new();
+    while support::dtmf::keys(&audio, 8_000) != "5#" {
+        let (kind, payload) = caller.frame().await.expect("a frame");
+        assert_eq!(kind, AUDIO_8);
+        audio.extend(from_pcm16le(&payload).expect("whole samples"));
+    }
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use support::{PATIENCE, Script, Server, live, local};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use undertone::asr::{Asr, AsrError, Recognised};
+use undertone::asr::{Asr, AsrError, Hints, Recognised};
 use undertone::llm::scripted::Scripted;
 use undertone::server::{App, ServerSettings};
 use undertone::session::{self, Builders, Engines, SessionOptions};
@@ -130,8 +130,8 @@ impl Asr for TwoLanguages {
         Ok("Hello.".into())
     }
 
-    fn hear_in(&mut self, _: &[f32], language: Option<&str>) -> Result<Recognised, AsrError> {
-        let text = match language {
+    fn hear_with(&mut self, _: &[f32], hints: &Hints) -> Result<Recognised, AsrError> {
+        let text = match hints.language.as_deref() {
             Some("de" | "de-at") => "Guten Tag.",
             _ => "Hello.",
         };

@@ -10,7 +10,7 @@ use std::time::Duration;
 use support::live::{self, Call, Heard, Hears};
 use support::{Server, local, real};
 use tokio::time::Instant;
-use undertone::asr::{Asr, AsrError, Recognised};
+use undertone::asr::{Asr, AsrError, Hints, Recognised};
 use undertone::config::{Config, Environment, Flags};
 use undertone::llm::scripted::{Cue, Scripted};
 use undertone::server::App;
@@ -67,20 +67,15 @@ impl Asr for Detects {
             .clone())
     }
 
-    fn hear_among(
-        &mut self,
-        audio: &[f32],
-        language: Option<&str>,
-        others: &[String],
-    ) -> Result<Recognised, AsrError> {
+    fn hear_with(&mut self, audio: &[f32], hints: &Hints) -> Result<Recognised, AsrError> {
         let text = self.transcribe(audio)?;
         let spoken = match () {
             () if text.contains("spät") => "de",
             () if text.contains("hora") => "es",
             () if text.contains("time") => "en",
-            () => language.unwrap_or("en"),
+            () => hints.language.as_deref().unwrap_or("en"),
         };
-        let allowed = others.iter().any(|other| other == spoken);
+        let allowed = hints.others.iter().any(|other| other == spoken);
         Ok(Recognised {
             language: allowed.then(|| spoken.to_owned()),
             ..Recognised::from(text)

@@ -291,7 +291,7 @@ async fn plans_are_off_unless_the_server_or_the_agent_says_otherwise() {
                 plans: agent,
                 ..AgentSettings::new("travel")
             }],
-            routes: Vec::new(),
+            ..Cast::default()
         };
         let agents = [("travel".to_owned(), true)].into_iter().collect();
         let server = live::serve_with(ServerSettings { agents, ..local() }, engines);

@@ -114,7 +114,11 @@ fn say(said: Outbound, outbox: &mut Outbox, link: &Link) -> bool {
             event: Event::ResponseDone { .. },
             ..
         } => outbox.push(DONE.into()),
-        Outbound::Event { .. } | Outbound::TimerRings | Outbound::HangUp(_) => true,
+        Outbound::Event { .. }
+        | Outbound::TimerRings
+        | Outbound::HangUp(_)
+        | Outbound::Tones(_)
+        | Outbound::Keys(_) => true,
     }
 }
 

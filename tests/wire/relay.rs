@@ -1,7 +1,7 @@
 //! Tests telephone calls over Twilio's ConversationRelay, with text in both directions. The tests
 //! play Twilio's part, since there is no published simulator of this protocol.
 
-use crate::{agents, common, support};
+use crate::{agents, common, keypad, support};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -197,6 +197,28 @@ async fn unfinished_words_start_a_call_before_the_turn_is_over() {
         text: "What is the weather today?".into(),
     };
     assert_eq!(messages.last(), Some(&asked));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twilio_presses_the_keys_of_a_call_that_it_speaks_in() {
+    let llm = Scripted::default()
+        .on(
+            Cue::words("Press one."),
+            "<speech>Sure.</speech><tool>send_digits(digits=\"1,2#\")</tool>",
+        )
+        .on(Cue::result("send_digits"), "<speech>Done.</speech>");
+    let server = live::serve_with(settings(), keypad::engines(&llm, true));
+    let mut relay = Relay::call(&server).await;
+    relay.told().await;
+    relay.send(prompt("Press one.", true)).await;
+    loop {
+        let message = relay.0.event().await;
+        if message["type"] != "text" {
+            assert_eq!(message, json!({"type": "sendDigits", "digits": "1w2#"}));
+            break;
+        }
+    }
+    llm.asked(Cue::result("send_digits")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

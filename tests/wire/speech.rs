@@ -11,7 +11,7 @@ use support::live::{self, Call, Heard, said};
 use support::{PATIENCE, Server, local};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
-use undertone::asr::{AsrError, AsrService, AsrSession, Utterance};
+use undertone::asr::{AsrError, AsrService, AsrSession, Hints, Utterance};
 use undertone::conversation::{Samples, Timeouts};
 use undertone::llm::scripted::{Scripted, Step};
 use undertone::llm::{Llm, Phrases};
@@ -100,8 +100,9 @@ struct Listener {
 }
 
 impl AsrService for Ear {
-    fn open(&self, language: Option<&str>) -> Box<dyn AsrSession> {
+    fn open(&self, hints: &Hints) -> Box<dyn AsrSession> {
         // `None`: it is tried out.
+        let language = hints.language.as_deref();
         assert!(language.is_none_or(|tag| tag == "en"));
         Box::new(Listener {
             fate: self.fate,

@@ -115,6 +115,7 @@ async fn a_conversation_with_a_recogniser_and_a_voice_on_a_server() {
     assert_eq!(utterance["model"], "whisper-1");
     assert_eq!(utterance["response_format"], "json");
     assert_eq!(utterance.get("language"), None);
+    assert_eq!(utterance.get("prompt"), None);
     let ms = utterance["file"].as_u64().expect("a length");
     assert!((600..1_500).contains(&ms), "{ms} ms");
     let clause = service.speeches().into_iter();
@@ -353,12 +354,13 @@ async fn agents_have_recognisers_and_voices_of_their_own() {
     engines.policy.speaker.voice = None;
     let far = AgentSettings {
         recogniser: Some("far".into()),
+        keyterms: Some(["Anneliese", "Kronos 7"].map(str::to_owned).into()),
         voice: Some("far".into()),
         ..AgentSettings::new("far")
     };
     engines.agents = Cast {
         agents: vec![far],
-        routes: Vec::new(),
+        ..Cast::default()
     };
     let engines = Engines::start(engines).expect("engines");
     let sessions = Arc::new(move |mut options: SessionOptions| {
@@ -373,6 +375,11 @@ async fn agents_have_recognisers_and_voices_of_their_own() {
         is_said(&events, words);
         assert_eq!(voices(&events).0 > 0, is_far, "{agent}");
     }
+    let asked = service.transcriptions();
+    let hinted = asked
+        .iter()
+        .filter(|form| form["prompt"] == "Anneliese, Kronos 7");
+    assert!(hinted.count() > 0, "{asked:?}");
 }
 
 /// One undertone has another hear and speak for it.

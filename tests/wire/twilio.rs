@@ -131,6 +131,11 @@ impl Phone {
         Self::answered(server, answered, line).await
     }
 
+    /// A call that Twilio was told to connect like this.
+    pub(crate) async fn answered_as(server: &Server, answered: (u16, String)) -> Self {
+        Self::answered(server, answered, GOOD_LINE).await
+    }
+
     async fn answered(server: &Server, answered: (u16, String), line: Line) -> Self {
         let (status, instructions) = answered;
         assert_eq!(status, 200, "{instructions}");
@@ -179,7 +184,7 @@ impl Phone {
     }
 
     /// Everything up to the end of the call.
-    async fn rest(&mut self) -> Vec<Value> {
+    pub(crate) async fn rest(&mut self) -> Vec<Value> {
         let mut events = Vec::new();
         while let Some(event) = self.next().await {
             events.push(event);

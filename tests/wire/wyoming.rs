@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 use tokio::time::timeout;
-use undertone::asr::{Asr, AsrError, Recognised};
+use undertone::asr::{Asr, AsrError, Hints, Recognised};
 use undertone::config::{Environment, Flags};
 use undertone::llm::scripted::{Cue, Scripted};
 use undertone::llm::{Llm, Phrases};
@@ -605,7 +605,8 @@ impl Asr for Two {
         Ok("Hello.".into())
     }
 
-    fn hear_in(&mut self, _: &[f32], language: Option<&str>) -> Result<Recognised, AsrError> {
+    fn hear_with(&mut self, _: &[f32], hints: &Hints) -> Result<Recognised, AsrError> {
+        let language = hints.language.as_deref();
         let is_german = language.is_some_and(|tag| tag.starts_with("de"));
         Ok(if is_german { "Guten Tag." } else { "Hello." }.into())
     }

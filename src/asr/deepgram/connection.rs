@@ -193,8 +193,18 @@ pub(super) struct Connection {
     pub(super) model: String,
     /// The language's name at Deepgram; its model's default if `None`.
     pub(super) language: Option<String>,
+    pub(super) keyterms: Arc<[String]>,
     pub(super) shared: Arc<Shared>,
     pub(super) heard: watch::Sender<Progress>,
+}
+
+/// The parameter for words that a model is to expect: those from before nova-3 have another.
+fn boosted_by(model: &str) -> &'static str {
+    let old = ["nova-2", "nova-general", "enhanced", "base"];
+    match model == "nova" || old.iter().any(|old| model.starts_with(old)) {
+        true => "keywords",
+        false => "keyterm",
+    }
 }
 
 impl Connection {
@@ -252,6 +262,8 @@ impl Connection {
             ("endpointing", "false"),
         ];
         query.extend(self.language.as_deref().map(|tag| ("language", tag)));
+        let boosted = boosted_by(&self.model);
+        query.extend(self.keyterms.iter().map(|term| (boosted, term.as_str())));
         let request = self.backend.get_with(PATH, &query);
         let mut socket = Socket::open(&self.backend, request, KeyForm::Token).await?;
         let mut begun = false;

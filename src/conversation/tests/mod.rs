@@ -9,6 +9,7 @@ mod early_tools;
 mod foresight;
 mod handoff;
 mod listening;
+mod machine;
 mod plans;
 mod properties;
 mod relayed;

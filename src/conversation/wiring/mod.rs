@@ -11,6 +11,7 @@ mod generation;
 mod handoff;
 mod interruption;
 mod keypad;
+mod machine;
 mod overlap;
 mod plan;
 mod preempt;
@@ -201,6 +202,8 @@ impl Conversation {
             Input::VoiceEnded => self.on_voice_ended(),
             Input::Played { clause, until } => self.playout.played(self.common.now, clause, until),
             Input::Announce { text } => self.agenda.announce(text),
+            Input::Placed { message } => self.watch_for_machine(message),
+            Input::Beep => self.on_beep(),
             Input::Drain => self.ending.hang_up_for(HangUpReason::Shutdown),
         }
         self.settle();
@@ -374,7 +377,8 @@ impl Conversation {
             HangUpReason::TooLong
             | HangUpReason::Shutdown
             | HangUpReason::AgentEnded
-            | HangUpReason::HandedOver => &self.common.policy.phrases().goodbye_too_long,
+            | HangUpReason::HandedOver
+            | HangUpReason::Machine => &self.common.policy.phrases().goodbye_too_long,
         };
         self.agenda.announce_only(phrase.clone());
         self.ending.hang_up_for(reason);

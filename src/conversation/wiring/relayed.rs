@@ -15,6 +15,12 @@ impl Conversation {
     /// Handles a partial transcript, or with `last` the final one.
     pub(super) fn on_said(&mut self, text: &str, last: bool) {
         let text = text.trim();
+        if self.ending.machine.is_heard() {
+            if last {
+                self.leave_message();
+            }
+            return;
+        }
         if !self.turn.is_open() {
             if text.is_empty() {
                 return;

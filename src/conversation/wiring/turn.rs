@@ -15,6 +15,9 @@ use crate::time::{Samples, Time};
 
 impl Conversation {
     pub(super) fn on_vad(&mut self, window: Window) {
+        if self.ending.machine.is_heard() {
+            return self.on_machine_window(window);
+        }
         let end = window.end;
         let detection = &self.client.turn_detection;
         let vad = self.common.policy.vad.of(detection);
@@ -95,6 +98,9 @@ impl Conversation {
             self.turn.overlaps_with(tail);
             return self.judge_overlap();
         }
+        if self.meets_machine(text.as_deref().unwrap_or(tail)) {
+            return;
+        }
         if let Some(text) = text {
             self.route(&text, false);
             self.common.notify(Event::PartialTranscript { text });
@@ -136,7 +142,7 @@ impl Conversation {
 
     /// Ends the user's turn with these words; without words it was a false alarm.
     pub(super) fn end_turn(&mut self, text: &str) {
-        if self.end_overlap(text) {
+        if self.meets_machine(text) || self.end_overlap(text) {
             return;
         }
         let Some(mut utterance) = self.turn.end(&mut self.common) else {

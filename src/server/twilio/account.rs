@@ -6,6 +6,8 @@ use url::Url;
 
 pub(super) const VOICE: &str = "/twilio/voice";
 pub(super) const DIALED: &str = "/twilio/dialed";
+pub(super) const PLACED: &str = "/twilio/placed";
+pub(super) const PLACED_STATUS: &str = "/twilio/placed/status";
 pub(super) const MEDIA: &str = "/twilio/media";
 pub(super) const RELAY: &str = "/twilio/relay";
 

@@ -1,9 +1,10 @@
 //! Requests to Twilio's API about a live call.
 
-use super::account::{DIALED, Twilio, in_xml};
-use reqwest::StatusCode;
+use super::account::{DIALED, PLACED, PLACED_STATUS, Twilio, in_xml};
 use reqwest::header::CONTENT_TYPE;
+use reqwest::{Response, StatusCode};
 use secrecy::ExposeSecret;
+use serde_json::Value;
 use std::time::Duration;
 
 /// How long Twilio's API may take.
@@ -36,10 +37,53 @@ impl Twilio {
         }
     }
 
+    /// Has Twilio call a number, ringing for so long. Once somebody answers, Twilio calls the webhook [`PLACED`] with the
+    /// `id`.
+    ///
+    /// # Errors
+    /// The words of Twilio or the network.
+    pub(in crate::server) async fn dial(
+        &self,
+        id: &str,
+        to: &str,
+        from: &str,
+        ring: Duration,
+    ) -> Result<(), String> {
+        let (url, status) = (
+            self.at(&format!("{PLACED}?call={id}")),
+            self.at(&format!("{PLACED_STATUS}?call={id}")),
+        );
+        let ring = ring.as_secs().to_string();
+        let form = [
+            ("To", to),
+            ("From", from),
+            ("Url", url.as_str()),
+            ("Method", "POST"),
+            ("Timeout", &ring),
+            ("StatusCallback", status.as_str()),
+            ("StatusCallbackMethod", "POST"),
+        ];
+        let answer = self.post("Calls.json", &form).await?;
+        let status = answer.status();
+        if status.is_success() {
+            return Ok(());
+        }
+        let told: Value = answer.json().await.unwrap_or_default();
+        let why = told["message"].as_str().unwrap_or_default();
+        Err(format!("Twilio answered {status} {why}")
+            .trim_end()
+            .to_owned())
+    }
+
     async fn update(&self, call: &str, form: &[(&str, &str)]) -> Result<StatusCode, String> {
+        let answer = self.post(&format!("Calls/{call}.json"), form).await?;
+        Ok(answer.status())
+    }
+
+    async fn post(&self, path: &str, form: &[(&str, &str)]) -> Result<Response, String> {
         let (base, account) = (self.api_url.as_str(), &self.account_sid);
         let base = base.trim_end_matches('/');
-        let url = format!("{base}/2010-04-01/Accounts/{account}/Calls/{call}.json");
+        let url = format!("{base}/2010-04-01/Accounts/{account}/{path}");
         let body = url::form_urlencoded::Serializer::new(String::new())
             .extend_pairs(form)
             .finish();
@@ -54,7 +98,6 @@ impl Twilio {
                 .send()
                 .await
         };
-        let answer = sent.await.map_err(|error| error.without_url().to_string());
-        Ok(answer?.status())
+        sent.await.map_err(|error| error.without_url().to_string())
     }
 }

@@ -5,6 +5,7 @@ mod accounts;
 mod calculator;
 mod calendar;
 mod clock;
+mod keypad;
 mod notes;
 mod timers;
 mod units;
@@ -12,6 +13,8 @@ mod weather;
 
 pub use calculator::Calculate;
 pub use clock::GetTime;
+pub(crate) use keypad::SEND_DIGITS;
+pub use keypad::SendDigits;
 pub use timers::{CancelTimer, ListTimers, SetTimer, Timer, TimerError, Timers, Which};
 pub use units::ConvertUnits;
 

@@ -35,7 +35,9 @@ use crate::conversation::{ClauseId, Event, HangUpReason, Micros};
 use crate::session::{Outbound, Profile, SessionOptions};
 use crate::tools::{Named, Origin, SessionValues};
 use crate::transport::outbox::MAX_AUDIO;
-use crate::transport::{Action, ClientMessage, Close, Dialect, Frame, close_code};
+use crate::transport::{
+    Action, Admitted, ClientMessage, Close, Dialect, Frame, Placed, close_code,
+};
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
 
@@ -140,6 +142,8 @@ pub struct ChanWebsocket {
     values: SessionValues,
     /// That of what Asterisk tells.
     origin: Origin,
+    /// The server has placed the call.
+    placed: Option<Placed>,
     call: Option<Call>,
 }
 
@@ -199,6 +203,7 @@ impl ChanWebsocket {
             client,
             values: SessionValues::default(),
             origin: Origin::Claimed,
+            placed: None,
             call: None,
         }
     }
@@ -209,6 +214,15 @@ impl ChanWebsocket {
         Self {
             values,
             origin,
+            ..self
+        }
+    }
+
+    /// It is this call that the server has placed.
+    #[must_use]
+    pub fn placed(self, placed: Placed) -> Self {
+        Self {
+            placed: Some(placed),
             ..self
         }
     }
@@ -274,10 +288,14 @@ impl ChanWebsocket {
             marks: Marks::default(),
             marked: false,
         };
+        let admitted = Admitted {
+            values: self.values(start),
+            placed: self.placed.clone(),
+        };
+        let options = SessionOptions::new(Profile::PhoneCall, format.rate());
         let options = SessionOptions {
             client: self.client.clone(),
-            values: self.values(start),
-            ..SessionOptions::new(Profile::PhoneCall, format.rate())
+            ..admitted.call("asterisk", options)
         };
         let answer = call.command("ANSWER");
         self.call = Some(call);
@@ -432,12 +450,13 @@ impl Dialect for ChanWebsocket {
                 actions.extend(call.mark(clause, samples.len()));
                 actions
             }
+            Outbound::Tones(samples) => call.say(&samples, false),
             Outbound::Clear => call.flush(),
             Outbound::Event {
                 event: Event::AgentItemDone { .. },
                 ..
             } => call.say(&[], true),
-            Outbound::Event { .. } | Outbound::TimerRings => Vec::new(),
+            Outbound::Event { .. } | Outbound::TimerRings | Outbound::Keys(_) => Vec::new(),
             Outbound::HangUp(HangUpReason::HandedOver) => Vec::new(),
             Outbound::HangUp(_) => vec![call.command("HANGUP")],
         }

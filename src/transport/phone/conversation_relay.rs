@@ -10,8 +10,8 @@ use super::media_streams::{Admit, Start, with_parameters};
 use super::{key, numbers, refuse};
 use crate::conversation::{Event, HangUpReason, Input, Micros};
 use crate::session::{Outbound, Profile, SessionOptions, SpokenBy};
-use crate::tools::{Named, Origin, SessionValues};
-use crate::transport::{Action, Admission, ClientMessage, Close, Dialect, close_code};
+use crate::tools::{Named, Origin};
+use crate::transport::{Action, Admission, Admitted, ClientMessage, Close, Dialect, close_code};
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -114,14 +114,14 @@ impl ConversationRelay {
         Vec::new()
     }
 
-    fn begin(&mut self, start: Start, values: SessionValues) -> Vec<Action> {
+    fn begin(&mut self, start: Start, admitted: Admitted) -> Vec<Action> {
         self.open = true;
+        let options = SessionOptions::new(Profile::PhoneCall, RATE);
         vec![Action::Open(SessionOptions {
-            values: values.with(Named::Transport, "twilio", Origin::Verified),
             spoken_by: SpokenBy::Client,
             client: Some("twilio relay".into()),
             call: Some(start.call),
-            ..SessionOptions::new(Profile::PhoneCall, RATE)
+            ..admitted.call("twilio", options)
         })]
     }
 
@@ -169,7 +169,7 @@ impl Dialect for ConversationRelay {
 
     fn admitted(&mut self, admission: Admission) -> Vec<Action> {
         match self.starting.take().zip(admission) {
-            Some((start, values)) => self.begin(start, values),
+            Some((start, admitted)) => self.begin(start, admitted),
             None => {
                 tracing::info!("refused a socket that does not belong to a call answered here");
                 refuse("this socket does not belong to a call that was answered here")
@@ -245,7 +245,11 @@ impl Dialect for ConversationRelay {
                 actions.push(end(reason));
                 actions
             }
-            Outbound::Audio { .. } => Vec::new(),
+            Outbound::Keys(digits) => {
+                let keys = json!({"type": "sendDigits", "digits": digits});
+                vec![Action::Send(keys.to_string())]
+            }
+            Outbound::Audio { .. } | Outbound::Tones(_) => Vec::new(),
         }
     }
 
@@ -275,7 +279,8 @@ mod tests {
     fn relay() -> ConversationRelay {
         let admit = |start: &Start| {
             let may = (&*start.account, &*start.call, &*start.ticket) == ("AC1", "CA1", "good");
-            Box::pin(ready(may.then(|| start.claimed.clone()))) as BoxFuture<'static, Admission>
+            Box::pin(ready(may.then(|| start.claimed.clone().into())))
+                as BoxFuture<'static, Admission>
         };
         ConversationRelay::new(Box::new(admit))
     }

@@ -9,7 +9,9 @@ use crate::audio::g711::{self, Law};
 use crate::conversation::{ClauseId, HangUpReason, Micros};
 use crate::session::{Outbound, Profile, SessionOptions};
 use crate::tools::{Named, Origin, SessionValues};
-use crate::transport::{Action, Admission, ClientMessage, Close, Dialect, Frame, close_code};
+use crate::transport::{
+    Action, Admission, Admitted, ClientMessage, Close, Dialect, Frame, close_code,
+};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::future::BoxFuture;
@@ -137,7 +139,7 @@ impl MediaStreams {
         stream: String,
         start: Start,
         law: Result<Law, String>,
-        values: SessionValues,
+        admitted: Admitted,
     ) -> Vec<Action> {
         let law = match law {
             Ok(law) => law,
@@ -153,11 +155,12 @@ impl MediaStreams {
             law,
         });
         let provider = format!("{:?}", self.provider).to_lowercase();
+        let options = SessionOptions::new(Profile::PhoneCall, g711::RATE);
+        let options = admitted.call(&provider, options);
         vec![Action::Open(SessionOptions {
-            values: values.with(Named::Transport, &provider, Origin::Verified),
             client: Some(provider),
             call,
-            ..SessionOptions::new(Profile::PhoneCall, g711::RATE)
+            ..options
         })]
     }
 
@@ -178,21 +181,27 @@ impl MediaStreams {
     }
 
     fn audio(&mut self, clause: ClauseId, samples: &[i16]) -> Vec<Action> {
-        let Some(stream) = &self.stream else {
-            return Vec::new();
-        };
+        let mut actions = self.sound(samples);
         let length = Micros::of_samples(samples.len() as u64, g711::RATE);
-        let payload = STANDARD.encode(stream.law.encode(samples));
-        let text = self.provider.media(&stream.id, stream.law, &payload);
-        let mut actions = vec![Action::SendAudio {
-            frame: Frame::Text(text.to_string()),
-            length,
-        }];
-        if let Some(name) = self.marks.sent(clause, length) {
+        if let Some(stream) = &self.stream
+            && let Some(name) = self.marks.sent(clause, length)
+        {
             let mark = self.provider.mark(&stream.id, &name);
             actions.push(Action::Send(mark.to_string()));
         }
         actions
+    }
+
+    fn sound(&self, samples: &[i16]) -> Vec<Action> {
+        let Some(stream) = &self.stream else {
+            return Vec::new();
+        };
+        let payload = STANDARD.encode(stream.law.encode(samples));
+        let text = self.provider.media(&stream.id, stream.law, &payload);
+        vec![Action::SendAudio {
+            frame: Frame::Text(text.to_string()),
+            length: Micros::of_samples(samples.len() as u64, g711::RATE),
+        }]
     }
 }
 
@@ -207,7 +216,7 @@ impl Dialect for MediaStreams {
 
     fn admitted(&mut self, admission: Admission) -> Vec<Action> {
         match self.starting.take().zip(admission) {
-            Some(((stream, start, law), values)) => self.begin(stream, start, law, values),
+            Some(((stream, start, law), admitted)) => self.begin(stream, start, law, admitted),
             None => {
                 tracing::info!("refused a stream that does not belong to a call answered here");
                 refuse("this stream does not belong to a call that was answered here")
@@ -256,6 +265,8 @@ impl Dialect for MediaStreams {
             Outbound::Audio {
                 clause, samples, ..
             } => self.audio(clause, &samples),
+            Outbound::Tones(samples) => self.sound(&samples),
+            Outbound::Keys(_) => Vec::new(),
             Outbound::Clear => {
                 let clear = self.stream.as_ref().map(|s| self.provider.clear(&s.id));
                 let clear = clear.map(|clear| Action::Send(clear.to_string()));
@@ -482,7 +493,8 @@ mod tests {
     fn dialect(provider: Provider) -> MediaStreams {
         let admit = |start: &Start| {
             let may = start.ticket == "good" || start.ticket.is_empty();
-            Box::pin(ready(may.then(|| start.claimed.clone()))) as BoxFuture<'static, Admission>
+            Box::pin(ready(may.then(|| start.claimed.clone().into())))
+                as BoxFuture<'static, Admission>
         };
         MediaStreams::new(provider, Box::new(admit))
     }

@@ -469,7 +469,7 @@ impl Realtime {
             Event::StageFailed { stage, message } => self.stage_failed(stage, message),
             Event::Refused { request, message } => self.refused(&request, message),
             // The protocol has no such event.
-            Event::Unable { .. } => {}
+            Event::Unable { .. } | Event::MachineAnswered => {}
         }
     }
 }
@@ -525,7 +525,9 @@ impl Dialect for Realtime {
                 self.event(event);
                 self.at = None;
             }
-            Outbound::TimerRings | Outbound::HangUp(_) => {}
+            // It is no telephone.
+            Outbound::TimerRings | Outbound::HangUp(_) | Outbound::Tones(_) | Outbound::Keys(_) => {
+            }
         }
         std::mem::take(&mut self.actions)
     }

@@ -3,7 +3,7 @@
 
 use super::*;
 use support::deepgram::{DeepgramService, Manner, recogniser};
-use undertone::asr::{AsrService, Utterance};
+use undertone::asr::{AsrService, Hints, Utterance};
 use undertone::conversation::Samples;
 
 /// Engines with this recogniser for all sessions.
@@ -149,7 +149,7 @@ fn spoken(session: &mut dyn undertone::asr::AsrSession, from: Samples) -> Uttera
 async fn interim_results_will_do_if_deepgram_does_not_confirm() {
     let service = DeepgramService::start();
     service.be(Manner::NeverFinal);
-    let mut session = recogniser(service.address, KEY).open(None);
+    let mut session = recogniser(service.address, KEY).open(&Hints::default());
     let part = spoken(&mut *session, Samples(0));
     let words = tokio::time::timeout(PATIENCE, session.transcribe(part)).await;
     assert_eq!(words.expect("in time").expect("words"), HEARD);
@@ -159,7 +159,11 @@ async fn interim_results_will_do_if_deepgram_does_not_confirm() {
 async fn a_connection_that_is_lost_within_an_utterance_is_replaced_by_one_that_hears_all_of_it() {
     let service = DeepgramService::start();
     let ear = recogniser(service.address, KEY);
-    let mut session = ear.open(Some("en-GB"));
+    let hints = Hints {
+        keyterms: ["Anneliese", "Kronos 7"].map(str::to_owned).into(),
+        ..Hints::language("en-GB")
+    };
+    let mut session = ear.open(&hints);
     service.be(Manner::ClosesOnce(1011, "NET-0000"));
     let part = spoken(&mut *session, Samples(0));
     let lost = session.transcribe(part.clone()).await;
@@ -179,14 +183,17 @@ async fn a_connection_that_is_lost_within_an_utterance_is_replaced_by_one_that_h
     let seen = service.seen();
     assert_eq!(seen.mistakes, [""; 0]);
     assert_eq!(seen.queries.len(), 2);
-    assert_eq!(seen.queries[0]["language"], "en");
+    for query in &seen.queries {
+        assert_eq!(query["language"], "en");
+        assert_eq!(query["keyterm"], json!(["Anneliese", "Kronos 7"]));
+    }
 }
 
 #[tokio::test]
 async fn a_silent_client_keeps_its_connection() {
     let service = DeepgramService::start();
     let ear = recogniser(service.address, KEY);
-    let mut session = ear.open(None);
+    let mut session = ear.open(&Hints::default());
     let is_kept = |messages: &[String]| count(messages, "KeepAlive") == 3;
     service.until(|seen| is_kept(&seen.messages)).await;
     let part = spoken(&mut *session, Samples(0));
@@ -204,7 +211,7 @@ async fn a_silent_client_keeps_its_connection() {
 async fn audio_that_nobody_spoke_live_is_transcribed_too() {
     let service = DeepgramService::start();
     let ear = recogniser(service.address, KEY);
-    let mut session = ear.open(None);
+    let mut session = ear.open(&Hints::default());
     for _ in 0..2 {
         let mut audio = vec![0.5; 16 * 600];
         audio.extend([0.0; 16 * 400]);

@@ -340,6 +340,25 @@ pub(super) const KINDS: &[Kind] = &[
         ..TALK
     },
     Kind {
+        name: "placed_calls",
+        policy: telephone,
+        calls: &["read", "ends"],
+        calling: 20,
+        opening: &[Move::Placed, Move::Pause],
+        moves: &[
+            Move::Speak,
+            Move::Machine,
+            Move::Beep,
+            Move::Noise,
+            Move::Wait,
+            Move::Wait,
+            Move::Pause,
+            Move::Said,
+        ],
+        rest_ms: 30_000,
+        ..TALK
+    },
+    Kind {
         name: "limits",
         policy: limited,
         calls: &["read", "own"],

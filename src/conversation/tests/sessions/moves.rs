@@ -60,6 +60,11 @@ pub(super) enum Move {
     Voice,
     TurnModel,
     DetectorFails,
+    /// Words of an answering machine.
+    Machine,
+    /// The server has placed the call.
+    Placed,
+    Beep,
     LongText,
     HangUp,
     Drain,
@@ -151,6 +156,7 @@ impl<'a> Session<'a> {
             Move::Speak => self.speak(WORDS),
             Move::Answer => self.speak(ANSWERS),
             Move::Noise => self.speak(&[""]),
+            Move::Machine => self.speak(&["leave a message after the tone"]),
             Move::Pause => self.sim.silence(64 + self.dice.below(900)),
             Move::Wait => self.sim.silence(1_000 + self.dice.below(3_000)),
             Move::Mute => self.sim.no_audio(500 + self.dice.below(4_000)),
@@ -295,6 +301,10 @@ impl<'a> Session<'a> {
                 job: Job::Detection,
                 reason: "scripted".into(),
             },
+            Move::Placed => Input::Placed {
+                message: dice.pick(&["", "Your cake is ready."]).into(),
+            },
+            Move::Beep => Input::Beep,
             Move::HangUp => Input::HangUp,
             Move::Drain => Input::Drain,
             setting => Input::Configure(Box::new(settings(dice, setting))),

@@ -211,7 +211,7 @@ impl Call {
 
     fn outbound(&mut self, outbound: Outbound) {
         match outbound {
-            Outbound::Audio { samples, .. } => {
+            Outbound::Audio { samples, .. } | Outbound::Tones(samples) => {
                 let dropped = self.pacer.push(&samples);
                 self.link.audio_lost(dropped);
             }
@@ -222,7 +222,7 @@ impl Call {
                     self.writing.iter_mut().skip(header).for_each(|b| *b = 0);
                 }
             }
-            Outbound::Event { .. } | Outbound::TimerRings => {}
+            Outbound::Event { .. } | Outbound::TimerRings | Outbound::Keys(_) => {}
             Outbound::HangUp(reason) => {
                 tracing::debug!(?reason, "the session hung up");
                 self.over = true;

@@ -1,0 +1,132 @@
+//! `undertone call`: has a running server place a call.
+
+use crate::config::Config;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use reqwest::header::LOCATION;
+use reqwest::{Client, RequestBuilder, Response};
+use secrecy::ExposeSecret;
+use serde_json::{Map, Value, json};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+use url::Url;
+
+/// The longest wait for an answer of the server.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The time between two requests for the call's state.
+const EVERY: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Args)]
+pub(super) struct Call {
+    /// The number, with + and the country's code, as in +15551234567
+    #[arg(value_name = "NUMBER")]
+    number: String,
+    /// The agent that speaks; by default the one that the routes lead to
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+    /// A value for the agent's instructions and tools, session.param["NAME"]; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parameter)]
+    param: Vec<(String, String)>,
+    /// The running server; by default the one of this configuration
+    #[arg(long, value_name = "URL")]
+    server: Option<Url>,
+    /// Print the call's id, and do not wait for its end
+    #[arg(long)]
+    no_wait: bool,
+}
+
+fn parameter(typed: &str) -> Result<(String, String), String> {
+    let pair = typed.split_once('=').filter(|(name, _)| !name.is_empty());
+    let (name, value) = pair.ok_or("it is not NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+impl Call {
+    pub(super) fn run(&self, config: &Config) -> Result<()> {
+        super::check_agent(self.agent.as_deref(), config)?;
+        super::runtime()?.block_on(self.place(config))
+    }
+
+    async fn place(&self, config: &Config) -> Result<()> {
+        let params: Map<String, Value> = self
+            .param
+            .iter()
+            .map(|(name, value)| (name.clone(), value.as_str().into()))
+            .collect();
+        let wanted = json!({"to": self.number, "agent": self.agent, "params": params});
+        let server = match &self.server {
+            Some(server) => server.clone(),
+            None => address(config)?,
+        };
+        let base = server.as_str().trim_end_matches('/');
+        let client = Client::builder().timeout(TIMEOUT).build()?;
+        let asked = async |request: RequestBuilder| -> Result<Response> {
+            let request = match &config.server.auth_token {
+                Some(token) => request.bearer_auth(token.expose_secret()),
+                None => request,
+            };
+            let sent = request.send().await;
+            checked(sent.with_context(|| format!("no server answers at {server}"))?).await
+        };
+        let placed = asked(
+            client
+                .post(format!("{base}/v1/calls/outbound"))
+                .json(&wanted),
+        )
+        .await?;
+        let path = placed
+            .headers()
+            .get(LOCATION)
+            .and_then(|path| path.to_str().ok());
+        let path = path
+            .context("the server does not say where the call is")?
+            .to_owned();
+        let mut state: Value = placed.json().await?;
+        if self.no_wait {
+            return super::print(state["id"].as_str().unwrap_or_default());
+        }
+        let mut known = Value::Null;
+        loop {
+            let status = state["status"].clone();
+            if status != known {
+                super::print(status.as_str().unwrap_or_default())?;
+            }
+            match status.as_str() {
+                Some("ringing" | "answered") => {}
+                Some("completed") => return Ok(()),
+                other => bail!("the call ended: {}", other.unwrap_or("unknown")),
+            }
+            known = status;
+            tokio::time::sleep(EVERY).await;
+            state = asked(client.get(format!("{base}{path}")))
+                .await?
+                .json()
+                .await?;
+        }
+    }
+}
+
+/// The server of this configuration, as this machine reaches it.
+fn address(config: &Config) -> Result<Url> {
+    let bind = config.server.bind;
+    let host = match bind.ip() {
+        ip if !ip.is_unspecified() => ip,
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    let address = SocketAddr::new(host, bind.port());
+    Ok(format!("http://{address}").parse()?)
+}
+
+/// The answer, or the server's own words for why there is none.
+async fn checked(answer: Response) -> Result<Response> {
+    let status = answer.status();
+    if status.is_success() {
+        return Ok(answer);
+    }
+    let told: Value = answer.json().await.unwrap_or_default();
+    let message = told.pointer("/error/message").and_then(Value::as_str);
+    let message = message.map_or_else(|| status.to_string(), str::to_owned);
+    bail!("the server refused: {message}")
+}

@@ -1,0 +1,99 @@
+//! Calls that the server has placed: whether a machine has answered, and when it takes a message.
+
+use super::endpointer::Window;
+use crate::language::machines;
+use crate::time::{Micros, Samples, Time};
+
+/// The time within which words and tones can tell a machine: later, a person may speak of one.
+const WATCHED: Micros = Micros::from_ms(40_000);
+
+/// A person who answers says less than this in one breath.
+const LONG: Micros = Micros::from_ms(9_000);
+
+/// Silence behind a machine's words after which it takes the message although no tone was heard, ms.
+const QUIET_MS: u64 = 2_500;
+
+/// The longest wait for the tone, ms of audio.
+const PATIENCE_MS: u64 = 40_000;
+
+/// A window with less than this probability is silence.
+const SILENCE: f32 = 0.5;
+
+/// Whether a machine has answered the call.
+#[derive(Debug, Default, PartialEq)]
+pub(super) enum Machine {
+    /// The server has not placed the call.
+    #[default]
+    NotWatched,
+    /// It is not known yet. A machine would get this message.
+    Watched(String),
+    /// It has, and speaks.
+    Speaks {
+        message: String,
+        /// The position at which it was found.
+        from: Option<Samples>,
+        /// The position at which it was heard last.
+        heard: Option<Samples>,
+    },
+    /// The message is being left, or there is none.
+    Left,
+}
+
+impl Machine {
+    /// Whether these words, of somebody who has spoken for so long, tell that a machine has answered. It is asked with the
+    /// words so far, too.
+    pub(super) fn answers(&mut self, words: &str, spoken: Micros, now: Time) -> bool {
+        let tells = spoken >= LONG || machines::tells(words);
+        tells && self.is_found(now)
+    }
+
+    /// Notes that a machine has answered. `false` if none can have.
+    pub(super) fn is_found(&mut self, now: Time) -> bool {
+        match self {
+            Self::Watched(message) if now.since(Time(0)) < WATCHED => {
+                *self = Self::Speaks {
+                    message: std::mem::take(message),
+                    from: None,
+                    heard: None,
+                };
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether what is heard is a machine's.
+    pub(super) fn is_heard(&self) -> bool {
+        matches!(self, Self::Speaks { .. } | Self::Left)
+    }
+
+    /// Hears a machine. Whether it has fallen silent for so long that it takes a message.
+    pub(super) fn on_window(&mut self, window: Window) -> bool {
+        let Self::Speaks { from, heard, .. } = self else {
+            return false;
+        };
+        let from = *from.get_or_insert(window.end);
+        let last = heard.get_or_insert(window.end);
+        if window.probability >= SILENCE {
+            *last = window.end;
+        }
+        window.end.minus_ms(QUIET_MS) >= *last || window.end.minus_ms(PATIENCE_MS) >= from
+    }
+
+    /// Takes the message, which may be empty, to leave it now.
+    pub(super) fn take_message(&mut self) -> Option<String> {
+        match self {
+            Self::Speaks { message, .. } => {
+                let message = std::mem::take(message);
+                *self = Self::Left;
+                Some(message)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether there is a message to leave.
+    pub(super) fn has_message(&self) -> bool {
+        matches!(self, Self::Speaks { message, .. } if !message.is_empty())
+    }
+}

@@ -1,0 +1,123 @@
+//! Calls that the server has placed, answered by a person or a machine.
+
+use super::*;
+
+const GREETING: &str = "Hello there.";
+const MACHINE: &str =
+    "Hi you have reached Bob I am out right now so please leave a message after the tone";
+const MESSAGE: &str = "Your cake is ready.";
+
+/// A call that the server has placed, with this message for machines.
+fn placed(message: &str) -> Sim {
+    let mut sim = Sim::new(Policy {
+        greeting: GREETING.into(),
+        ..Policy::default()
+    });
+    sim.input(Input::Placed {
+        message: message.into(),
+    });
+    sim
+}
+
+fn hung_up(sim: &Sim) -> Option<(Time, HangUpReason)> {
+    let mut outputs = sim.outputs.iter();
+    outputs.find_map(|(at, output)| match output {
+        Output::HangUp { reason } => Some((*at, *reason)),
+        _ => None,
+    })
+}
+
+fn is_machine(event: &Event) -> bool {
+    matches!(event, Event::MachineAnswered)
+}
+
+#[test]
+fn a_machine_gets_the_message_once_it_is_silent() {
+    let mut sim = placed(MESSAGE);
+    sim.silence(500);
+    sim.speak(MACHINE, 6_000);
+    sim.silence(1_000);
+    assert!(sim.saw(is_machine));
+    assert_eq!(sim.spoken().last().map(String::as_str), Some(GREETING));
+    sim.silence(1_000);
+    assert!(!sim.spoken().iter().any(|said| said == MESSAGE));
+    sim.silence(8_000);
+    assert_eq!(sim.spoken().last().map(String::as_str), Some(MESSAGE));
+    assert_eq!(hung_up(&sim).unwrap().1, HangUpReason::Machine);
+    assert!(sim.prompts.is_empty(), "nobody is answered");
+}
+
+#[test]
+fn a_tone_takes_the_message_at_once_and_nothing_interrupts_it() {
+    let mut sim = placed(MESSAGE);
+    sim.silence(500);
+    sim.speak(MACHINE, 6_000);
+    sim.silence(500);
+    sim.input(Input::Beep);
+    sim.speak("goodbye", 600);
+    sim.silence(6_000);
+    assert_eq!(sim.spoken().last().map(String::as_str), Some(MESSAGE));
+    assert_eq!(hung_up(&sim).unwrap().1, HangUpReason::Machine);
+}
+
+#[test]
+fn a_tone_alone_tells_a_machine() {
+    let mut sim = placed(MESSAGE);
+    sim.silence(500);
+    sim.speak("hello this is Bob", 1_200);
+    sim.input(Input::Beep);
+    sim.silence(6_000);
+    assert_eq!(sim.spoken().last().map(String::as_str), Some(MESSAGE));
+}
+
+#[test]
+fn without_a_message_a_machine_is_hung_up_on() {
+    let mut sim = placed("");
+    sim.silence(500);
+    sim.speak(MACHINE, 6_000);
+    sim.silence(1_000);
+    let (_, reason) = hung_up(&sim).expect("it hangs up");
+    assert_eq!(reason, HangUpReason::Machine);
+}
+
+#[test]
+fn somebody_who_speaks_on_and_on_is_a_machine() {
+    let mut sim = placed("");
+    sim.silence(500);
+    sim.speak(
+        "welcome to the bakery on main street we are open every day",
+        12_000,
+    );
+    sim.silence(2_000);
+    assert_eq!(
+        hung_up(&sim).map(|(_, reason)| reason),
+        Some(HangUpReason::Machine)
+    );
+}
+
+#[test]
+fn a_person_is_answered_and_may_speak_of_machines_later() {
+    let mut sim = placed(MESSAGE);
+    sim.silence(500);
+    for words in ["hello", "yes thank you"] {
+        sim.scripts.push_back(vec![say("Very well."), end()]);
+        sim.speak(words, 800);
+        sim.silence(20_000);
+    }
+    assert_eq!(sim.prompts.len(), 2);
+    sim.scripts.push_back(vec![say("I will."), end()]);
+    sim.speak("next time just leave a message", 2_000);
+    sim.silence(5_000);
+    assert!(!sim.saw(is_machine));
+    assert_eq!((sim.prompts.len(), hung_up(&sim)), (3, None));
+}
+
+#[test]
+fn calls_that_came_in_are_not_watched() {
+    let mut sim = sim();
+    sim.scripts.push_back(vec![say("Of course."), end()]);
+    ask(&mut sim, MACHINE, 3_000);
+    sim.input(Input::Beep);
+    assert!(!sim.saw(is_machine));
+    assert_eq!(sim.prompts.len(), 1);
+}

@@ -1,0 +1,73 @@
+//! An answering machine at the other end of a call that the server has placed.
+
+use super::Conversation;
+use crate::conversation::endpointer::Window;
+use crate::conversation::machine::Machine;
+use crate::conversation::outcome::{HangUpReason, ResponseStatus};
+use crate::conversation::output::Event;
+use crate::time::Micros;
+
+impl Conversation {
+    /// The server has placed the call; a machine gets this message, or is hung up on if it is empty.
+    pub(super) fn watch_for_machine(&mut self, message: String) {
+        self.ending.machine = Machine::Watched(message);
+    }
+
+    /// Whether these words of the user's tell that a machine has answered. Nothing that it says is answered.
+    pub(super) fn meets_machine(&mut self, words: &str) -> bool {
+        let now = self.common.now;
+        let began = self.turn.utterance().map(|utterance| utterance.began());
+        let spoken = began.map_or(Micros(0), |began| now.since(began));
+        if !self.ending.machine.answers(words, spoken, now) {
+            return false;
+        }
+        let ends_turns = self.turn.utterance().is_some_and(|u| u.is_in_words());
+        self.listen_to_machine();
+        // There is no audio by which its silence could be told.
+        if ends_turns {
+            self.leave_message();
+        }
+        true
+    }
+
+    /// A tone has ended: an answering machine's, which takes the message now.
+    pub(super) fn on_beep(&mut self) {
+        if self.ending.machine.is_found(self.common.now) {
+            self.listen_to_machine();
+        }
+        self.leave_message();
+    }
+
+    /// Hears a machine.
+    pub(super) fn on_machine_window(&mut self, window: Window) {
+        if self.ending.machine.on_window(window) {
+            self.leave_message();
+        }
+    }
+
+    /// Stops speaking, and answers nothing any more.
+    fn listen_to_machine(&mut self) {
+        self.common.notify(Event::MachineAnswered);
+        self.barge_in();
+        self.stop_for_good(ResponseStatus::Interrupted);
+        self.turn.forget_committed();
+        self.drop_utterance();
+        self.drop_held();
+        self.agenda.clear_announcements();
+        self.agenda.take_next_answer();
+        if !self.ending.machine.has_message() {
+            self.leave_message();
+        }
+    }
+
+    /// Says the message, if there is one, and hangs up behind it.
+    pub(super) fn leave_message(&mut self) {
+        let Some(message) = self.ending.machine.take_message() else {
+            return;
+        };
+        if !message.is_empty() {
+            self.agenda.announce_only(message);
+        }
+        self.ending.hang_up_for(HangUpReason::Machine);
+    }
+}

@@ -1,0 +1,241 @@
+//! The calls that the server has placed: how many there may be, and what became of each.
+
+use super::Outbound;
+use crate::tools::SessionValues;
+use crate::transport::Placed;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// The time after the ringing in which the call may still come to this server.
+const LATE: Duration = Duration::from_secs(15);
+
+/// Calls that are remembered.
+const MOST: usize = 1_000;
+
+/// The reason that a call is not placed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(in crate::server) enum Refused {
+    /// Too many go on.
+    #[error("As many calls go on as outbound.max_calls allows.")]
+    Calls,
+    /// Too many were placed.
+    #[error("As many calls were placed within an hour as outbound.per_hour allows.")]
+    Hour,
+}
+
+/// The state of a call, as clients see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(in crate::server) struct State {
+    id: String,
+    to: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<String>,
+    /// `ringing`, `answered`, or how it ended: `completed`, `busy`, `no_answer`, `canceled`, `failed`.
+    status: &'static str,
+}
+
+/// The calls.
+#[derive(Debug, Default)]
+pub(in crate::server) struct PlacedCalls(Mutex<Calls>);
+
+#[derive(Debug, Default)]
+struct Calls {
+    calls: VecDeque<Call>,
+    /// The times at which calls were placed within the last hour.
+    placed: VecDeque<Instant>,
+}
+
+#[derive(Debug)]
+struct Call {
+    state: State,
+    /// SHA-256 of the ticket, so that the time of a lookup reveals nothing.
+    ticket: [u8; 32],
+    /// The line's name of the call, once it is answered.
+    line: Option<String>,
+    placed: Placed,
+    /// The time from which it is no longer awaited.
+    rings_until: Instant,
+}
+
+impl Call {
+    fn is_over(&self) -> bool {
+        !["ringing", "answered"].contains(&self.state.status)
+    }
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "an edge: telephones ring in real time"
+)]
+impl PlacedCalls {
+    fn lock(&self) -> MutexGuard<'_, Calls> {
+        let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        for call in &mut calls.calls {
+            if call.state.status == "ringing" && call.rings_until < now {
+                call.state.status = "no_answer";
+            }
+        }
+        calls.placed.retain(|at| now.duration_since(*at) < HOUR);
+        calls
+    }
+
+    /// Notes a call that is about to be placed. Returns its id, and the ticket with which it comes back.
+    pub(in crate::server) fn begin(
+        &self,
+        outbound: &Outbound,
+        to: &str,
+        agent: Option<String>,
+        values: SessionValues,
+    ) -> Result<(String, String), Refused> {
+        let mut calls = self.lock();
+        let going_on = calls.calls.iter().filter(|call| !call.is_over()).count();
+        if going_on >= outbound.max_calls {
+            return Err(Refused::Calls);
+        }
+        if calls.placed.len() >= outbound.per_hour {
+            return Err(Refused::Hour);
+        }
+        let now = Instant::now();
+        calls.placed.push_back(now);
+        while calls.calls.len() >= MOST {
+            calls.calls.pop_front();
+        }
+        let unique = || Uuid::new_v4().simple().to_string();
+        let (id, ticket) = (unique(), unique());
+        calls.calls.push_back(Call {
+            state: State {
+                id: id.clone(),
+                to: to.to_owned(),
+                agent: agent.clone(),
+                status: "ringing",
+            },
+            ticket: Sha256::digest(&ticket).into(),
+            line: None,
+            placed: Placed {
+                agent,
+                values,
+                message: outbound.message.clone(),
+            },
+            rings_until: now + outbound.ring + LATE,
+        });
+        Ok((id, ticket))
+    }
+
+    /// The call with this id was answered, and its line calls it `line`. `false` if it was not awaited.
+    pub(in crate::server) fn answered(&self, id: &str, line: &str) -> bool {
+        self.answer(|call| call.state.id == id, line).is_some()
+    }
+
+    /// The call with this ticket was answered. `None` if none with it is awaited.
+    pub(in crate::server) fn redeem(&self, ticket: &str) -> Option<Placed> {
+        let shown: [u8; 32] = Sha256::digest(ticket).into();
+        self.answer(|call| call.ticket == shown, "")
+    }
+
+    fn answer(&self, is_it: impl Fn(&Call) -> bool, line: &str) -> Option<Placed> {
+        let mut calls = self.lock();
+        let mut ringing = calls.calls.iter_mut();
+        let call = ringing.find(|call| call.state.status == "ringing" && is_it(call))?;
+        call.state.status = "answered";
+        call.line = Some(line.to_owned()).filter(|line| !line.is_empty());
+        Some(call.placed.clone())
+    }
+
+    /// The call that was answered and that its line calls so; `None` if the server has not placed it.
+    pub(in crate::server) fn on_line(&self, line: &str) -> Option<Placed> {
+        let calls = self.lock();
+        let mut calls = calls.calls.iter();
+        let call = calls.find(|call| call.line.as_deref() == Some(line))?;
+        Some(call.placed.clone())
+    }
+
+    /// The call is over, and how it ended; nobody has answered it if it still rang.
+    pub(in crate::server) fn over(&self, id: &str, how: &'static str) {
+        let mut calls = self.lock();
+        let call = calls.calls.iter_mut().find(|call| call.state.id == id);
+        if let Some(call) = call.filter(|call| !call.is_over()) {
+            call.state.status = match (call.state.status, how) {
+                ("ringing", "completed") => "no_answer",
+                _ => how,
+            };
+        }
+    }
+
+    /// The state of a call.
+    pub(in crate::server) fn state(&self, id: &str) -> Option<State> {
+        let calls = self.lock();
+        let call = calls.calls.iter().find(|call| call.state.id == id)?;
+        Some(call.state.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::OutboundLine;
+    use super::*;
+    use tokio::time::advance;
+
+    fn outbound(max_calls: usize, per_hour: usize) -> Outbound {
+        Outbound {
+            allow: Vec::new(),
+            max_calls,
+            per_hour,
+            ring: Duration::from_secs(30),
+            message: "Bye.".into(),
+            line: OutboundLine::Twilio { from: "+1".into() },
+        }
+    }
+
+    fn begin(calls: &PlacedCalls, outbound: &Outbound) -> Result<(String, String), Refused> {
+        calls.begin(outbound, "+15550100", None, SessionValues::default())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_are_limited_at_a_time_and_by_the_hour() {
+        let (calls, outbound) = (PlacedCalls::default(), outbound(2, 3));
+        let (first, _) = begin(&calls, &outbound).unwrap();
+        begin(&calls, &outbound).unwrap();
+        assert_eq!(begin(&calls, &outbound), Err(Refused::Calls));
+        calls.over(&first, "busy");
+        begin(&calls, &outbound).unwrap();
+        advance(Duration::from_secs(60)).await;
+        assert_eq!(begin(&calls, &outbound), Err(Refused::Hour));
+        advance(HOUR).await;
+        assert!(begin(&calls, &outbound).is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_ticket_is_for_one_call_while_it_rings() {
+        let (calls, outbound) = (PlacedCalls::default(), outbound(9, 9));
+        let (id, ticket) = begin(&calls, &outbound).unwrap();
+        assert_eq!(calls.redeem("forged"), None);
+        assert_eq!(calls.redeem(&ticket).unwrap().message, "Bye.");
+        assert_eq!(calls.redeem(&ticket), None, "it is used up");
+        assert_eq!(calls.state(&id).unwrap().status, "answered");
+        calls.over(&id, "completed");
+        assert_eq!(calls.state(&id).unwrap().status, "completed");
+
+        let (id, ticket) = begin(&calls, &outbound).unwrap();
+        advance(Duration::from_secs(46)).await;
+        assert_eq!(calls.redeem(&ticket), None);
+        assert_eq!(calls.state(&id).unwrap().status, "no_answer");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_line_knows_the_calls_that_were_answered() {
+        let (calls, outbound) = (PlacedCalls::default(), outbound(9, 9));
+        let (id, _) = begin(&calls, &outbound).unwrap();
+        assert_eq!(calls.on_line("CA1"), None);
+        assert!(calls.answered(&id, "CA1") && !calls.answered(&id, "CA2"));
+        assert!(calls.on_line("CA1").is_some());
+        assert_eq!((calls.on_line("CA2"), calls.on_line("")), (None, None));
+    }
+}

@@ -1,0 +1,459 @@
+//! Tests calls that the server places, against strict fakes of Twilio's REST API and Asterisk's.
+
+use crate::support;
+use crate::twilio::{Order, Phone};
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use support::live::{self, without_models};
+use support::twilio::{self, ACCOUNT, CALL, PUBLIC, TOKEN};
+use support::{PATIENCE, Server};
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+use undertone::asr::AsrError;
+use undertone::audio::g711::Law;
+use undertone::llm::scripted::{Cue, Scripted};
+use undertone::server::{App, Ari, Outbound, OutboundLine, ServerSettings, SessionOptions};
+use undertone::session::{self, AgentSettings, Builders, Cast, Engines, PhoneSettings};
+use undertone::tools::Named;
+
+const KEY: &str = "0123456789abcdef";
+const CALLEE: &str = "+15550100";
+const OWN: &str = "+15550199";
+const MESSAGE: &str = "Your cake is ready.";
+
+fn outbound(line: OutboundLine) -> Outbound {
+    Outbound {
+        allow: vec![CALLEE.into(), "+4930*".into()],
+        max_calls: 2,
+        per_hour: 20,
+        ring: Duration::from_secs(30),
+        message: MESSAGE.into(),
+        line,
+    }
+}
+
+/// Twilio's `Calls.json`: refuses what Twilio would, and passes on what it takes.
+async fn calls_json() -> (String, mpsc::Receiver<BTreeMap<String, String>>) {
+    let (told, placed) = mpsc::channel(8);
+    let place = |State(told): State<mpsc::Sender<BTreeMap<String, String>>>,
+                 headers: HeaderMap,
+                 body: String| async move {
+        let refused = |status: StatusCode, code: u32, message: &str| {
+            let body = json!({"code": code, "message": message, "status": status.as_u16()});
+            (status, axum::Json(body)).into_response()
+        };
+        let key = STANDARD.encode(format!("{ACCOUNT}:{TOKEN}"));
+        if headers
+            .get("authorization")
+            .is_none_or(|shown| *shown != format!("Basic {key}"))
+        {
+            return refused(StatusCode::UNAUTHORIZED, 20_003, "Authenticate");
+        }
+        let form: BTreeMap<String, String> = url::form_urlencoded::parse(body.as_bytes())
+            .into_owned()
+            .collect();
+        let known = [
+            "To",
+            "From",
+            "Url",
+            "Method",
+            "Timeout",
+            "StatusCallback",
+            "StatusCallbackMethod",
+        ];
+        if let Some(unknown) = form.keys().find(|name| !known.contains(&name.as_str())) {
+            return refused(StatusCode::BAD_REQUEST, 21_000, unknown);
+        }
+        if form.get("From").is_none_or(|from| from != OWN) {
+            let message = "The source phone number provided is not yet verified for your account.";
+            return refused(StatusCode::BAD_REQUEST, 21_210, message);
+        }
+        let is_url = |name: &str| {
+            form.get(name)
+                .is_some_and(|url| url.starts_with("https://"))
+        };
+        if !form.contains_key("To") || !is_url("Url") || !is_url("StatusCallback") {
+            return refused(
+                StatusCode::BAD_REQUEST,
+                21_205,
+                "Url parameter is required.",
+            );
+        }
+        told.send(form).await.expect("room");
+        let made = json!({"sid": CALL, "status": "queued", "account_sid": ACCOUNT});
+        (StatusCode::CREATED, axum::Json(made)).into_response()
+    };
+    let path = format!("/2010-04-01/Accounts/{ACCOUNT}/Calls.json");
+    let app = Router::new().route(&path, post(place)).with_state(told);
+    (served(app).await, placed)
+}
+
+async fn served(app: Router) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    format!("http://{address}")
+}
+
+fn engines(llm: &Scripted, heard: &'static str) -> Builders {
+    let hears = move |_: &[f32]| Ok::<_, AsrError>(heard.to_owned());
+    let baker = AgentSettings {
+        greeting: Some("Hello from the bakery.".into()),
+        ..AgentSettings::new("baker")
+    };
+    Builders {
+        asr: Box::new(move || Ok(Box::new(live::Hears(hears)))),
+        phone: PhoneSettings {
+            greeting: "Hello.".into(),
+            silence_prompt: None,
+        },
+        agents: Cast {
+            agents: vec![baker],
+            ..Cast::default()
+        },
+        ..without_models(Arc::new(llm.clone()))
+    }
+}
+
+/// A server with a token, and the options of the sessions that it opens.
+fn serve(settings: ServerSettings, engines: Builders) -> (Server, mpsc::Receiver<SessionOptions>) {
+    let settings = ServerSettings {
+        auth_token: Some(KEY.to_owned().into()),
+        agents: [("baker".to_owned(), false), ("default".to_owned(), false)]
+            .into_iter()
+            .collect(),
+        ..settings
+    };
+    let engines = Engines::start(engines).expect("engines");
+    let (opened, options) = mpsc::channel(8);
+    let sessions = Arc::new(move |options: SessionOptions| {
+        opened.try_send(options.clone()).expect("the test takes it");
+        Ok(session::open(&engines, &options))
+    });
+    (Server::serve(App::new(settings, sessions)), options)
+}
+
+async fn place(server: &Server, token: &str, body: Value) -> (u16, Value) {
+    let request = reqwest::Client::new()
+        .post(format!("http://{}/v1/calls/outbound", server.address))
+        .bearer_auth(token)
+        .json(&body);
+    let answer = request.send().await.expect("an answer");
+    let status = answer.status().as_u16();
+    (status, answer.json().await.expect("JSON"))
+}
+
+async fn status(server: &Server, id: &str) -> Value {
+    let request = reqwest::Client::new()
+        .get(format!("http://{}/v1/calls/outbound/{id}", server.address))
+        .bearer_auth(KEY);
+    let state: Value = request
+        .send()
+        .await
+        .expect("an answer")
+        .json()
+        .await
+        .expect("JSON");
+    state["status"].clone()
+}
+
+/// Posts to a webhook whose whole address Twilio was given.
+async fn tell(server: &Server, url: &str, parameters: &[(&str, &str)]) -> (u16, String) {
+    let hook = url
+        .strip_prefix(&format!("https://{PUBLIC}/twilio/"))
+        .expect("ours");
+    twilio::tell(server, hook, parameters, None).await
+}
+
+fn with_twilio(api: &str) -> ServerSettings {
+    let settings = twilio::settings(api);
+    ServerSettings {
+        outbound: Some(outbound(OutboundLine::Twilio { from: OWN.into() })),
+        ..settings
+    }
+}
+
+/// A call that was placed and answered, with its id.
+async fn answered(
+    server: &Server,
+    placed: &mut mpsc::Receiver<BTreeMap<String, String>>,
+) -> (String, String, Phone) {
+    let wanted = json!({"to": CALLEE, "agent": "baker", "params": {"cake": "lemon"}});
+    let (code, state) = place(server, KEY, wanted).await;
+    assert_eq!(
+        (code, &state["status"]),
+        (201, &json!("ringing")),
+        "{state}"
+    );
+    let id = state["id"].as_str().expect("an id").to_owned();
+    let form = timeout(PATIENCE, placed.recv())
+        .await
+        .expect("in time")
+        .expect("a call");
+    assert_eq!(
+        (form["To"].as_str(), form["Timeout"].as_str()),
+        (CALLEE, "30")
+    );
+    let parameters = [
+        ("AccountSid", ACCOUNT),
+        ("CallSid", CALL),
+        ("From", OWN),
+        ("To", CALLEE),
+    ];
+    let answer = tell(server, &form["Url"], &parameters).await;
+    // The same request leads nobody in again.
+    let (_, again) = tell(server, &form["Url"], &parameters).await;
+    assert!(again.contains("<Hangup/>"), "{again}");
+    let phone = Phone::answered_as(server, answer).await;
+    (id, form["StatusCallback"].clone(), phone)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_through_twilio_is_placed_answered_and_over() {
+    let (api, mut placed) = calls_json().await;
+    let llm = Scripted::default().on(Cue::Turn(1), "<speech>It is ready.</speech>");
+    let (server, mut sessions) = serve(with_twilio(&api), engines(&llm, "Hello?"));
+    let (id, callback, mut phone) = answered(&server, &mut placed).await;
+    let options = timeout(PATIENCE, sessions.recv())
+        .await
+        .expect("in time")
+        .expect("a session");
+    assert_eq!(options.agent.as_deref(), Some("baker"));
+    assert_eq!(options.placed.as_deref(), Some(MESSAGE));
+    let cake = options.values.get(&Named::Param("cake".into()));
+    assert_eq!(cake.map(|(value, _)| value), Some("lemon"));
+    assert_eq!(status(&server, &id).await, "answered");
+    // It speaks at once, and to a person it speaks on.
+    phone.until("mark").await;
+    phone.order(Order::Noise(30)).await;
+    llm.asked(Cue::Turn(1)).await;
+    let parameters = [
+        ("AccountSid", ACCOUNT),
+        ("CallSid", CALL),
+        ("CallStatus", "completed"),
+    ];
+    assert_eq!(tell(&server, &callback, &parameters).await.0, 204);
+    assert_eq!(status(&server, &id).await, "completed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answering_machine_gets_the_message_and_is_hung_up_on() {
+    let (api, mut placed) = calls_json().await;
+    let llm = Scripted::default();
+    let machine = "Please leave a message after the tone.";
+    let (server, _sessions) = serve(with_twilio(&api), engines(&llm, machine));
+    let (.., mut phone) = answered(&server, &mut placed).await;
+    phone.until("mark").await;
+    phone.order(Order::Noise(60)).await;
+    // Its silence, then the message of four words, then the end of the stream.
+    let rest = timeout(PATIENCE, phone.rest()).await.expect("it hangs up");
+    let media = rest
+        .iter()
+        .filter(|event| event["event"] == "media")
+        .count();
+    assert!(media >= 40, "{media} frames of the message");
+    assert!(llm.prompts().is_empty(), "nobody is answered");
+}
+
+#[tokio::test]
+async fn calls_are_placed_for_the_token_alone_to_allowed_numbers_and_not_too_many() {
+    let (api, mut placed) = calls_json().await;
+    let (server, _sessions) = serve(with_twilio(&api), engines(&Scripted::default(), ""));
+    let to = |number: &str| json!({ "to": number });
+    let code = |answer: (u16, Value)| {
+        let code = answer.1["error"]["code"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        (answer.0, code)
+    };
+    let refused = [
+        (
+            place(&server, "wrong", to(CALLEE)).await,
+            401,
+            "invalid_api_key",
+        ),
+        (
+            place(&server, KEY, to("+15550101")).await,
+            403,
+            "number_not_allowed",
+        ),
+        (place(&server, KEY, to("0800")).await, 400, "invalid_value"),
+        (
+            place(&server, KEY, json!({"to": CALLEE, "agent": "nobody"})).await,
+            400,
+            "agent_not_found",
+        ),
+        (
+            place(&server, KEY, json!({"to": CALLEE, "form": OWN})).await,
+            400,
+            "invalid_value",
+        ),
+    ];
+    for (answer, status, expected) in refused {
+        assert_eq!(code(answer), (status, expected.into()));
+    }
+    for number in [CALLEE, "+49301234567"] {
+        assert_eq!(place(&server, KEY, to(number)).await.0, 201);
+        placed.recv().await.expect("a call");
+    }
+    assert_eq!(
+        code(place(&server, KEY, to(CALLEE)).await),
+        (429, "too_many_calls".into())
+    );
+    assert!(placed.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn what_twilio_says_against_a_call_is_told_and_the_call_has_failed() {
+    let (api, _placed) = calls_json().await;
+    let mut settings = with_twilio(&api);
+    settings.outbound = Some(outbound(OutboundLine::Twilio {
+        from: "+15550000".into(),
+    }));
+    let (server, _sessions) = serve(settings, engines(&Scripted::default(), ""));
+    for _ in 0..3 {
+        let (status, answer) = place(&server, KEY, json!({"to": CALLEE})).await;
+        assert_eq!(status, 502);
+        let message = answer["error"]["message"].as_str().expect("a message");
+        assert!(message.contains("not yet verified"), "{message}");
+    }
+}
+
+/// An Asterisk: dials, and forgets the channel when it is told to.
+struct Asterisk {
+    url: String,
+    dialed: mpsc::Receiver<Value>,
+    is_up: watch::Sender<bool>,
+}
+
+async fn asterisk() -> Asterisk {
+    type Known = (mpsc::Sender<Value>, watch::Receiver<bool>);
+    let may = |headers: &HeaderMap| {
+        let key = format!("Basic {}", STANDARD.encode("undertone:secret"));
+        headers
+            .get("authorization")
+            .is_some_and(|shown| *shown == key)
+    };
+    let dial = move |State((told, _)): State<Known>,
+                     headers: HeaderMap,
+                     axum::Json(body): axum::Json<Value>| async move {
+        if !may(&headers) {
+            return StatusCode::UNAUTHORIZED.into_response();
+        }
+        // ARI takes a channel that goes to an extension or to an application, not both.
+        let wanted = ["endpoint", "context", "extension", "priority", "channelId"];
+        if wanted.iter().any(|name| body[*name].is_null()) || !body["app"].is_null() {
+            let error = json!({"message": "Application or extension must be specified"});
+            return (StatusCode::BAD_REQUEST, axum::Json(error)).into_response();
+        }
+        let channel = json!({"id": body["channelId"], "state": "Down"});
+        told.send(body).await.expect("room");
+        axum::Json(channel).into_response()
+    };
+    let look = move |State((_, up)): State<Known>, headers: HeaderMap, Path(id): Path<String>| async move {
+        let answer: Response = match (may(&headers), *up.borrow()) {
+            (false, _) => StatusCode::UNAUTHORIZED.into_response(),
+            (true, true) => axum::Json(json!({"id": id, "state": "Up"})).into_response(),
+            (true, false) => StatusCode::NOT_FOUND.into_response(),
+        };
+        answer
+    };
+    let (told, dialed) = mpsc::channel(8);
+    let (is_up, up) = watch::channel(true);
+    let app = Router::new()
+        .route("/ari/channels", post(dial))
+        .route("/ari/channels/{id}", get(look))
+        .with_state((told, up));
+    let url = format!("{}/ari", served(app).await);
+    Asterisk { url, dialed, is_up }
+}
+
+fn with_asterisk(asterisk: &Asterisk) -> ServerSettings {
+    let ari = Ari {
+        url: asterisk.url.parse().expect("a URL"),
+        user: "undertone".into(),
+        password: "secret".to_owned().into(),
+        endpoint: "PJSIP/{digits}@trunk".into(),
+        context: "undertone".into(),
+        caller_id: None,
+    };
+    ServerSettings {
+        outbound: Some(outbound(OutboundLine::Asterisk(ari))),
+        ..support::local()
+    }
+}
+
+const START: &str = "MEDIA_START connection_id:media channel:WebSocket/media/0x1 \
+                     channel_id:1.1 format:ulaw optimal_frame_size:160 ptime:20";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_through_asterisk_comes_back_with_its_ticket() {
+    let mut asterisk = asterisk().await;
+    let llm = Scripted::default().on(Cue::Turn(1), "<speech>It is ready.</speech>");
+    let (server, mut sessions) = serve(with_asterisk(&asterisk), engines(&llm, "Hello?"));
+    let (code, state) = place(&server, KEY, json!({"to": CALLEE, "agent": "baker"})).await;
+    assert_eq!(code, 201, "{state}");
+    let id = state["id"].as_str().expect("an id").to_owned();
+    let dialed = timeout(PATIENCE, asterisk.dialed.recv())
+        .await
+        .expect("in time")
+        .expect("a call");
+    assert_eq!(dialed["endpoint"], "PJSIP/15550100@trunk");
+    assert_eq!(dialed["context"], "undertone");
+    let ticket = dialed["variables"]["UNDERTONE_TICKET"]
+        .as_str()
+        .expect("a ticket");
+    let bearer = format!("Bearer {KEY}");
+    let token = [("authorization", bearer.as_str())];
+    let path = |ticket: &str| format!("/asterisk/media?ticket={ticket}");
+    assert!(server.try_open(&path("forged"), &token).await.is_err());
+    let mut client = server
+        .try_open(&path(ticket), &token)
+        .await
+        .expect("a call");
+    client.send_text(START).await;
+    let options = timeout(PATIENCE, sessions.recv())
+        .await
+        .expect("in time")
+        .expect("a session");
+    assert_eq!(
+        (options.agent.as_deref(), options.placed.as_deref()),
+        (Some("baker"), Some(MESSAGE))
+    );
+    assert!(
+        server.try_open(&path(ticket), &token).await.is_err(),
+        "it is used up"
+    );
+    for sample in [[8_000; 40], [0; 40]].concat() {
+        client.send_bytes(Law::Mu.encode(&[sample; 160])).await;
+    }
+    llm.asked(Cue::Turn(1)).await;
+    assert_eq!(status(&server, &id).await, "answered");
+    asterisk.is_up.send_replace(false);
+    let over = async { while status(&server, &id).await != "completed" {} };
+    timeout(PATIENCE, over).await.expect("it is over");
+}
+
+#[tokio::test]
+async fn a_telephone_that_nobody_answers_is_told() {
+    let asterisk = asterisk().await;
+    let (server, _sessions) = serve(with_asterisk(&asterisk), engines(&Scripted::default(), ""));
+    let (code, state) = place(&server, KEY, json!({"to": CALLEE})).await;
+    assert_eq!(code, 201, "{state}");
+    asterisk.is_up.send_replace(false);
+    let id = state["id"].as_str().expect("an id");
+    let over = async { while status(&server, id).await != "no_answer" {} };
+    timeout(PATIENCE, over).await.expect("it is over");
+}
