@@ -1,7 +1,7 @@
 //! SIGHUP: reloads the configuration for new sessions.
 
 use super::server_settings::settings;
-use super::{engines, playground};
+use super::{engines, playground, serve};
 use crate::config::{Flags, Loaded};
 use crate::server::{Demonstration, Renewed, Tls};
 use crate::session::Engines;
@@ -101,6 +101,9 @@ impl Reloader {
         let renewal = engines::renewal(config, &old)?;
         let runtime = Handle::try_current().context("no async runtime")?;
         let engines = runtime.block_on(old.renewed(renewal));
+        if let Some(webhook) = engines.webhook() {
+            webhook.change(serve::service(config));
+        }
         telemetry::change(&config.log.filter, super::secrets(config))?;
         let address = self.renew.borrow().settings.bind;
         let settings = settings(config, address, &engines);

@@ -9,7 +9,7 @@ use super::{Common, playground};
 use crate::config::{
     AuditConfig, CallRecordingConfig, Config, Flags, Loaded, Scope, WebhookConfig,
 };
-use crate::report::Webhook;
+use crate::report::{Secret, Webhook};
 use crate::server::{self, App, Demonstration, Renewed, ServerError, ServerSettings, Tls, Twilio};
 use crate::session::{self, CallRecordings, Engines, Observers, SessionOptions};
 use crate::stats::TurnLog;
@@ -29,6 +29,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
+use url::Url;
 
 /// How long remaining threads may take to finish after the server has stopped.
 const LAST_TASKS: Duration = Duration::from_secs(1);
@@ -71,7 +72,7 @@ impl Serve {
             turns: turn_log(loaded.config.log.turns.as_deref())?,
             calls: calls(&loaded.config)?,
             audit: audit(&loaded.config)?,
-            webhook: webhook(&loaded.config),
+            webhook: Some(webhook(&loaded.config)),
             patterns: engines::patterns(&loaded.config),
             ..Observers::default()
         };
@@ -112,9 +113,16 @@ fn audit(config: &Config) -> Result<Option<AuditLog>> {
     config.audit.as_ref().map(open).transpose()
 }
 
-fn webhook(config: &Config) -> Option<Webhook> {
+/// The web service that is told of calls, with a folder beside the journal for reports that it does not take.
+fn webhook(config: &Config) -> Webhook {
+    let folder = config.tools.journal.with_file_name("reports");
+    Webhook::keeping(service(config), folder)
+}
+
+/// The web service of the configuration.
+pub(super) fn service(config: &Config) -> Option<(Url, Secret)> {
     let WebhookConfig { url, secret } = config.webhook.clone()?;
-    Some(Webhook::new(url, secret))
+    Some((url, secret))
 }
 
 async fn serve(mut loaded: Loaded, flags: Flags, observers: Observers, kept: Kept) -> Result<()> {
@@ -129,6 +137,9 @@ async fn serve(mut loaded: Loaded, flags: Flags, observers: Observers, kept: Kep
         engines = loading => engines?,
         () = stopped => return Ok(()),
     };
+    if let Some(webhook) = engines.webhook() {
+        webhook.resume();
+    }
     let settings = ServerSettings {
         max_connections: max_connections(config.server.max_sessions),
         ..settings(config, doors.address, &engines)

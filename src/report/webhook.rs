@@ -1,5 +1,6 @@
 //! Sends the report on each ended call to the operator's web service: one signed POST, as the Standard Webhooks
-//! specification defines it, repeated until it is accepted. Calls never wait for it.
+//! specification defines it, repeated until it is accepted. Reports that are not accepted are kept in a folder and sent
+//! again later, by the next server if need be. Calls never wait for it.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +11,12 @@ use reqwest::redirect::Policy;
 use secrecy::{ExposeSecret, SecretSlice};
 use serde_json::{Value, json};
 use sha2::Sha256;
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::fs::{DirBuilder, DirEntry, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -29,8 +35,14 @@ const WAITS: [Duration; 5] = [
     Duration::from_secs(600),
 ];
 
-/// The most reports under way at once. More are lost, and counted.
+/// The most reports under way at once. More are kept for later, or lost and counted if there is no folder.
 const UNDER_WAY: usize = 256;
+
+/// The time after which reports that were kept are sent again.
+const AGAIN: Duration = Duration::from_secs(3_600);
+
+/// The longest that a report is kept.
+const KEPT: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 /// The prefix of a secret.
 const PREFIX: &str = "whsec_";
@@ -74,10 +86,20 @@ impl Secret {
 #[derive(Debug, Clone)]
 pub struct Webhook(Arc<Receiver>);
 
-#[derive(Debug)]
-struct Receiver {
+/// The address of the service, and the key of the signatures.
+#[derive(Debug, Clone)]
+struct Service {
     url: Url,
     secret: Secret,
+}
+
+#[derive(Debug)]
+struct Receiver {
+    service: RwLock<Option<Service>>,
+    /// The folder in which reports are kept until they are taken.
+    folder: Option<PathBuf>,
+    /// The ids of those that are under way.
+    sending: Mutex<BTreeSet<String>>,
     waits: Vec<Duration>,
     places: Arc<Semaphore>,
     under_way: TaskTracker,
@@ -97,13 +119,21 @@ enum Attempt {
 impl Webhook {
     /// A webhook that posts to `url` and signs with `secret`.
     pub fn new(url: Url, secret: Secret) -> Self {
-        Self::with_waits(url, secret, WAITS.to_vec())
+        Self::with(Some((url, secret)), None, WAITS.to_vec())
     }
 
-    fn with_waits(url: Url, secret: Secret, waits: Vec<Duration>) -> Self {
+    /// The same, and reports that are not taken are kept in `folder`. Without a service there are none until
+    /// [`Webhook::change`].
+    pub fn keeping(service: Option<(Url, Secret)>, folder: PathBuf) -> Self {
+        Self::with(service, Some(folder), WAITS.to_vec())
+    }
+
+    fn with(service: Option<(Url, Secret)>, folder: Option<PathBuf>, waits: Vec<Duration>) -> Self {
+        let service = service.map(|(url, secret)| Service { url, secret });
         Self(Arc::new(Receiver {
-            url,
-            secret,
+            service: RwLock::new(service),
+            folder,
+            sending: Mutex::default(),
             waits,
             places: Arc::new(Semaphore::new(UNDER_WAY)),
             under_way: TaskTracker::new(),
@@ -112,18 +142,49 @@ impl Webhook {
         }))
     }
 
+    /// From now on reports go there, or nowhere.
+    pub fn change(&self, service: Option<(Url, Secret)>) {
+        let service = service.map(|(url, secret)| Service { url, secret });
+        *self
+            .0
+            .service
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = service;
+    }
+
+    /// Whether reports go anywhere.
+    pub fn is_on(&self) -> bool {
+        self.0.service().is_some()
+    }
+
     /// Sends the `report` on the call `id`, on a task of its own.
     pub fn tell(&self, id: &str, report: Value) {
-        let receiver = self.0.clone();
-        let Ok(place) = receiver.places.clone().try_acquire_owned() else {
-            receiver.lost.inc();
-            tracing::warn!("lost the report on a call: too many wait for the webhook");
-            return;
-        };
-        let id = id.to_owned();
+        let (receiver, id) = (self.0.clone(), id.to_owned());
+        let place = receiver.places.clone().try_acquire_owned();
         self.0.under_way.spawn(async move {
-            receiver.deliver(&id, &report).await;
-            drop(place);
+            let is_kept = receiver.keep(&id, &report).await;
+            if place.is_ok() {
+                receiver.sending().insert(id.clone());
+                receiver.deliver(&id, &report, is_kept).await;
+                receiver.sending().remove(&id);
+            } else if !is_kept {
+                receiver.lost.inc();
+                tracing::warn!("lost the report on a call: too many wait for the webhook");
+            }
+        });
+    }
+
+    /// Sends what an earlier server has kept, and from now on what this one keeps, within a Tokio runtime.
+    pub fn resume(&self) {
+        let receiver = self.0.clone();
+        self.0.under_way.spawn(async move {
+            loop {
+                receiver.send_kept().await;
+                tokio::select! {
+                    () = tokio::time::sleep(AGAIN) => {}
+                    () = receiver.closing.cancelled() => return,
+                }
+            }
         });
     }
 
@@ -141,19 +202,94 @@ impl Webhook {
 }
 
 impl Receiver {
-    async fn deliver(&self, id: &str, report: &Value) {
+    fn service(&self) -> Option<Service> {
+        let service = self.service.read();
+        service.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn sending(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.sending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn file(&self, id: &str) -> Option<PathBuf> {
+        Some(self.folder.as_ref()?.join(format!("{id}.json")))
+    }
+
+    /// Writes a report into the folder. Whether it is there.
+    async fn keep(&self, id: &str, report: &Value) -> bool {
+        let (Some(file), text) = (self.file(id), report.to_string()) else {
+            return false;
+        };
+        let written = tokio::task::spawn_blocking(move || write(&file, &text)).await;
+        let written = written.unwrap_or_else(|error| Err(io::Error::other(error)));
+        if let Err(error) = &written {
+            tracing::warn!(%error, call = id, "the report on a call is not kept on disk");
+        }
+        written.is_ok()
+    }
+
+    async fn forget(&self, id: &str) {
+        if let Some(file) = self.file(id) {
+            // It may never have been written.
+            drop(tokio::fs::remove_file(file).await);
+        }
+    }
+
+    /// Sends each report that is kept and not under way once, the oldest first, until one is not taken.
+    async fn send_kept(&self) {
+        let Some(folder) = self.folder.clone() else {
+            return;
+        };
+        let kept = tokio::task::spawn_blocking(move || kept(&folder)).await;
+        for (id, age) in kept.unwrap_or_default() {
+            if self.sending().contains(&id) {
+                continue;
+            }
+            if age > KEPT {
+                tracing::warn!(
+                    call = id,
+                    "lost the report on a call: nobody has taken it for a week"
+                );
+                self.lost.inc();
+                self.forget(&id).await;
+                continue;
+            }
+            let Some(file) = self.file(&id) else { return };
+            let text = tokio::fs::read_to_string(file).await.unwrap_or_default();
+            let report: Value = serde_json::from_str(&text).unwrap_or_default();
+            match self.attempt(&id, &report).await {
+                Attempt::Taken => self.forget(&id).await,
+                Attempt::Refused(status) => {
+                    tracing::warn!(%status, call = id, "the webhook refused the report on a call");
+                    self.lost.inc();
+                    self.forget(&id).await;
+                }
+                Attempt::Failed(why) => {
+                    tracing::debug!(why, "the webhook does not take the reports that were kept");
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn deliver(&self, id: &str, report: &Value, is_kept: bool) {
         let mut waits = self.waits.iter();
         loop {
             let is_last = self.closing.is_cancelled();
             let why = match self.attempt(id, report).await {
-                Attempt::Taken => return,
+                Attempt::Taken => return self.forget(id).await,
                 Attempt::Refused(status) => {
+                    self.forget(id).await;
                     tracing::warn!(%status, call = id, "the webhook refused the report on a call");
                     break;
                 }
                 Attempt::Failed(why) => why,
             };
             let Some(wait) = waits.next().filter(|_| !is_last) else {
+                if is_kept {
+                    tracing::warn!(why, call = id, "kept the report on a call for later");
+                    return;
+                }
                 tracing::warn!(why, call = id, "lost the report on a call");
                 break;
             };
@@ -175,18 +311,21 @@ impl Receiver {
         reason = "the edge: receivers compare it with their own clock"
     )]
     async fn attempt(&self, id: &str, report: &Value) -> Attempt {
+        let Some(Service { url, secret }) = self.service() else {
+            return Attempt::Failed("there is no webhook".into());
+        };
         let now = jiff::Timestamp::now();
         let body = json!({"type": "call.ended", "timestamp": now.to_string(), "data": report});
         let body = body.to_string();
         let id = format!("msg_{id}");
-        let signature = self.secret.sign(&id, now.as_second(), &body);
+        let signature = secret.sign(&id, now.as_second(), &body);
         let sent = async {
             let client = reqwest::Client::builder()
                 .timeout(PATIENCE)
                 .redirect(Policy::none())
                 .build()?;
             let request = client
-                .post(self.url.clone())
+                .post(url)
                 .header("content-type", "application/json")
                 .header("webhook-id", id)
                 .header("webhook-timestamp", now.as_second())
@@ -201,6 +340,49 @@ impl Receiver {
             Err(error) => Attempt::Failed(error.without_url().to_string()),
         }
     }
+}
+
+/// Writes a file that only its owner can read, whole or not at all.
+fn write(file: &Path, text: &str) -> io::Result<()> {
+    let folder = file.parent().unwrap_or(Path::new("."));
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)?;
+    let partial = file.with_extension("partial");
+    let mut options = OpenOptions::new();
+    let mut open = options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&partial)?;
+    open.write_all(text.as_bytes())?;
+    open.sync_all()?;
+    std::fs::rename(&partial, file)
+}
+
+/// The ids of the reports in a folder and their age, the oldest first.
+fn kept(folder: &Path) -> Vec<(String, Duration)> {
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let report = |file: DirEntry| {
+        let path = file.path();
+        let is_report = path
+            .extension()
+            .is_some_and(|extension| extension == "json");
+        let id = path.file_stem()?.to_str()?.to_owned();
+        let age = file
+            .metadata()
+            .ok()?
+            .modified()
+            .ok()?
+            .elapsed()
+            .unwrap_or_default();
+        is_report.then_some((id, age))
+    };
+    let mut kept: Vec<_> = files.filter_map(report).collect();
+    kept.sort_by_key(|(_, age)| std::cmp::Reverse(*age));
+    kept
 }
 
 fn may_be_taken_later(status: StatusCode) -> bool {
@@ -243,7 +425,7 @@ mod tests {
 
     fn webhook(url: Url) -> Webhook {
         let waits = vec![Duration::from_millis(1); 3];
-        Webhook::with_waits(url, Secret::new(KEY).unwrap(), waits)
+        Webhook::with(Some((url, Secret::new(KEY).unwrap())), None, waits)
     }
 
     async fn told(webhook: &Webhook) {
@@ -304,10 +486,56 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_report_that_was_not_taken_is_sent_by_the_next_server() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = || std::fs::read_dir(folder.path()).unwrap().count();
+        let secret = || Secret::new(KEY).unwrap();
+        let keeping = |url: Url| {
+            let waits = vec![Duration::from_millis(1); 3];
+            Webhook::with(Some((url, secret())), Some(folder.path().into()), waits)
+        };
+        let nobody = keeping("http://127.0.0.1:9/".parse().unwrap());
+        told(&nobody).await;
+        assert_eq!((nobody.lost().get(), files()), (0, 1));
+        let (service, url) = scripted(&[500]).await;
+        let next = keeping(url);
+        next.0.send_kept().await;
+        assert_eq!(files(), 1, "it is busy");
+        next.resume();
+        while files() > 0 {
+            tokio::task::yield_now().await;
+        }
+        next.finish().await;
+        let got = service.got.lock().unwrap();
+        assert_eq!(got.len(), 2);
+        for (headers, body) in got.iter() {
+            assert_eq!(headers["webhook-id"], "msg_7");
+            let event: Value = serde_json::from_str(body).unwrap();
+            assert_eq!(event["data"], json!({"turns": []}));
+        }
+        // What is taken at once leaves nothing behind.
+        let (_, url) = scripted(&[]).await;
+        told(&keeping(url)).await;
+        assert_eq!(files(), 0);
+    }
+
+    #[tokio::test]
+    async fn reports_go_where_the_settings_of_the_moment_say() {
+        let (service, url) = scripted(&[]).await;
+        let webhook = webhook("http://127.0.0.1:9/".parse().unwrap());
+        webhook.change(None);
+        assert!(!webhook.is_on());
+        webhook.change(Some((url, Secret::new(KEY).unwrap())));
+        assert!(webhook.is_on());
+        told(&webhook).await;
+        assert_eq!(service.got.lock().unwrap().len(), 1);
+    }
+
+    #[tokio::test]
     async fn a_server_that_stops_tries_once_more_at_once() {
         let (service, url) = scripted(&[500, 500]).await;
         let waits = vec![Duration::from_secs(3_600); 3];
-        let webhook = Webhook::with_waits(url, Secret::new(KEY).unwrap(), waits);
+        let webhook = Webhook::with(Some((url, Secret::new(KEY).unwrap())), None, waits);
         webhook.tell("7", json!({}));
         while service.got.lock().unwrap().is_empty() {
             tokio::task::yield_now().await;

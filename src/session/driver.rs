@@ -205,7 +205,8 @@ impl Driver {
         );
         let (keypad, keys) = mpsc::channel(KEYS);
         tools_of_call.press_at(keypad);
-        let report = engines.observers.webhook.as_ref().map(|_| {
+        let webhook = engines.observers.webhook.as_ref();
+        let report = webhook.filter(|webhook| webhook.is_on()).map(|_| {
             Box::new(CallReport::new(About {
                 id: key.to_string(),
                 agent: policy.briefing.agent.clone(),

@@ -21,6 +21,7 @@ use crate::llm::Llm;
 use crate::metrics::Metrics;
 use crate::prediction::Predictor;
 use crate::prediction::patterns::Memory;
+use crate::report::Webhook;
 use crate::tools::{Clock, Found, Journal, LiveTools, Registry, SystemClock};
 use crate::tts::{Speaker, Speed};
 use crate::turn_model::TurnModelError;
@@ -368,6 +369,11 @@ impl Engines {
     ) -> Option<&'a str> {
         let own = options.recogniser.as_ref().or(agent.recogniser.as_ref());
         own.or(self.recogniser.as_ref()).map(String::as_str)
+    }
+
+    /// The operator's web service that is told of calls.
+    pub fn webhook(&self) -> Option<&Webhook> {
+        self.observers.webhook.as_ref()
     }
 
     /// The name and the sample rate, Hz, of the server's default voice.
