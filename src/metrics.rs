@@ -652,7 +652,7 @@ impl Metrics {
         self.agent_turns.get_or_create(&AgentLabel { agent }).inc();
     }
 
-    /// Why a language model does not answer, if one does not.
+    /// The reason that a language model does not answer, if there is one.
     pub fn loading_because(&self) -> Option<String> {
         let causes = self.loading.lock();
         let known = causes.values().flatten().next();

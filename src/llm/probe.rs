@@ -367,7 +367,7 @@ pub struct Report {
     pub cache: Option<(u64, u64)>,
     /// Whether a prompt of `llm.max_prompt_tokens` arrives whole.
     pub context: Context,
-    /// What llama.cpp's server says of itself.
+    /// Properties that llama.cpp's server reports of itself.
     pub properties: Option<Properties>,
     /// How native calls are sent; `None` if the model made none.
     pub shape: Option<Shape>,

@@ -110,7 +110,7 @@ pub(super) trait Protocol: Send + Sync {
     /// A reader for one answer of a model that is offered these tools.
     fn reader(&self, settings: &Settings, tools: Vec<String>) -> Box<dyn Reader>;
 
-    /// What the data of an event has, as the server sends it.
+    /// The content of an event, as the server sends it.
     fn look(&self, data: &str) -> Look;
 
     /// The model's text in the body of a refusal.

@@ -88,7 +88,7 @@ impl Thoughts {
     }
 }
 
-/// What the data of an event has, as the server sends it.
+/// The content of an event, as the server sends it.
 pub(super) fn look(data: &str) -> Look {
     let event: Value = serde_json::from_str(data).unwrap_or_default();
     let (block, delta) = (&event["content_block"], &event["delta"]);

@@ -192,7 +192,7 @@ struct Slot {
     extra: Option<Value>,
 }
 
-/// What the data of an event has, as the server sends it.
+/// The content of an event, as the server sends it.
 pub(super) fn look(data: &str) -> Look {
     let chunk = serde_json::from_str::<Chunk>(data).ok();
     let choice = chunk.and_then(|chunk| chunk.choices.into_iter().next());

@@ -86,7 +86,7 @@ impl Context {
     }
 }
 
-/// What a server of llama.cpp says of itself.
+/// Properties that a server of llama.cpp reports of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Properties {
     /// The context of one stream, tokens.

@@ -265,7 +265,7 @@ async fn probed(address: &str) -> String {
     report
 }
 
-/// What llama.py starts: 8,192 tokens, one slot, a template without tools.
+/// The server that llama.py starts: 8,192 tokens, one slot, a template without tools.
 #[tokio::test]
 #[ignore = "a model of 100 MB: `make verify` installs and runs it"]
 async fn the_probe_tells_the_truth_about_llama_cpp() {
