@@ -540,7 +540,7 @@ async fn a_result_that_could_not_be_written_is_written_once_there_is_room() {
         told.is_some_and(|told| told.contains("room")),
         "the result is lost"
     );
-    line_with(&mut log, "could not be written down").await;
+    line_with(&mut log, "could not be journalled").await;
     assert_eq!(journal().lines().count(), 3, "{}", journal());
     served.limit_files(None);
     line_with(&mut log, "the journal can be written again").await;
