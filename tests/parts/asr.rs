@@ -251,6 +251,14 @@ fn keyterms_are_heard_and_others_are_not_mistaken_for_them() {
         names_heard(&mut asr, &clips, &hints),
     );
     println!("{before} of {} names, {after} with keyterms", clips.len());
+    for (name, clip) in &clips {
+        let plain = asr.hear(&clip.samples).unwrap().text;
+        let heard = asr.hear_with(&clip.samples, &hints).unwrap().text;
+        assert!(
+            plain.is_empty() || !heard.is_empty(),
+            "{name}: {plain:?} is lost"
+        );
+    }
     let (mut errors, mut plain) = (Errors::default(), Errors::default());
     for clip in speech::clips() {
         errors.add(
