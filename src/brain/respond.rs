@@ -837,14 +837,14 @@ fn follow_up(sentence: &str, before: &[Message]) -> Option<Request> {
 fn unset_label(before: &[Message]) -> Option<String> {
     let sentences = text::sentences(last_user(before));
     let requests = sentences.iter().flat_map(|sentence| rules::read(sentence));
-    let labels = requests.filter_map(|request| match request {
+    let mut labels = requests.filter_map(|request| match request {
         Request::SetTimer {
             seconds: None,
             label,
         } => label,
         _ => None,
     });
-    labels.last()
+    labels.next_back()
 }
 
 /// Whether the agent asked this question: in full, or interrupted but recognisable.

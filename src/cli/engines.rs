@@ -277,7 +277,7 @@ pub(super) fn asr_builder(
     let (engine, models) = (config.asr.clone(), models.clone());
     let needs_base = hears_other_languages(config);
     move || {
-        let many = || Ok::<_, AsrError>(WhisperOnnx::load(&models.whisper_base()?)?);
+        let many = || -> Result<_, AsrError> { WhisperOnnx::load(&models.whisper_base()?) };
         let loaded: Box<dyn Asr> = match &engine {
             AsrEngine::WhisperOnnx(OnnxModel::Folder(folder)) => {
                 match WhisperLayout::is_in(folder) {

@@ -506,7 +506,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         next.finish().await;
-        let got = service.got.lock().unwrap();
+        let got = std::mem::take(&mut *service.got.lock().unwrap());
         assert_eq!(got.len(), 2);
         for (headers, body) in got.iter() {
             assert_eq!(headers["webhook-id"], "msg_7");

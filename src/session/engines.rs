@@ -425,9 +425,7 @@ impl Engines {
     /// Whether the local recogniser knows a language.
     pub fn hears(&self, language: &str) -> bool {
         let language = base(language);
-        self.heard_languages()
-            .iter()
-            .any(|known| *known == language)
+        self.heard_languages().contains(&language)
     }
 
     /// The languages that the local recogniser knows, without regions.
