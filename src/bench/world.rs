@@ -11,6 +11,7 @@ use crate::llm::{LlmEvent, Message, Prompt};
 use crate::prediction::{Evidence, PastCall, Prediction};
 use crate::session::Pacer;
 use crate::tools::{Declaration, Effect, Eligibility, ToolSpec};
+use crate::tts::Speed;
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -345,14 +346,19 @@ impl World<'_> {
                     ..
                 } => self.run_tool(run, &name, &arguments),
                 Output::Speak {
-                    clause, item, text, ..
+                    clause,
+                    item,
+                    text,
+                    speaker,
                 } => {
                     if text == ANSWER {
                         self.answered = Some(self.clock.now);
                         self.answer = Some((clause, None));
                     }
                     match self.task.voice {
-                        Voice::Server(takes) => self.speak(clause, item, &text, takes),
+                        Voice::Server(takes) => {
+                            self.speak((clause, item), &text, speaker.speed(), takes);
+                        }
                         Voice::Client => self.hand_over(clause, &text),
                     }
                 }
@@ -377,11 +383,17 @@ impl World<'_> {
         }
     }
 
-    fn speak(&mut self, clause: ClauseId, item: ItemId, text: &str, takes: Micros) {
+    fn speak(
+        &mut self,
+        (clause, item): (ClauseId, ItemId),
+        text: &str,
+        speed: Speed,
+        takes: Micros,
+    ) {
         let words = text.split_whitespace().count() as u64;
         let length = match self.task.by {
             By::Text => FRAME,
-            By::Speech { .. } => Micros(WORD.0 * words),
+            By::Speech { .. } => speed.lasts(Micros(WORD.0 * words)),
         };
         self.pacer.expect(clause, item, length);
         self.clock.after(takes, Due::Made(clause, length));

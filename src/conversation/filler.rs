@@ -10,6 +10,7 @@ use super::template::render;
 use super::wait::Wait;
 use crate::time::{Micros, Time};
 use crate::tools::Declaration;
+use crate::tts::Speed;
 use serde_json::{Map, Value};
 
 #[cfg(test)]
@@ -21,9 +22,8 @@ const MOST: u32 = 2;
 /// The same while the model thinks, which takes long.
 const MOST_THINKING: u32 = 4;
 
-/// Silence after the agent's own words, while a call is under way, that is filled: a listener takes a longer
-/// one for the end. The pause of some 120 ms with which a sentence ends comes before it.
-const AFTER_SPEECH: Micros = Micros::from_ms(150);
+/// How much longer than usual an announcement may take, %: slower than that sounds strange.
+const DRAWN_OUT: u64 = 120;
 
 /// If the answer comes neither now nor soon, the decision is made again after this time.
 const AGAIN: Micros = Micros::from_ms(100);
@@ -74,7 +74,9 @@ impl DeadAir {
     /// `calls`: a call is under way, or the model has not said a word about its result.
     pub(super) fn ends(&self, silent_since: Time, patience: Micros, calls: bool) -> Option<Time> {
         let wait = match calls && silent_since > self.since && self.again == 0 {
-            true => AFTER_SPEECH.min(patience),
+            // The pause of some 120 ms with which a sentence ends is silence enough: a listener takes a longer one
+            // for the end.
+            true => Micros(0),
             // Whoever knows that the model thinks goes on telling the user.
             false if self.thinks => Micros(patience.0 * u64::from(self.again + 1).min(2)),
             false => Micros(patience.0 * u64::from(self.again + 1)),
@@ -201,4 +203,13 @@ pub(super) fn again(
     own.into_iter()
         .chain(general)
         .find(|text| Wait::has_room(wait.least, common.spoken_length(text)))
+}
+
+/// The speed of an announcement that takes `length` at the `usual` one, when the answer is expected after `wait`:
+/// slower if it would end before that.
+pub(super) fn drawn_out(usual: Speed, length: Micros, wait: Micros) -> Speed {
+    let longest = Micros(length.0 * DRAWN_OUT / 100);
+    let wanted = wait.min(longest).max(length);
+    let slower = usual.factor() * length.0 as f64 / wanted.0.max(1) as f64;
+    Speed::of(slower).unwrap_or(usual)
 }

@@ -10,6 +10,9 @@ use crate::language::Pack;
 use crate::time::{Micros, Time};
 use std::collections::VecDeque;
 
+#[cfg(test)]
+mod tests;
+
 /// The most clauses that are requested and not yet sent in full. Two keep the audio from running dry; more
 /// would be wasted work when the user interrupts.
 const AHEAD: usize = 2;
@@ -144,6 +147,14 @@ impl Playout {
 
     pub(super) fn get(&mut self, id: ClauseId) -> Option<&mut Clause> {
         self.clauses.iter_mut().find(|c| c.id == id)
+    }
+
+    /// The length of a clause of the model that only announces work, if nothing else is to be said.
+    pub(super) fn announcement(&self, id: ClauseId, language: &Pack) -> Option<Micros> {
+        let mut unsent = self.clauses.iter().filter(|c| !c.all_sent());
+        let clause = unsent.next().filter(|c| c.id == id)?;
+        let announces = clause.words == Words::Answer && clause.is_filler(language);
+        (announces && unsent.next().is_none()).then(|| clause.length())
     }
 
     /// Adds synthesised audio of a clause.
@@ -374,77 +385,5 @@ impl Playout {
     /// Forgets all clauses once they have been heard.
     pub(super) fn clear(&mut self) {
         self.clauses.clear();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn one_clause() -> Playout {
-        let (mut playout, text) = (Playout::default(), ("words".to_owned(), Micros(0)));
-        playout.push(ClauseId(1), (ItemId(1), 0), text, Words::Answer);
-        playout
-    }
-
-    /// A line with a lag of 180 ms. Reports come another 20 ms to 13 s late, and a third are lost.
-    #[test]
-    fn heard_audio_is_known_to_a_word_although_marks_are_late_or_lost() {
-        const WORD_MS: u64 = 350;
-        const LAG_MS: u64 = 180;
-        let mut random = 88_172_645_463_325_252_u64;
-        let mut next = move |below: u64| {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            random % below
-        };
-        for _ in 0..200 {
-            let mut playout = one_clause();
-            playout.made(ClauseId(1), Micros::from_ms(20_000), true);
-            let stop = 1_000 + next(15_000);
-            let mut reports = Vec::new();
-            for frame in 1..=1_000 {
-                let sent_at = (frame * 20_u64).saturating_sub(200);
-                if sent_at > stop {
-                    break;
-                }
-                if frame % 10 == 0 && next(3) > 0 {
-                    let late = if next(2) == 0 {
-                        20 + next(60)
-                    } else {
-                        next(13_000)
-                    };
-                    reports.push((frame * 20 + LAG_MS + late, frame * 20));
-                }
-                reports.sort_unstable();
-                while let Some(&(at, until)) = reports.first().filter(|(at, _)| *at <= sent_at) {
-                    playout.played(Time::from_ms(at), ClauseId(1), Micros::from_ms(until));
-                    reports.remove(0);
-                }
-                let until = Micros::from_ms(frame * 20);
-                playout.sent(Time::from_ms(sent_at), ClauseId(1), until);
-            }
-            let heard = playout.heard(ItemId(1), Time::from_ms(stop)).as_ms();
-            let truly = stop.saturating_sub(LAG_MS);
-            assert!(
-                heard.abs_diff(truly) <= WORD_MS,
-                "{heard} ms for {truly} ms"
-            );
-        }
-    }
-
-    #[test]
-    fn silence_after_a_flush_begins_at_once() {
-        let mut playout = one_clause();
-        playout.made(ClauseId(1), Micros::from_ms(1_000), true);
-        playout.sent(Time::from_ms(0), ClauseId(1), Micros::from_ms(1_000));
-        playout.played(Time::from_ms(700), ClauseId(1), Micros::from_ms(500));
-        assert_eq!(playout.audible_until(), Time::from_ms(1_200));
-        let heard = playout.heard(ItemId(1), Time::from_ms(700));
-        assert_eq!(heard, Micros::from_ms(500));
-        assert_eq!(playout.unheard_items(Time::from_ms(1_100)), [ItemId(1)]);
-        playout.flush(Time::from_ms(800));
-        assert_eq!(playout.audible_until(), Time::from_ms(800));
     }
 }

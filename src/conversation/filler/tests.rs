@@ -70,7 +70,7 @@ fn silence_behind_a_filler_is_filled_soon_and_once() {
     let mut silence = DeadAir::since(Time::from_ms(1_000));
     silence.fill();
     let end = |silence: &DeadAir| silence.ends(Time::from_ms(3_000), PATIENCE, true).unwrap();
-    assert!(end(&silence) < Time::from_ms(3_450));
+    assert_eq!(end(&silence), Time::from_ms(3_000));
     silence.fill_again();
     assert_eq!(end(&silence), Time::from_ms(6_000));
 }
@@ -96,4 +96,15 @@ fn a_restarted_wait_has_its_full_length() {
     silence.restart(&common);
     let end = silence.ends(Time(0), PATIENCE, false);
     assert_eq!(end, Some(common.now + common.policy.timeouts.dead_air));
+}
+
+#[test]
+fn an_announcement_is_drawn_out_to_the_answer_within_reason() {
+    let (usual, ms) = (Speed::NORMAL, Micros::from_ms);
+    let speed = |wait| drawn_out(usual, ms(1_000), ms(wait)).factor();
+    assert_eq!(speed(0), 1.0);
+    assert_eq!(speed(1_000), 1.0);
+    assert_eq!(speed(1_100), 0.91);
+    assert_eq!(speed(1_200), speed(9_000));
+    assert_eq!(drawn_out(usual, Micros(0), ms(500)), usual);
 }

@@ -62,6 +62,21 @@ pub(super) fn usual(common: &Common, tool: &str) -> Micros {
     expected(&common.experience, tool, FORESEEN)
 }
 
+/// How much longer those of the runs take that have no result: the longest of them.
+fn longest<'a>(common: &Common, runs: impl Iterator<Item = &'a Run>) -> Wait {
+    let known = &common.experience;
+    let mut longest = Wait::default();
+    for run in runs.filter(|run| run.outcome.is_none()) {
+        let elapsed = common.now.since(run.started);
+        let least = known.latency(&run.tool, FASTEST).unwrap_or_default();
+        longest = longest.max(Wait {
+            expected: left(expected(known, &run.tool, FORESEEN), elapsed),
+            least: Micros(least.0.saturating_sub(elapsed.0)),
+        });
+    }
+    longest
+}
+
 /// A session's tracks and runs.
 #[derive(Debug, Default)]
 pub(super) struct Speculation {
@@ -202,18 +217,17 @@ impl Speculation {
 
     /// How much longer the committed calls without results take: the longest of them.
     pub(super) fn remaining_wait(&self, common: &Common, calls: &[CallId]) -> Wait {
-        let known = &common.experience;
         let of = |call: &CallId| self.ledger.runs().find(|run| run.calls.contains(call));
-        let mut longest = Wait::default();
-        for run in calls.iter().filter_map(of).filter(|r| r.outcome.is_none()) {
-            let elapsed = common.now.since(run.started);
-            let least = known.latency(&run.tool, FASTEST).unwrap_or_default();
-            longest = longest.max(Wait {
-                expected: left(expected(known, &run.tool, FORESEEN), elapsed),
-                least: Micros(least.0.saturating_sub(elapsed.0)),
-            });
-        }
-        longest
+        longest(common, calls.iter().filter_map(of))
+    }
+
+    /// How much longer the calls take that have begun early for this answer; `None` if there are none.
+    pub(super) fn early_wait(&self, common: &Common) -> Option<Wait> {
+        let track = self.answering.as_ref()?.id;
+        let of_answer = |run: &&Run| run.track == track && run.predicted.is_some();
+        let mut runs = self.ledger.runs().filter(of_answer).peekable();
+        runs.peek()?;
+        Some(longest(common, runs))
     }
 
     /// The run of one of these calls.

@@ -6,6 +6,7 @@ mod breaks;
 mod confirmation;
 mod drafts;
 mod early_tools;
+mod fillers;
 mod foresight;
 mod handoff;
 mod listening;

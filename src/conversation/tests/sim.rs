@@ -8,6 +8,7 @@ use crate::llm::{LlmEvent, Message, Prompt, TokenUsage};
 use crate::prediction::{Evidence, Prediction};
 use crate::recording::tape::Tape;
 use crate::tools::{Effect, ToolError};
+use crate::tts::Speed;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
@@ -158,6 +159,9 @@ pub(super) struct Sim {
     pub(super) turn_model_fails: bool,
     pub(super) tts_fails: HashSet<String>,
     pub(super) tts_hangs: bool,
+    /// Whether the voice takes as long as the core estimates, and begins phrases at once, which are prepared;
+    /// otherwise each word takes 300 ms.
+    pub(super) speaks_as_estimated: bool,
     /// Whether the client has its own voice and gets the words at once.
     pub(super) client_speaks: bool,
     pub(super) prompts: Vec<Prompt>,
@@ -230,6 +234,7 @@ impl Sim {
             turn_model_fails: false,
             tts_fails: HashSet::new(),
             tts_hangs: false,
+            speaks_as_estimated: false,
             client_speaks: false,
             prompts: Vec::new(),
             by_prompt: false,
@@ -582,7 +587,12 @@ impl Sim {
                 Output::Speak { clause, text, .. } if self.client_speaks => {
                     self.hand_over(clause, &text);
                 }
-                Output::Speak { clause, text, .. } => self.synthesise(clause, &text),
+                Output::Speak {
+                    clause,
+                    text,
+                    speaker,
+                    ..
+                } => self.synthesise(clause, &text, speaker.speed()),
                 Output::CancelClause { clause } => self.clauses.retain(|c| c.id != clause),
                 Output::Flush => {
                     self.clauses.clear();
@@ -655,7 +665,7 @@ impl Sim {
     }
 
     /// Synthesises a clause at 300 ms a word, in one piece after 60 ms.
-    fn synthesise(&mut self, clause: ClauseId, text: &str) {
+    fn synthesise(&mut self, clause: ClauseId, text: &str, speed: Speed) {
         if self.tts_hangs {
             return;
         }
@@ -675,9 +685,25 @@ impl Sim {
             sent: Micros(0),
             complete: false,
         });
-        let length = Micros::from_ms(300 * text.split_whitespace().count() as u64);
+        let usual = match self.speaks_as_estimated {
+            true => spoken_length(text),
+            false => Micros::from_ms(300 * text.split_whitespace().count() as u64),
+        };
+        let length = speed.lasts(usual);
+        let phrases = &Policy::default().phrases;
+        let is_prepared = [
+            &phrases.still_working,
+            &phrases.moment_more,
+            &phrases.one_moment,
+        ]
+        .iter()
+        .any(|phrase| phrase.contains(text));
+        let takes = match self.speaks_as_estimated && is_prepared {
+            true => 1,
+            false => 60,
+        };
         self.later(
-            60,
+            takes,
             Input::Synthesised {
                 clause,
                 length,

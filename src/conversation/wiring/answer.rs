@@ -187,7 +187,7 @@ impl Conversation {
             };
             clause.asked = true;
             let (clause, item, text) = (clause.id, clause.item, clause.text.clone());
-            let speaker = self.common.speaker_of(clause);
+            let speaker = self.speaker_of(clause);
             self.common.outputs.push_back(Output::Speak {
                 clause,
                 item,

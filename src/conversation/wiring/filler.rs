@@ -3,12 +3,13 @@
 use super::Conversation;
 use crate::conversation::client_settings::ClientTools;
 use crate::conversation::filler;
-use crate::conversation::ids::CallId;
+use crate::conversation::ids::{CallId, ClauseId};
 use crate::conversation::playout::Words;
 use crate::conversation::speculation::{Track, usual};
 use crate::conversation::timer::Timer;
 use crate::conversation::wait::{Wait, left};
 use crate::time::Micros;
+use crate::tts::Speaker;
 use serde_json::{Map, Value};
 
 impl Conversation {
@@ -38,6 +39,28 @@ impl Conversation {
         if let Some(text) = filler::of_call(&self.common, wait, name, arguments) {
             self.say_filler(&text);
         }
+    }
+
+    /// The voice of a clause. An announcement is drawn out if it would end before the answer begins.
+    pub(super) fn speaker_of(&self, clause: ClauseId) -> Speaker {
+        let mut speaker = self.common.speaker_of(clause);
+        let length = self.playout.announcement(clause, self.common.language());
+        if let Some((length, wait)) = length.zip(self.early_answer()) {
+            let usual = speaker.speed();
+            let speed = filler::drawn_out(usual, length, wait);
+            if speed != usual {
+                speaker.speed = Some(speed);
+            }
+        }
+        speaker
+    }
+
+    /// How long it probably takes until the answer to calls that have begun early is generated.
+    fn early_answer(&self) -> Option<Micros> {
+        let wait = self.speculation.early_wait(&self.common)?;
+        let (first, now) = (self.common.experience.first_event(), self.common.now);
+        let model = self.held.assumed.first_event(first, now).unwrap_or(first);
+        Some(wait.expected + model)
     }
 
     /// How long it still takes until the answer is heard.

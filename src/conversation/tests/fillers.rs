@@ -1,0 +1,182 @@
+//! Sessions in which the agent bridges the wait for a slow tool: how long it is silent before the answer, and how
+//! much its own words delay the answer.
+
+use super::sim::{Script, Sim, Step, call_with, end, say};
+use super::*;
+use crate::prediction::{Prediction, Source};
+use crate::tools::Eligibility;
+use serde_json::json;
+
+/// The model's announcement takes 0.7 s.
+const ANNOUNCEMENT: &str = "Let me see.";
+const ANSWER: &str = "It is sunny.";
+/// A clause is sent in whole frames, so it may be so much longer than its audio.
+const FRAME_MS: u64 = 20;
+
+/// A clause as the user hears it.
+#[derive(Debug)]
+struct Said {
+    text: String,
+    /// When it begins, ms after the end of speech.
+    at: u64,
+    /// The silence before it, ms.
+    silence: u64,
+}
+
+/// How a question was answered.
+struct Answered {
+    said: Vec<Said>,
+    /// When the answer could have been heard if nothing had been said before it, ms after the end of speech.
+    ready: u64,
+}
+
+impl Answered {
+    fn answer(&self) -> &Said {
+        let answer = self.said.last().expect("an answer");
+        assert_eq!(answer.text, ANSWER);
+        answer
+    }
+
+    /// How much later it was heard because of the words before it, ms.
+    fn delay(&self) -> u64 {
+        self.answer().at.saturating_sub(self.ready)
+    }
+}
+
+/// 350 ms to the model's first words, another 0.3 s to the end of its call.
+fn calling() -> Script {
+    let [opened, closed] = call_with("weather", json!({"city": "boulder"}));
+    let said = say(&format!("{ANNOUNCEMENT} "));
+    let mut script = vec![Step::Wait(330), said, Step::Wait(150)];
+    script.extend([opened, Step::Wait(150), closed, end()]);
+    script
+}
+
+/// 350 ms to the model's first words, and 15 ms for each of the other tokens.
+fn answering() -> Script {
+    let (first, rest) = ANSWER.split_at(3);
+    vec![
+        Step::Wait(330),
+        say(first),
+        Step::Wait(90),
+        say(rest),
+        end(),
+    ]
+}
+
+/// The call is known 70 ms before the end of speech.
+fn ask(sim: &mut Sim) {
+    sim.speak("what is the weather in", 1_000);
+    sim.speak("what is the weather in boulder", 640);
+}
+
+/// A session in which rules predict the weather, which takes so long, and which has asked for it so often before.
+fn answered(tool_ms: u64, early: bool, before: usize) -> Answered {
+    let mut tool = (*tool("weather", Effect::Read)).clone();
+    if early {
+        tool.speculation.eligibility = Eligibility::Full;
+    }
+    let mut sim = Sim::new(with(vec![tool]));
+    sim.router = Box::new(|heard| {
+        let weather = Prediction {
+            tool: "weather".into(),
+            arguments: json!({"city": "boulder"}).as_object().cloned().unwrap(),
+            confidence: 0.9,
+            source: Source::Rule,
+            open: Vec::new(),
+        };
+        let asks = heard.text.contains("boulder");
+        asks.then_some(weather).into_iter().collect()
+    });
+    (sim.tool_ms, sim.completeness) = (tool_ms, 0.97);
+    (sim.by_prompt, sim.speaks_as_estimated) = (true, true);
+    for _ in 0..=before {
+        sim.scripts.extend([calling(), answering()]);
+    }
+    for _ in 0..before {
+        ask(&mut sim);
+        sim.silence(9_000);
+    }
+    sim.sent.clear();
+    sim.outputs.clear();
+    ask(&mut sim);
+    let end = sim.now();
+    sim.silence(9_000);
+    let said = said(&sim, end);
+    let asked = |o: &Output| matches!(o, Output::Generate { .. });
+    let asked = sim
+        .outputs
+        .iter()
+        .filter(|(_, o)| asked(o))
+        .map(|(at, _)| *at);
+    let asked = asked.last().expect("a generation for the answer");
+    let commit = sim.latency().commit.expect("a call");
+    // 20 ms until the model's stream begins, 60 ms for the voice.
+    let words = asked + Micros::from_ms(20 + 330 + 90);
+    let ready = words.max(commit).since(end).as_ms() + 60;
+    Answered { said, ready }
+}
+
+/// The clauses since `end`, from the frames that were sent.
+fn said(sim: &Sim, end: Time) -> Vec<Said> {
+    let text = |wanted: ClauseId| {
+        let mut outputs = sim.outputs.iter();
+        outputs.find_map(|(_, output)| match output {
+            Output::Speak { clause, text, .. } if *clause == wanted => Some(text.clone()),
+            _ => None,
+        })
+    };
+    let (mut said, mut last, mut plays) = (Vec::new(), None, end);
+    for (at, clause) in &sim.sent {
+        let begins = plays.max(*at);
+        if last != Some(*clause) {
+            said.push(Said {
+                text: text(*clause).unwrap_or_default(),
+                at: begins.since(end).as_ms(),
+                silence: begins.since(plays).as_ms(),
+            });
+        }
+        (last, plays) = (Some(*clause), begins + Micros::from_ms(20));
+    }
+    said
+}
+
+/// The greatest silence before any clause but the first, ms.
+fn silence(answered: &Answered) -> u64 {
+    let said = answered.said.iter().skip(1);
+    said.map(|said| said.silence).max().unwrap_or(0)
+}
+
+#[test]
+fn an_announcement_lasts_until_an_answer_that_comes_soon() {
+    // Of a tool that was never called before, and of one whose latency is known. At its usual speed the
+    // announcement would leave 200 ms of silence.
+    for (tool_ms, before) in [(1_000, 0), (1_300, 3)] {
+        let answered = answered(tool_ms, true, before);
+        assert!(answered.answer().silence <= 100, "{:?}", answered.said);
+        assert!(answered.delay() <= FRAME_MS, "{} ms", answered.delay());
+    }
+}
+
+#[test]
+fn a_second_filler_follows_the_first_without_a_gap() {
+    let answered = answered(2_000, true, 3);
+    assert_eq!(answered.said.len(), 3, "{:?}", answered.said);
+    assert!(silence(&answered) <= 150, "{:?}", answered.said);
+}
+
+#[test]
+fn no_filler_delays_an_answer_noticeably() {
+    for (early, kind) in [(true, "early"), (false, "late")] {
+        for before in [0, 1, 3] {
+            for tool_ms in (100..=4_000).step_by(100) {
+                let answered = answered(tool_ms, early, before);
+                assert!(
+                    answered.delay() <= 300 + FRAME_MS,
+                    "{kind} {before} {tool_ms}: {:?}",
+                    answered.said
+                );
+            }
+        }
+    }
+}
