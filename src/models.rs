@@ -276,7 +276,7 @@ impl Models {
     /// [`ModelsError::NotPulled`] otherwise.
     pub fn whisper_base(&self) -> Result<PathBuf, ModelsError> {
         let listed = |needed: &&str| self.files.iter().any(|file| file.path == **needed);
-        match BASE.iter().all(|needed| listed(needed)) {
+        match BASE.iter().all(listed) {
             true => Ok(self.dir.join(WHISPER_BASE)),
             false => Err(ModelsError::NotPulled {
                 dir: self.dir.clone(),

@@ -104,12 +104,12 @@ fn answered(tool_ms: u64, early: bool, before: usize) -> Answered {
     sim.silence(9_000);
     let said = said(&sim, end);
     let asked = |o: &Output| matches!(o, Output::Generate { .. });
-    let asked = sim
+    let mut asked = sim
         .outputs
         .iter()
         .filter(|(_, o)| asked(o))
         .map(|(at, _)| *at);
-    let asked = asked.last().expect("a generation for the answer");
+    let asked = asked.next_back().expect("a generation for the answer");
     let commit = sim.latency().commit.expect("a call");
     // 20 ms until the model's stream begins, 60 ms for the voice.
     let words = asked + Micros::from_ms(20 + 330 + 90);
