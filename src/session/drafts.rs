@@ -89,7 +89,7 @@ impl Drafts {
                     call,
                     usage: usage.unwrap_or_else(|| estimate(input, &counted)),
                 };
-                drop(results.send(Done::Drafted(sampled)).await);
+                drop(results.send(Done::Drafted(Box::new(sampled))).await);
             };
             let task = tasks.spawn(run.in_current_span());
             Some(Sample {
@@ -195,7 +195,7 @@ mod tests {
 
     async fn next(incoming: &mut mpsc::Receiver<Done>) -> Sampled {
         match incoming.recv().await {
-            Some(Done::Drafted(sampled)) => sampled,
+            Some(Done::Drafted(sampled)) => *sampled,
             _ => panic!("no sample has ended"),
         }
     }

@@ -12,7 +12,7 @@ use super::drafts::{Drafts, Sampled};
 use super::engines::{Engines, speaker_of};
 use super::items::{self, Unheard};
 use super::offer::Offer;
-use super::options::{SessionOptions, SpokenBy};
+use super::options::{Profile, SessionOptions, SpokenBy};
 use super::pacer::Pacer;
 use super::recognisers::Recogniser;
 use super::recorder::{Recorded, Subject};
@@ -63,15 +63,15 @@ const AHEAD_OF_NEED: Duration = Duration::from_secs(1);
 /// The result of a job.
 pub(super) enum Done {
     /// An input for the conversation.
-    Input(Input),
+    Input(Box<Input>),
     /// The user's words, and their language if it was detected.
-    Heard(Option<String>, Input),
+    Heard(Option<String>, Box<Input>),
     /// The notes on the caller for an agent.
     Notes { agent: String, notes: Vec<String> },
     /// A source of predictions has answered.
     Predicted(Answer),
     /// A sample of the draft model has ended.
-    Drafted(Sampled),
+    Drafted(Box<Sampled>),
     /// Windows were judged.
     Judged(Judged),
     /// Windows could not be judged.
@@ -80,6 +80,34 @@ pub(super) enum Done {
     Spoken(Synthesis, Part),
     /// A speech service failed, and the local engine goes on.
     Setback(Setback),
+}
+
+/// The keys of a telephone line.
+struct Keypad {
+    /// Keys that tools want to be pressed.
+    presses: mpsc::Receiver<KeyPress>,
+    /// Those that are being pressed.
+    pressed: Vec<KeyPress>,
+}
+
+impl Keypad {
+    /// The keys of a session's line, if it has one, for its tools.
+    fn of(options: &SessionOptions, tools: &SessionTools) -> Option<Box<Self>> {
+        let has_line = options.profile == Profile::PhoneCall || options.placed.is_some();
+        has_line.then(|| {
+            let (keypad, presses) = mpsc::channel(KEYS);
+            tools.press_at(keypad);
+            Box::new(Self {
+                presses,
+                pressed: Vec::new(),
+            })
+        })
+    }
+
+    /// The next keys that a tool wants to be pressed; `None` without a line.
+    async fn next(keypad: Option<&mut Self>) -> Option<KeyPress> {
+        keypad?.presses.recv().await
+    }
 }
 
 /// One running session.
@@ -111,10 +139,8 @@ pub(super) struct Driver {
     routing: Routing,
     drafts: Drafts,
     tools: SessionTools,
-    /// Keys that tools want to be pressed.
-    keypad: mpsc::Receiver<KeyPress>,
-    /// Those that are being pressed.
-    pressed: Vec<KeyPress>,
+    /// `None` in a session that is no telephone call.
+    keypad: Option<Box<Keypad>>,
     /// The prefix of its idempotency keys.
     key: uuid::Uuid,
     outbound: mpsc::Sender<Outbound>,
@@ -203,8 +229,7 @@ impl Driver {
             options.call.clone(),
             options.values.clone(),
         );
-        let (keypad, keys) = mpsc::channel(KEYS);
-        tools_of_call.press_at(keypad);
+        let keypad = Keypad::of(options, &tools_of_call);
         let webhook = engines.observers.webhook.as_ref();
         let report = webhook.filter(|webhook| webhook.is_on()).map(|_| {
             Box::new(CallReport::new(About {
@@ -263,8 +288,7 @@ impl Driver {
             runs: HashMap::new(),
             tasks: JoinSet::new(),
             tools: tools_of_call,
-            keypad: keys,
-            pressed: Vec::new(),
+            keypad,
             key,
             outbound,
             results,
@@ -316,7 +340,7 @@ impl Driver {
                     None => break,
                 },
                 Some(done) = results.0.recv() => self.on_done(done),
-                Some(press) = self.keypad.recv() => self.press(press),
+                Some(press) = Keypad::next(self.keypad.as_deref_mut()) => self.press(press),
                 () = sleep_until(wake) => self.on_time(),
                 Some(_) = self.tasks.join_next() => {}
             }
@@ -571,7 +595,7 @@ impl Driver {
             let recogniser =
                 self.engines
                     .recogniser_of(&self.agent, &self.options, self.detects, report);
-            let heard = async move |input| drop(results.send(Done::Input(input)).await);
+            let heard = async move |input| drop(results.send(Done::Input(Box::new(input))).await);
             let transcribing = items::transcribe(recogniser, self.options.input_rate, items, heard);
             self.tasks.spawn(transcribing.in_current_span());
             sender
@@ -653,14 +677,14 @@ impl Driver {
     fn on_done(&mut self, done: Done) {
         self.speech_found = None;
         match done {
-            Done::Input(input) => self.input(input),
+            Done::Input(input) => self.input(*input),
             Done::Heard(language, input) => {
                 if let Some(language) = language {
                     self.hears_in(language);
                 }
                 // The user's words may stop the agent as well.
                 self.speech_found = Some(self.now());
-                self.input(input);
+                self.input(*input);
             }
             Done::Notes { agent, notes } if agent == self.agent.name => {
                 self.input(Input::Notes { notes });
@@ -673,7 +697,7 @@ impl Driver {
                 }
             }
             Done::Drafted(sampled) => {
-                if let Some(input) = self.drafts.ended(sampled) {
+                if let Some(input) = self.drafts.ended(*sampled) {
                     self.input(input);
                 }
             }
@@ -718,7 +742,9 @@ impl Driver {
         let now = self.now();
         if self.pacer.has_dialed(now) {
             // A tool that has given up is told in vain.
-            let over = self.pressed.drain(..).map(|press| press.done.send(()));
+            let keypads = self.keypad.iter_mut();
+            let pressed = keypads.flat_map(|keypad| keypad.pressed.drain(..));
+            let over = pressed.map(|press| press.done.send(()));
             over.for_each(drop);
         }
         if let Some(samples) = self.pacer.pop_tones(now) {
@@ -762,7 +788,9 @@ impl Driver {
             SpokenBy::Server => {
                 let tones = dtmf::tones(&press.keys, self.options.output_rate);
                 self.pacer.dial(&tones);
-                self.pressed.push(press);
+                if let Some(keypad) = &mut self.keypad {
+                    keypad.pressed.push(press);
+                }
             }
             SpokenBy::Client | SpokenBy::Nobody => {
                 if self.send(Outbound::Keys(press.keys)).is_ok() {
@@ -919,9 +947,9 @@ impl Driver {
                         marks,
                         doubt,
                     };
-                    Done::Heard(language, heard)
+                    Done::Heard(language, Box::new(heard))
                 }
-                Err(reason) => Done::Input(failed(reason)),
+                Err(reason) => Done::Input(Box::new(failed(reason))),
             };
             drop(results.try_send(done));
         };
@@ -941,10 +969,10 @@ impl Driver {
         let results = self.results.clone();
         let sent = model.try_send(audio, self.cancel.clone(), move |score| match score {
             Ok(Ok(probability)) => {
-                drop(results.try_send(Done::Input(Input::Completeness {
+                drop(results.try_send(Done::Input(Box::new(Input::Completeness {
                     request,
                     probability,
-                })));
+                }))));
             }
             Ok(Err(error)) => tracing::warn!(%error),
             Err(_) => {}
@@ -965,7 +993,7 @@ impl Driver {
                 let event = event.map_err(|error| error.to_string())?;
                 let end = event == LlmEvent::End;
                 let input = Input::Llm { request, event };
-                if results.send(Done::Input(input)).await.is_err() || end {
+                if results.send(Done::Input(Box::new(input))).await.is_err() || end {
                     return Ok(());
                 }
             }
@@ -976,7 +1004,11 @@ impl Driver {
             let outcome = AssertUnwindSafe(stream).catch_unwind().await;
             if let Err(reason) = outcome.unwrap_or_else(|_| Err("the engine panicked".into())) {
                 tracing::error!(reason, "generation failed");
-                drop(results.send(Done::Input(failure(job, reason))).await);
+                drop(
+                    results
+                        .send(Done::Input(Box::new(failure(job, reason))))
+                        .await,
+                );
             }
         });
         self.generations.retain(|_, (task, _)| !task.is_finished());
@@ -1064,7 +1096,7 @@ impl Driver {
             {
                 let reason = Discard::Budget;
                 let refused = Input::RunRefused { run, reason };
-                return drop(results.send(Done::Input(refused)).await);
+                return drop(results.send(Done::Input(Box::new(refused))).await);
             }
             tracing::info!(%run, tool = name, speculative = committed.is_none(), "tool started");
             let found = tools.found_for(&name, &session).await;
@@ -1098,7 +1130,7 @@ impl Driver {
                 tracing::warn!(%run, tool = name, error = error.details(), "tool failed");
             }
             let finished = Input::ToolFinished { run, result };
-            drop(results.send(Done::Input(finished)).await);
+            drop(results.send(Done::Input(Box::new(finished))).await);
         };
         let task = task.in_current_span();
         if changes {
@@ -1119,7 +1151,7 @@ impl Driver {
             let limit = u64::try_from(CLIENT_TIMEOUT.as_millis()).unwrap_or(u64::MAX);
             let result = Err(ToolError::Timeout(limit));
             let finished = Input::ToolFinished { run, result };
-            drop(results.send(Done::Input(finished)).await);
+            drop(results.send(Done::Input(Box::new(finished))).await);
         });
         self.runs.retain(|_, task| !task.is_finished());
         self.runs.insert(run, task);
@@ -1148,7 +1180,7 @@ impl Driver {
         let results = self.results.clone();
         self.tasks.spawn(async move {
             let told = told(!spent.await);
-            drop(results.send(Done::Input(told)).await);
+            drop(results.send(Done::Input(Box::new(told))).await);
         });
     }
 
