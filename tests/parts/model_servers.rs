@@ -1011,11 +1011,14 @@ async fn behind_every_server_a_session_answers_aloud_and_makes_each_call_once() 
     for (row, (said, status, runs)) in join_all(sessions).await {
         let name = row.name;
         assert_eq!(status, "completed", "{name}: {said}");
-        let spoken = [row.words(), ANSWER].concat();
-        assert_eq!(
-            said.replace([' ', '\n'], ""),
-            spoken.replace(' ', ""),
-            "{name}"
+        let said = said.replace([' ', '\n'], "");
+        let answer = ANSWER.replace(' ', "");
+        let before = said.strip_suffix(&answer);
+        let announced = row.words().replace(' ', "");
+        // An announcement is not said if the answer is there before it.
+        assert!(
+            before.is_some_and(|before| before.is_empty() || before == announced),
+            "{name}: {said}"
         );
         let mut expected = row.expected();
         expected.sort_by(|a, b| a.0.cmp(&b.0));
