@@ -1,4 +1,4 @@
-//! `sockets`: four cells of `turn` over real sockets, in real time, at a tenth of its times.
+//! `sockets`: four arms of `turn` over real sockets and in real time, with all delays a tenth as long.
 //!
 //! Every turn has a simulation, a server and a client of its own, so nothing that was learned carries over, as in
 //! virtual time.
@@ -20,13 +20,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// The share of the times of `turn`.
+/// The factor by which the delays of `turn` are multiplied.
 const SCALE: f64 = 0.1;
 
-/// The tool's delay before that, s.
+/// The tool's delay before scaling, s.
 const TOOL: f64 = 1.0;
 
-/// The cells: the first is what the others are compared with.
+/// The arms. The first is the baseline of the others.
 const CELLS: [Arm; 4] = [Arm::SpeechFirst, Arm::Router, Arm::Partials, Arm::Assumed];
 
 const REPEATS: usize = 25;
@@ -34,23 +34,23 @@ const REPEATS: usize = 25;
 /// The largest difference between the ratios, percentage points.
 const APART: f64 = 5.0;
 
-/// A turn over sockets and the same in virtual time.
+/// A turn over sockets, and the same turn in virtual time.
 #[derive(Debug, Clone, Copy)]
 struct Pair {
     sockets: Turn,
     virtual_time: Turn,
-    /// How often the tool was run.
+    /// How often the tool ran over sockets.
     runs: u64,
 }
 
-/// When the client has words, s after the end of speech.
+/// When the client receives the first words and the answer, s after the end of speech.
 #[derive(Debug, Clone, Copy)]
 struct Turn {
     first: f64,
     answer: f64,
 }
 
-/// An arm in all repeats.
+/// All repeats of one arm.
 struct Point {
     arm: Arm,
     pairs: Vec<Pair>,
@@ -61,7 +61,7 @@ pub(super) fn run(settings: &Settings) -> Result<Report, BenchError> {
     Ok(report(settings.seed, &points))
 }
 
-/// All arms one after the other in each repeat, in random order.
+/// Plays all arms in each repeat, one after the other in random order.
 async fn measure(seed: u64, repeats: usize) -> Result<Vec<Point>, BenchError> {
     let mut points = CELLS.map(|arm| Point {
         arm,
@@ -84,7 +84,7 @@ async fn measure(seed: u64, repeats: usize) -> Result<Vec<Point>, BenchError> {
     Ok(points.into())
 }
 
-/// Plays a turn both ways.
+/// Plays a turn over sockets and in virtual time.
 async fn play(arm: Arm, times: Times, tool: f64) -> Result<Pair, BenchError> {
     let simulation = Simulation::open(ANYWHERE, delays(&times, tool)).await?;
     let registry = declared::registry(&[simulation.tool()?])
@@ -176,9 +176,9 @@ fn method() -> Vec<String> {
          Only the router is simulated within the process. 25 repeats with the times of `turn`, the arms of each in random \
          order; a server, a model and a client of its own for every turn."
             .into(),
-        "Later: how much later the answer comes over sockets than in virtual time, where computing and sockets take no \
-         time. It is the server's own time and that of this machine, and a tenth of the times makes it weigh ten times as \
-         much. The ratio to the first arm is what speculation changes, and what must be the same elsewhere."
+        "\"Later\" is how much later the answer comes over sockets than in virtual time, where computing and sockets take \
+         no time: the time that this machine needs. It is a fixed cost, so at a tenth of the times it weighs ten times as \
+         much. The ratio to the first arm is the effect of speculation, and must be the same on other machines."
             .into(),
     ]
 }
@@ -187,7 +187,7 @@ fn spread(point: &Point, figure: impl Fn(&Pair) -> f64) -> Spread {
     Spread::of(point.pairs.iter().map(figure).collect())
 }
 
-/// The answers of an arm over those of the first arm in the same repeat, %: over sockets, in virtual time.
+/// The answer times of an arm as a share of the first arm's in the same repeat, %: over sockets, in virtual time.
 fn ratios(points: &[Point], point: &Point) -> (Spread, Spread) {
     let base = points.first().map_or(&[][..], |base| &base.pairs);
     let both = || point.pairs.iter().zip(base);

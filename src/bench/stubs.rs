@@ -1,4 +1,4 @@
-//! Engines that take a stated time, and no more: what is left of a wait is the server's own.
+//! Engines that take exactly the stated time, so that the rest of a measured wait is the server's own.
 
 use crate::asr::{Asr, AsrError};
 use crate::llm::{Llm, LlmEvent, LlmStream, Prompt};
@@ -8,10 +8,10 @@ use futures_util::{StreamExt, stream};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// The level above which sound is speech.
+/// The amplitude above which a window counts as speech, of 1.
 const LOUD: f32 = 0.1;
 
-/// Takes loud windows for speech.
+/// A detector that takes loud windows for speech.
 pub(super) struct Loudness;
 
 impl Vad for Loudness {
@@ -21,7 +21,7 @@ impl Vad for Loudness {
     }
 }
 
-/// Hears the same words in everything, after a time.
+/// A recogniser that hears the same words in all audio, after a delay.
 pub(super) struct Hears {
     pub(super) words: &'static str,
     pub(super) after: Duration,
@@ -38,7 +38,7 @@ impl Asr for Hears {
     }
 }
 
-/// Says so many sentences of five words to everything.
+/// A model that answers everything with this number of sentences of five words.
 pub(super) struct Says(pub(super) usize);
 
 impl Llm for Says {
@@ -53,11 +53,11 @@ impl Llm for Says {
     }
 }
 
-/// Makes one tone of every text, after a time.
+/// A voice that speaks every text as one tone, after a delay.
 pub(super) struct Tone {
     pub(super) after: Duration,
     pub(super) length: Duration,
-    /// Hz: the client's, so that nothing is resampled.
+    /// The sample rate, Hz: the client's, so that nothing is resampled.
     pub(super) rate: u32,
 }
 

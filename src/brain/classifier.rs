@@ -64,7 +64,7 @@ impl Classifier {
     pub(super) fn load(predicted: &Settings) -> Result<Self, ClassifierError> {
         let trained: Trained =
             serde_json::from_str(HEAD).map_err(|error| ClassifierError::Head(error.to_string()))?;
-        let embedder = Embedder::load(&predicted.desk.embedder)?;
+        let embedder = Embedder::load(&predicted.files.embedder)?;
         Ok(Self {
             matching: Matching::sharing(embedder.clone(), predicted),
             embedder,

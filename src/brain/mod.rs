@@ -4,10 +4,10 @@
 //! doubt, and says so if it cannot do something. It streams the same events as every other model and answers
 //! in about 10 ms on one core.
 
-mod abroad;
 mod answers;
 mod classifier;
 mod declared;
+mod other_languages;
 mod parts;
 
 mod respond;

@@ -1,9 +1,9 @@
 //! Turns a prompt into speech and calls. Pure except for the embeddings.
 
-use super::abroad::Abroad;
 use super::answers;
 use super::classifier::Classifier;
 use super::declared::{self, Known, Match};
+use super::other_languages::OtherLanguage;
 use super::parts;
 use super::rules;
 use super::when::Asked;
@@ -50,7 +50,7 @@ pub(super) fn respond(
     let mut events = match pack.wording {
         Some(wording) => {
             let (prompt, known) = (&prompt, known);
-            Abroad {
+            OtherLanguage {
                 pack,
                 wording,
                 prompt,

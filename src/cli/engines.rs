@@ -13,7 +13,7 @@ use crate::llm::{Fallback, Llm, Remote, remote};
 use crate::metrics::Metrics;
 use crate::models::Models;
 use crate::prediction::patterns::{Memory, PatternFile, Transitions};
-use crate::prediction::{self, Desk, Predictor, Settings, Today};
+use crate::prediction::{self, ExampleFiles, Predictor, Settings, Today};
 use crate::server::TransferCall;
 use crate::session::{
     AgentSettings, BudgetMemory, Builders, Cast, Engines, Observers, OtherVoice, Renewal,
@@ -259,14 +259,14 @@ pub(super) fn predictable(
 }
 
 fn prediction_settings(config: &Config, models: &Models, tools: &Registry) -> prediction::Settings {
-    let desk = Desk {
+    let files = ExampleFiles {
         embedder: models.minilm(),
-        kept: config.cache.as_ref().map(|cache| cache.join("router.json")),
+        cache: config.cache.as_ref().map(|cache| cache.join("router.json")),
     };
     let today = Today::new(Arc::new(SystemClock), config.time_zone.clone());
     Settings {
         head: config.router_head.clone(),
-        ..Settings::of(tools, desk, today)
+        ..Settings::of(tools, files, today)
     }
 }
 

@@ -13,9 +13,9 @@ mod tests;
 pub(super) struct Calls {
     /// The calls whose results the next generation needs, in the order of their commits.
     waiting: Vec<Waiting>,
-    /// All calls of a round have ended, and the model has not seen the results.
+    /// Whether all calls of a round have ended and the model has not seen the results.
     untold: bool,
-    /// The client runs one of the calls, and requests the next answer itself.
+    /// Whether the client runs one of the calls, and so requests the next answer itself.
     by_client: bool,
     /// Rounds whose results the model has seen.
     rounds: u32,
@@ -41,7 +41,7 @@ pub(super) struct Waiting {
     pub(super) call: CallId,
     /// The result for the history; `None` while the call runs.
     pub(super) result: Option<Value>,
-    /// The model is not asked again because of the result.
+    /// Whether the result is no reason to ask the model again.
     quiet: bool,
 }
 
@@ -64,8 +64,8 @@ impl Calls {
         });
     }
 
-    /// Has the next round ask again because the answer broke off within a call, behind words if it `spoke`. `false`
-    /// if it was asked again before.
+    /// Makes the next round ask the model again because its answer broke off within a call. `spoke` says whether the
+    /// user heard words before that call. Returns `false` if the model has already been asked again.
     pub(super) fn ask_again(&mut self, spoke: bool) -> bool {
         let may = self.again == Again::Not;
         if may {
@@ -74,7 +74,8 @@ impl Calls {
         may
     }
 
-    /// Whether the generation that begins may say once more what was said before the call that broke off.
+    /// Notes that a generation begins. Returns whether it may repeat words that were heard before the call that broke
+    /// off.
     pub(super) fn may_repeat(&mut self) -> bool {
         let spoke = self.again == Again::Next { spoke: true };
         if self.again != Again::Not {
@@ -140,7 +141,7 @@ impl Calls {
         self.waiting.iter().filter_map(named).collect()
     }
 
-    /// Takes the calls of the round once all of them have results; empty before that. With `tell` a
+    /// Takes the calls of the round once all of them have results; empty before that. `tell` says whether a
     /// generation with the results follows.
     pub(super) fn take_complete(&mut self, tell: bool) -> Vec<Waiting> {
         if self.waiting.is_empty() || !self.open().is_empty() {
@@ -171,7 +172,7 @@ impl Calls {
         self.rounds += 1;
     }
 
-    /// A generation has begun, whose prompt has all results.
+    /// Notes that a generation has begun whose prompt has all results.
     pub(super) fn were_told(&mut self) {
         self.untold = false;
     }

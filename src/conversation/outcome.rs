@@ -10,13 +10,13 @@ pub enum HangUpReason {
     Idle,
     /// The session reached its maximum length.
     TooLong,
-    /// The server shuts down.
+    /// The server is shutting down.
     Shutdown,
     /// The agent ended the session, and its goodbye was heard.
     AgentEnded,
     /// A tool transferred the call to somebody else.
     HandedOver,
-    /// A machine has answered the call that the server has placed.
+    /// An answering machine took a call that the server had placed.
     Machine,
 }
 
@@ -39,7 +39,7 @@ pub enum ConfirmationOutcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResponseStatus {
-    /// All was said.
+    /// The whole answer was spoken.
     Completed,
     /// The user spoke over it.
     Interrupted,

@@ -13,17 +13,17 @@ use std::collections::VecDeque;
 #[cfg(test)]
 mod tests;
 
-/// The most clauses that are requested and not yet sent in full. Two keep the audio from running dry; more
-/// would be wasted work when the user interrupts.
+/// The most clauses that may be requested from the voice and not yet fully sent. Two keep the audio from running
+/// dry; more would be wasted work when the user interrupts.
 const AHEAD: usize = 2;
 
-/// Playout reports that are compared.
+/// The number of recent playout reports whose smallest lag is used.
 const REPORTS: usize = 8;
 
-/// Reports that are later than this are ignored: no telephone line is that slow.
+/// The largest lag that a report may show. Later ones are ignored: no telephone line is that slow.
 const LATEST_CREDIBLE: Micros = Micros::from_ms(600);
 
-/// The clauses that have not been heard in full, from words to sound.
+/// The clauses that have not been heard in full, and how far the voice and the client are with each.
 #[derive(Debug, Default)]
 pub(super) struct Playout {
     clauses: VecDeque<Clause>,
@@ -37,12 +37,12 @@ pub(super) struct Playout {
     lateness: VecDeque<Micros>,
 }
 
-/// The author of some words, and their purpose.
+/// The source of a clause's words, and their purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Words {
-    /// The model's.
+    /// The model's answer.
     Answer,
-    /// A fixed phrase or a question of the server's.
+    /// A fixed phrase or a question from the server.
     Own,
     /// A filler while the user waits.
     Filler,
@@ -56,14 +56,19 @@ pub(super) struct Clause {
     pub(super) text: String,
     /// The estimated length of its audio.
     expected: Micros,
-    /// The author of its words: the model's have a limit.
+    /// The source of its words. Only answers of the model have a length limit.
     pub(super) words: Words,
     /// Its index among the clauses of its item.
     pub(super) index: usize,
+    /// Whether the voice has been asked for it.
     pub(super) asked: bool,
+    /// Whether its words have been announced to the client.
     pub(super) announced: bool,
+    /// The length of its audio synthesised so far.
     made: Micros,
+    /// Whether all of its audio has been synthesised.
     complete: bool,
+    /// The length of its audio sent so far.
     sent: Micros,
     /// When its audio sent so far would have been heard without any lag.
     sent_until: Time,
@@ -81,7 +86,7 @@ pub(super) struct Place {
 }
 
 impl Clause {
-    /// Whether it only covers a wait.
+    /// Whether it only fills a wait.
     fn is_filler(&self, language: &Pack) -> bool {
         match self.words {
             Words::Own => false,
@@ -149,7 +154,8 @@ impl Playout {
         self.clauses.iter_mut().find(|c| c.id == id)
     }
 
-    /// The length of a clause of the model that only announces work, if nothing else is to be said.
+    /// The length of a clause of the model that only announces work ("Let me check."), if nothing else is left to
+    /// say.
     pub(super) fn announcement(&self, id: ClauseId, language: &Pack) -> Option<Micros> {
         let mut unsent = self.clauses.iter().filter(|c| !c.all_sent());
         let clause = unsent.next().filter(|c| c.id == id)?;
@@ -182,9 +188,9 @@ impl Playout {
         self.last = (now, more);
     }
 
-    /// Handles the report of a client with its own voice that everything has been heard. `false` if that
-    /// cannot be true, since it would have spoken at more than twice the estimated pace: the report must have
-    /// crossed newer speech.
+    /// Handles the report of a client with its own voice that everything has been heard. Returns `false` if the
+    /// client would have had to speak at more than twice the estimated pace: the report was then sent before newer
+    /// speech had arrived.
     pub(super) fn end(&mut self, now: Time) -> bool {
         let half = |since: Time, length: Micros| 2 * now.since(since).0 >= length.0;
         let all = self.sent_until.since(self.begun);
@@ -336,7 +342,7 @@ impl Playout {
         })
     }
 
-    /// The words and the length of a clause of the model that was synthesised in full.
+    /// The number of words and the length of a clause of the model that was synthesised in full.
     pub(super) fn made_of_answer(&mut self, id: ClauseId) -> Option<(usize, Micros)> {
         let clause = self
             .get(id)

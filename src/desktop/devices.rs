@@ -1,4 +1,4 @@
-//! Microphone and loudspeaker through cpal: on Linux of PulseAudio, which PipeWire offers too, or of
+//! Microphone and loudspeaker through cpal: with PulseAudio, whose protocol PipeWire speaks too, or with
 //! ALSA if neither runs. The real-time threads only move samples through ring buffers.
 
 use super::DesktopError;
@@ -22,19 +22,19 @@ const CHUNK_MS: u32 = 30;
 /// The number of chunks that a device buffers with cpal.
 const CHUNKS: u32 = 2;
 
-/// The capacity of the ring buffers. It exceeds what the session sends ahead, and what accumulates
-/// while loading a model blocks the loop that drains them.
+/// The capacity of the ring buffers, s. It exceeds what the session sends ahead, and what accumulates
+/// while the loop that drains them is blocked by loading a model.
 const RING_SECONDS: usize = 4;
 
 /// How long closing a device may take. It waits for the sound system, which may hang.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// The capacity of the channel for device failures; one is enough.
+/// The capacity of the channel for device failures. Only the first is used.
 const FAULTS: usize = 4;
 
-/// The options of `undertone talk` that choose the devices.
+/// The option of `undertone talk` that chooses the microphone.
 pub const INPUT: &str = "--input";
-/// See [`INPUT`].
+/// The option of `undertone talk` that chooses the loudspeaker.
 pub const OUTPUT: &str = "--output";
 
 /// The direction of audio.
@@ -55,7 +55,7 @@ impl Direction {
     }
 }
 
-/// A device as listed for the user.
+/// A device as it is listed for the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
     /// The name that selects it.
@@ -97,8 +97,8 @@ fn name_of(device: &Device) -> String {
         .map_or_else(|_| device.to_string(), |id| id.id().to_owned())
 }
 
-/// Checks that both devices can be opened, and closes them again: if the microphone stayed open
-/// while models are loaded, that audio would arrive all at once.
+/// Checks that both devices can be opened, and closes them again. If the microphone stayed open while
+/// models are loaded, all audio of that time would arrive at once.
 ///
 /// # Errors
 /// [`DesktopError`] saying which device is missing or cannot be opened.
@@ -108,7 +108,7 @@ pub fn check(input: Option<&str>, output: Option<&str>) -> Result<(), DesktopErr
     Loudspeaker::open(output, OUTPUT, &faults).map(drop)
 }
 
-/// The device of this name, or the system's default. `option` has named it.
+/// The device of this name, or the system's default. `option` is the option that named it, for errors.
 fn choose(
     direction: Direction,
     name: Option<&str>,
@@ -153,7 +153,7 @@ impl Faults {
         Self { tell, told }
     }
 
-    /// Waits for the first failure. It may be dropped and called again.
+    /// Waits for the first failure. Cancel safe.
     pub async fn first(&mut self) -> DesktopError {
         match self.told.recv().await {
             Some(fault) => fault,
@@ -285,7 +285,7 @@ pub struct Loudspeaker {
 
 impl Loudspeaker {
     /// Opens the loudspeaker of this name, or the default one, without starting it. `option` is the
-    /// one that chooses another.
+    /// option that chooses another, for errors.
     ///
     /// # Errors
     /// [`DesktopError`] saying which device is missing or cannot be opened.
@@ -375,7 +375,7 @@ fn close(stream: Option<Stream>) {
         let _ = close.send(());
     });
     if closed.recv_timeout(CLOSING).is_err() {
-        tracing::warn!("the sound system does not take a device back");
+        tracing::warn!("the sound system did not close a device in time");
     }
 }
 

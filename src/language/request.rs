@@ -15,7 +15,7 @@ pub(crate) enum Request {
         from: &'static str,
         to: &'static str,
     },
-    /// A new timer; a missing length is asked for.
+    /// A new timer. The user is asked for a missing length.
     SetTimer {
         seconds: Option<u64>,
         label: Option<String>,
@@ -24,7 +24,7 @@ pub(crate) enum Request {
     ListTimers,
     /// The timers to cancel.
     CancelTimer(Target),
-    /// The weather at a place, `now`, `today` or `tomorrow`; a missing place is asked for.
+    /// The weather at a place, `now`, `today` or `tomorrow`. The user is asked for a missing place.
     Weather {
         place: Option<String>,
         day: &'static str,
@@ -33,7 +33,7 @@ pub(crate) enum Request {
     Talk(Talk),
     /// The user asks not to do something.
     Refused,
-    /// Beyond the brain.
+    /// Anything that the local brain cannot do.
     Unknown,
 }
 
@@ -70,7 +70,7 @@ pub(crate) enum Talk {
 }
 
 impl Talk {
-    /// The answer tells the user that the request cannot be met.
+    /// Whether the answer tells the user that the request cannot be met.
     pub(crate) fn is_refusal(self) -> bool {
         matches!(self, Self::WhichSum | Self::TimeOfDay | Self::BadLength)
     }
@@ -82,7 +82,7 @@ impl Request {
         !matches!(self, Self::Talk(_) | Self::Refused | Self::Unknown)
     }
 
-    /// The tool that does it, with its arguments; `None` if none is needed or something is missing.
+    /// The tool that fulfils it, with its arguments; `None` if no tool is needed or an argument is missing.
     pub(crate) fn call(&self) -> Option<(&'static str, Map<String, Value>)> {
         let (name, arguments) = match self {
             Self::Time(None) => ("get_time", json!({})),
@@ -117,7 +117,7 @@ impl Request {
         Some((name, arguments.as_object().cloned().unwrap_or_default()))
     }
 
-    /// Whether more words may change it: it ends in a place, a sum or a label.
+    /// Whether more words may change it, because it ends in a place, a sum or a label.
     pub(crate) fn may_grow(&self) -> bool {
         match self {
             Self::Time(place) => place.is_some(),

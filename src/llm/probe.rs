@@ -1,5 +1,5 @@
-//! Finds out what a model and its server can do: some forty requests with questions and tools of a known outcome,
-//! in both ways of calling tools.
+//! Finds out what a model and its server can do, with some forty requests whose outcome is known, in both ways of
+//! calling tools.
 
 mod server;
 
@@ -21,10 +21,10 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The seed of every request, so that two runs can be compared.
 const SEED: u64 = 7;
 
-/// A score must be better by this much for native calls to be recommended: they cost time to the first word.
+/// The least difference of two scores, 0 to 1, for which the slower way of calling is recommended.
 const MARGIN: f64 = 0.1;
 
-/// A stream beside another must not slow that down by more than this.
+/// The largest factor by which a stream may slow down another one beside it for assumed commits to be recommended.
 const SLOWER: f64 = 1.1;
 
 /// The expected outcome of a question.
@@ -47,7 +47,7 @@ const KINDS: [&str; 5] = [
     "answer from a result",
 ];
 
-/// How many of them ask for calls, counted from the first.
+/// The number of kinds that ask for calls. They come first.
 const CALL_KINDS: usize = 2;
 
 fn questions() -> Vec<(usize, &'static str, Expected)> {
@@ -204,14 +204,17 @@ type Read = Result<Map<String, Value>, String>;
 #[derive(Debug, Default)]
 struct Trial {
     words: String,
-    /// The words came before the first call.
+    /// Whether there were words before the first call.
     speaks_first: bool,
     /// Tools and their arguments.
     calls: Vec<(String, Read)>,
-    /// Pieces of arguments.
+    /// The number of pieces in which arguments came.
     pieces: usize,
+    /// Time to the first output.
     first: Option<Duration>,
+    /// Time to the first tool's name.
     name: Option<Duration>,
+    /// Time to the end of the first call.
     whole: Option<Duration>,
     usage: Option<TokenUsage>,
     /// Time between two pieces of speech.
@@ -219,7 +222,7 @@ struct Trial {
 }
 
 impl Trial {
-    fn is_as(&self, expected: &Expected) -> bool {
+    fn fits(&self, expected: &Expected) -> bool {
         let words = self.words.to_lowercase();
         match expected {
             Expected::Calls(expected) => {
@@ -300,14 +303,14 @@ pub struct ModeReport {
     pub leaks: usize,
     /// Median time to the first event, to the tool's name and to the whole call, ms.
     pub times: [Option<u128>; 3],
-    /// Arguments come in more than one piece.
+    /// Whether arguments come in more than one piece.
     pub streams_arguments: bool,
     /// Requests that failed, with the first reason.
     pub failures: (usize, Option<String>),
 }
 
 impl ModeReport {
-    /// Right calls and questions for one.
+    /// The form, the right answers to questions for calls, and all such questions.
     fn calls_in(&self, form: CallForm) -> (CallForm, usize, usize) {
         let kinds = self.kinds.iter().take(CALL_KINDS);
         let add =
@@ -321,7 +324,7 @@ impl ModeReport {
         right == all
     }
 
-    /// Replaces what is known of calls by another report's.
+    /// Takes over the findings about calls from another report.
     fn take_calls(&mut self, other: Self) {
         let calls = other.kinds.into_iter().take(CALL_KINDS);
         for (kind, of_other) in self.kinds.iter_mut().zip(calls) {
@@ -351,17 +354,18 @@ pub struct Report {
     pub native: ModeReport,
     /// The form of calls in markup that the model writes best.
     pub form: CallForm,
-    /// Right calls and questions for one, by form; only of [`CallForm::Python`] if that was always right.
+    /// The right answers to questions for calls and all such questions, by form; only [`CallForm::Python`] if that was
+    /// always right.
     pub forms: Vec<(CallForm, usize, usize)>,
     /// How many requests were made.
     pub requests: usize,
     /// Parameters that the server refuses.
     pub refused: Vec<&'static str>,
-    /// The effort of thinking that the server takes in place of the configured one.
+    /// The reasoning effort that the server accepts instead of the configured one.
     pub effort: Option<&'static str>,
-    /// The model thinks in a field of its own, or its server counts tokens of thoughts.
+    /// Whether the model thinks in a field of its own, or its server counts tokens of thoughts.
     pub thinks: bool,
-    /// Its text has the end of a thought without its beginning: `llm.thinks_first`.
+    /// Whether its text closes a thought that it has not opened, so that it needs `llm.thinks_first`.
     pub thinks_first: bool,
     /// Tokens of a repeated prompt that were in the cache, and all of its tokens; `None` if the server does not say.
     pub cache: Option<(u64, u64)>,
@@ -373,7 +377,7 @@ pub struct Report {
     pub shape: Option<Shape>,
     /// Whether hanging up stops the server; `None` if it cannot be told.
     pub stops: Option<bool>,
-    /// How much slower a stream is beside another: 1 is not at all; `None` if it cannot be told.
+    /// The factor by which a stream is slower beside another, 1 if not at all; `None` if it cannot be told.
     pub slower: Option<f64>,
     /// Whether a second answer begins only when the first is over; `None` if it cannot be told.
     pub queues: Option<bool>,
@@ -391,16 +395,16 @@ impl Report {
         }
     }
 
-    /// Whether the answer may be generated before the call is committed: two streams neither wait for nor slow each other.
+    /// Whether assumed commits pay off: two streams neither wait for each other nor slow each other down.
     pub fn may_assume(&self) -> bool {
         self.queues != Some(true) && self.slower.is_none_or(|slower| slower <= SLOWER)
     }
 }
 
-/// Asks a model with these `prompts`, which are limited to so many tokens. `say` is told what is being tried.
+/// Probes a model with these `prompts`, limited to `max_prompt_tokens`. `say` is told each step.
 ///
 /// # Errors
-/// If the very first request fails: there is nothing to find out then.
+/// If the very first request fails, since nothing can be found out then.
 pub async fn probe(
     settings: &Settings,
     prompts: &Prompts,
@@ -430,8 +434,8 @@ pub async fn probe(
     let most = (!thinks).then_some(ANSWER);
     let mut requests = 2;
     let mut reports = Vec::new();
-    for (llm, name) in [(&markup, "markup"), (&native, "native")] {
-        say(&format!("calls in the way \"{name}\""));
+    for (llm, name) in [(&markup, "calls in markup"), (&native, "native calls")] {
+        say(name);
         let (report, thought, count) = mode(llm, questions(), most).await;
         thinks |= thought;
         requests += count;
@@ -506,7 +510,7 @@ pub async fn probe(
     })
 }
 
-/// The form with the most right calls. Another than the first must be clearly better, since that opens calls earliest.
+/// The form with the most right calls. The first opens calls earliest, so another one must be clearly better.
 fn best_form(forms: &[(CallForm, usize, usize)]) -> CallForm {
     let share = |(_, right, all): &(CallForm, usize, usize)| *right as f64 / (*all).max(1) as f64;
     let first = forms.first().map_or(0.0, share);
@@ -540,7 +544,7 @@ async fn mode(
                 continue;
             }
         };
-        *right += usize::from(trial.is_as(&expected));
+        *right += usize::from(trial.fits(&expected));
         thinks |= trial.usage.is_some_and(|usage| usage.reasoning > 0);
         if !trial.calls.is_empty() {
             report.speaks_before_calls.0 += usize::from(trial.speaks_first);

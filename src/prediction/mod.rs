@@ -46,7 +46,7 @@ pub(crate) use fill::{Form, Words};
 pub use heads::{HeadError, Heads, IntentHead, Judgement, embed_all};
 pub use intents::Intents;
 pub use logistic::{Guess, Head, Training};
-pub use matching::{ClientMatching, Considered, Desk, Matching};
+pub use matching::{ClientMatching, Considered, ExampleFiles, Matching};
 pub use parameters::Today;
 pub use predictor::{
     Committed, Evidence, LentTools, LocalPredictor, Moment, PastCall, PredictError, Prediction,
@@ -71,7 +71,7 @@ pub enum Source {
     Intent,
     /// The examples or the description of the tool's declaration, by similarity.
     Example,
-    /// A transition learnt between calls.
+    /// A learned transition between calls.
     Transition,
     /// A small draft model.
     Draft,
@@ -100,8 +100,8 @@ pub struct Settings {
     /// Further tools, predicted by their rules alone, so that they do not compete with the others for
     /// words.
     pub by_rules: Vec<(Arc<Declaration>, RouterHints)>,
-    /// Where the tools' examples are learnt.
-    pub desk: Desk,
+    /// The files for learning the tools' examples.
+    pub files: ExampleFiles,
     /// A trained head, if there is one.
     pub head: Option<PathBuf>,
     /// The meaning of "today".
@@ -110,7 +110,7 @@ pub struct Settings {
 
 impl Settings {
     /// The sources for these tools, without a trained head.
-    pub fn of(tools: &Registry, desk: Desk, today: Today) -> Self {
+    pub fn of(tools: &Registry, files: ExampleFiles, today: Today) -> Self {
         let hinted = |tool: Arc<Declaration>| {
             let hints = tools.hints(&tool.spec.name).cloned();
             (tool, hints.unwrap_or_default())
@@ -122,7 +122,7 @@ impl Settings {
         Self {
             tools: own.map(hinted).collect(),
             by_rules: shown.map(hinted).collect(),
-            desk,
+            files,
             head: None,
             today,
         }
@@ -145,7 +145,7 @@ pub fn sources(settings: Settings) -> Result<Vec<Arc<dyn Predictor>>, SpawnError
     let embedded = RouterThread::start(move || {
         let matching = Matching::start(
             &settings.tools,
-            settings.desk.clone(),
+            settings.files.clone(),
             settings.today.clone(),
         );
         let mut sources: Vec<Box<dyn LocalPredictor>> = vec![Box::new(matching)];
@@ -169,14 +169,14 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Asks the sources of a server, once all is learnt.
+    /// Asks the sources of a server, once their examples are learned.
     ///
     /// # Errors
     /// [`PredictError`] if a source cannot be made or fails.
     pub fn of(settings: &Settings, evidence: &Evidence) -> Result<Self, PredictError> {
-        let (desk, today) = (settings.desk.clone(), settings.today.clone());
+        let (files, today) = (settings.files.clone(), settings.today.clone());
         let mut rules = rules(settings)?;
-        let mut matching = Matching::start(&settings.tools, desk, today);
+        let mut matching = Matching::start(&settings.tools, files, today);
         let mut intents = intents(settings)?;
         matching.wait();
         let mut answers = vec![rules.predict(evidence)?, matching.predict(evidence)?];
@@ -200,7 +200,7 @@ fn rules(settings: &Settings) -> Result<Rules, PredictError> {
 fn intents(settings: &Settings) -> Result<Option<Intents>, PredictError> {
     let Settings {
         tools,
-        desk,
+        files,
         head,
         today,
         by_rules: _,
@@ -209,7 +209,7 @@ fn intents(settings: &Settings) -> Result<Option<Intents>, PredictError> {
         return Ok(None);
     };
     let heads = Heads::load(head).map_err(unusable(Source::Intent))?;
-    let embedder = Embedder::load(&desk.embedder).map_err(unusable(Source::Intent))?;
+    let embedder = Embedder::load(&files.embedder).map_err(unusable(Source::Intent))?;
     let intents = Intents::new(embedder, heads.heads, tools, today.clone());
     if !intents.is_useful() {
         tracing::warn!(head = %head.display(), "no intent of this head asks for a tool that is declared");

@@ -226,9 +226,9 @@ impl Rules {
 }
 
 impl Rules {
-    /// The calls of built-in tools that the words ask for in a language other than English. Requests that are refused
-    /// or taken back ask for nothing.
-    fn abroad(&self, wording: &Wording, evidence: &Evidence) -> Vec<Prediction> {
+    /// The calls of built-in tools that the words ask for in a language other than English. Requests that the user
+    /// negates or takes back ask for nothing.
+    fn in_other_language(&self, wording: &Wording, evidence: &Evidence) -> Vec<Prediction> {
         let requests = (wording.requests)(&evidence.text);
         let calls = requests.iter().filter_map(|request| {
             let (name, arguments) = request.call()?;
@@ -262,7 +262,9 @@ impl LocalPredictor for Rules {
         let core = text::without_fillers(&normalised);
         let mut predictions = self.read(core, &evidence.text, evidence.paused);
         let wording = pack(evidence.language.as_deref()).wording;
-        predictions.extend(wording.map_or_else(Vec::new, |wording| self.abroad(wording, evidence)));
+        predictions.extend(wording.map_or_else(Vec::new, |wording| {
+            self.in_other_language(wording, evidence)
+        }));
         if evidence.paused {
             predictions.extend(self.begun(core, &predictions));
         }
@@ -591,7 +593,7 @@ mod tests {
         }
     }
 
-    fn abroad(rules: &mut Rules, language: &str, said: &str, paused: bool) -> Vec<Prediction> {
+    fn said_in(rules: &mut Rules, language: &str, said: &str, paused: bool) -> Vec<Prediction> {
         let evidence = Evidence {
             text: said.into(),
             paused,
@@ -662,7 +664,7 @@ mod tests {
                 json!({}),
             ),
         ] {
-            let predicted = abroad(&mut rules, language, text, true);
+            let predicted = said_in(&mut rules, language, text, true);
             let [one] = predicted.as_slice() else {
                 panic!("{text}: {predicted:?}");
             };
@@ -688,7 +690,7 @@ mod tests {
             ("es", "Wie spät ist es in Tokio?"),
             ("fr", "Quelle heure est-il ?"),
         ] {
-            assert_eq!(abroad(&mut rules, language, text, true), [], "{text}");
+            assert_eq!(said_in(&mut rules, language, text, true), [], "{text}");
         }
         let said_in_english = Evidence {
             text: "Wie spät ist es in Tokio?".into(),
@@ -701,7 +703,7 @@ mod tests {
     #[test]
     fn a_place_that_may_go_on_is_less_sure_in_another_language_too() {
         let mut rules = builtins();
-        let mut confidence = |text, paused| abroad(&mut rules, "de", text, paused)[0].confidence;
+        let mut confidence = |text, paused| said_in(&mut rules, "de", text, paused)[0].confidence;
         assert!(confidence("Wie spät ist es in To", false) < 0.5);
         assert!(confidence("Wie spät ist es", false) > 0.5);
         assert!(confidence("Wie spät ist es in Tokio", true) > 0.85);

@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock};
 use undertone::asr::{Asr, WhisperOnnx};
 use undertone::brain::Brain;
 use undertone::llm::{Demands, Llm, LlmEvent, Message, Prompt, ToolChoice};
-use undertone::prediction::{Desk, Settings, Today};
+use undertone::prediction::{ExampleFiles, Settings, Today};
 use undertone::tools::{
     CallContext, Clock, Registry, SessionTools, ToolError, ToolSpec, builtin, declared,
 };
@@ -19,11 +19,11 @@ use undertone::tools::{
 static BRAIN: LazyLock<Brain> = LazyLock::new(|| started(&TOOLS, Today::default()));
 
 fn started(tools: &Registry, today: Today) -> Brain {
-    let desk = Desk {
+    let files = ExampleFiles {
         embedder: common::weights().join("minilm"),
-        kept: None,
+        cache: None,
     };
-    Brain::start(Settings::of(tools, desk, today), tools).unwrap()
+    Brain::start(Settings::of(tools, files, today), tools).unwrap()
 }
 
 static TOOLS: LazyLock<Registry> = LazyLock::new(|| {

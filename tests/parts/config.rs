@@ -1,4 +1,4 @@
-//! Tests the configuration as a library: layers, limits and error messages.
+//! The configuration as a library: layers, limits and error messages.
 
 use secrecy::ExposeSecret;
 use std::path::{Path, PathBuf};
@@ -931,7 +931,7 @@ fn a_certificate_needs_its_key_and_excludes_acme() {
         key: setup.path("key.pem"),
     };
     assert_eq!(loaded.config.tls, Some(files));
-    // They are looked at when the server starts.
+    // The files are only read when the server starts.
     let error = loaded.verify().unwrap_err().to_string();
     assert!(
         error.contains("tls.cert") && error.contains("cannot be read"),

@@ -12,7 +12,7 @@ use undertone::conversation::{
     BargeInPolicy, Conversation, EndOfTurnRule, Event, Input, Micros, Output, Policy, Samples,
     Time, TurnDetection, VadPolicy,
 };
-use undertone::prediction::{Desk, Matching, Router, Rules, Settings, Today};
+use undertone::prediction::{ExampleFiles, Matching, Router, Rules, Settings, Today};
 use undertone::session::Observers;
 use undertone::tools::{Declaration, declared};
 use undertone::turn_model::{SmartTurn, TurnModel};
@@ -35,13 +35,13 @@ impl HearingModels {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools");
         let shipped = declared::load(&folder, &|_| None).unwrap();
         let registry = declared::registry(&shipped).unwrap();
-        let desk = Desk {
+        let files = ExampleFiles {
             embedder: weights.join("minilm"),
-            kept: Some(support::real::cache().join("turns.json")),
+            cache: Some(support::real::cache().join("turns.json")),
         };
         let today = Today::default();
-        let Settings { tools, .. } = Settings::of(&registry, desk.clone(), today.clone());
-        let mut matching = Matching::start(&tools, desk, today.clone());
+        let Settings { tools, .. } = Settings::of(&registry, files.clone(), today.clone());
+        let mut matching = Matching::start(&tools, files, today.clone());
         matching.wait();
         Self {
             silero: SileroModel::load(&weights.join("silero/silero_vad.onnx")).unwrap(),

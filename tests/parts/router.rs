@@ -366,12 +366,12 @@ fn published_requests_for_other_things_run_few_newcomers_tools() {
         let hints = registry.hints(&tool.spec.name).cloned();
         (tool, hints.unwrap_or_default())
     });
-    let desk = undertone::prediction::Desk {
+    let files = undertone::prediction::ExampleFiles {
         embedder: common::weights().join("minilm"),
-        kept: None,
+        cache: None,
     };
     let tools: Vec<_> = tools.collect();
-    let mut matching = undertone::prediction::Matching::start(&tools, desk, Today::default());
+    let mut matching = undertone::prediction::Matching::start(&tools, files, Today::default());
     matching.wait();
     let text = std::fs::read_to_string(common::data("router").join("clinc150.json")).unwrap();
     let parts: BTreeMap<String, Vec<(String, String)>> = serde_json::from_str(&text).unwrap();

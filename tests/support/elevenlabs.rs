@@ -1,5 +1,5 @@
-//! A simulator of ElevenLabs' voices, `/v1/text-to-speech/{voice}/stream/with-timestamps`. `foreign.rs` proves it
-//! with ElevenLabs' SDK for Python.
+//! A simulator of ElevenLabs' voices, `/v1/text-to-speech/{voice}/stream/with-timestamps`. `foreign.rs` checks it
+//! against ElevenLabs' SDK for Python.
 
 use super::speech_services::{KEY, LEVEL, Manner, RATE, word_ms};
 use axum::body::{Body, Bytes};
@@ -50,7 +50,7 @@ impl ElevenLabsService {
         Self { address, known }
     }
 
-    /// From now on it treats requests like this.
+    /// Changes how it treats requests from now on.
     pub(crate) fn be(&self, manner: Manner) {
         self.known.lock().expect("the state").manner = manner;
     }
@@ -118,7 +118,7 @@ async fn speech(
         Manner::Well | Manner::Breaks(_) | Manner::Stalls(_) => {}
     }
     let lines = lines(text, manner.words(text)).concat();
-    // Pieces that end within lines.
+    // Pieces that do not end at the ends of lines.
     let pieces: Vec<_> = lines
         .as_bytes()
         .chunks(10_007)
@@ -127,7 +127,7 @@ async fn speech(
     let end = async move {
         match manner {
             Manner::Breaks(_) => {
-                // Audio so far is sent first.
+                // The audio so far has to be sent first.
                 tokio::task::yield_now().await;
                 Err("gone")
             }

@@ -36,19 +36,19 @@ pub(crate) fn word_ms(word: &str) -> usize {
     }
 }
 
-/// How it treats requests.
+/// How a simulated service treats requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
     Well,
-    /// Answers well, but only after so long.
+    /// Answers well, after this delay.
     Late(Duration),
     /// Takes requests and never answers.
     Silent,
     /// Answers with this status.
     Refuses(u16),
-    /// Says so many words of a text, and the connection is gone.
+    /// Says this many words of a text, then drops the connection.
     Breaks(usize),
-    /// Says so many words of a text, and nothing more.
+    /// Says this many words of a text, then sends nothing more.
     Stalls(usize),
 }
 

@@ -1,4 +1,4 @@
-//! Tests several agents in one server: routes, choices and handoffs, over the wire.
+//! Several agents in one server: routes, choices and handoffs, over the wire.
 
 use crate::support;
 use crate::twilio::{Order, Phone};
@@ -71,13 +71,13 @@ fn engines(agents: Vec<AgentSettings>, routes: Vec<Route>) -> Builders {
             routes,
             ..Cast::default()
         },
-        // The server's own model answers nobody here.
+        // Every session here has an agent with a model of its own.
         ..without_models(Arc::new(Scripted::default()))
     }
 }
 
-/// Engines that lead whoever comes by `transport` to the agent billing, and nobody else anywhere, and the model of
-/// that agent. Test with [`reached_billing`].
+/// Engines whose only route leads sessions of `transport` to the agent billing, and that agent's model. Check with
+/// [`reached_billing`].
 pub(crate) fn billing_by(transport: &str) -> (Builders, Scripted) {
     let llm = Scripted::always("<speech>Billing here.</speech>");
     let mut billing = agent("billing", &llm, &[], &[]);
@@ -264,7 +264,7 @@ async fn a_handoff_keeps_the_history_and_the_next_agent_has_its_own_model_tools_
     assert_eq!(
         clauses.load(Ordering::Relaxed),
         before + 1,
-        "the answer alone is in its voice"
+        "only the answer is in its voice"
     );
     let metrics = metrics.render();
     assert!(
@@ -372,7 +372,7 @@ async fn the_fifth_handoff_of_a_session_is_refused() {
 }
 
 #[tokio::test]
-async fn an_agent_hands_over_to_no_other_than_its_file_allows() {
+async fn an_agent_hands_over_only_to_agents_that_its_file_names() {
     let desk = Scripted::default()
         .on(Cue::result("transfer_to_agent"), "<speech>Sorry.</speech>")
         .on(Cue::Always, call(r#"transfer_to_agent(agent="vault")"#));

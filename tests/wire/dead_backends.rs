@@ -1,5 +1,5 @@
-//! Tests backends that refuse, stall, disconnect, fail or panic, each in a real session over a
-//! socket: the user hears an apology, and the conversation goes on.
+//! Backends that refuse, stall, disconnect, fail or panic, each in a real session over a socket: the
+//! user hears an apology, and the conversation goes on.
 
 use crate::support;
 use futures_util::StreamExt;
@@ -20,7 +20,7 @@ use undertone::vad::{Vad, VadError, WINDOW};
 const FIRST: &str = "I am well.";
 const WELL: &str = "I am well again.";
 
-/// Speech of the user, ms.
+/// The length of the user's speech, ms.
 const SPEECH: usize = 600;
 
 /// A model that fails in the user's first turn and works from then on.
@@ -34,12 +34,12 @@ impl Llm for DeadFirst {
     fn generate(&self, prompt: Prompt) -> LlmStream {
         match Cue::Turn(1).fits(&prompt) {
             true => self.0.generate(prompt),
-            false => well().generate(prompt),
+            false => working_model().generate(prompt),
         }
     }
 }
 
-/// A model that nobody warms up.
+/// A model without a warm-up.
 struct Cold(Remote);
 
 impl Llm for Cold {
@@ -65,12 +65,12 @@ impl Llm for Panics {
     }
 }
 
-fn mind(dead: impl Llm + 'static) -> Builders {
+fn with_model(dead: impl Llm + 'static) -> Builders {
     live::without_models(Arc::new(DeadFirst(Box::new(dead))))
 }
 
 /// A model that works.
-fn well() -> Arc<dyn Llm> {
+fn working_model() -> Arc<dyn Llm> {
     let first = Cue::Turn(1);
     let scripted = Scripted::default().on(first, format!("<speech>{FIRST}</speech>"));
     Arc::new(scripted.on(Cue::Always, format!("<speech>{WELL}</speech>")))
@@ -108,7 +108,7 @@ fn voice(fail: fn() -> TtsError) -> Builders {
     };
     Builders {
         tts: Box::new(build),
-        ..live::without_models(well())
+        ..live::without_models(working_model())
     }
 }
 
@@ -184,7 +184,7 @@ async fn a_model_that_refuses() {
     drop(listener);
     survives(
         "refused",
-        mind(remote(address)),
+        with_model(remote(address)),
         &[&Phrases::default().llm_failed],
     )
     .await;
@@ -262,7 +262,7 @@ async fn a_model_servers_error_body_reaches_neither_clients_nor_the_log() {
         .finish();
     let _guard = tracing::subscriber::set_default(subscriber);
     let address = refusing_with(CANARY).await;
-    let server = live::serve(mind(remote(address)));
+    let server = live::serve(with_model(remote(address)));
     let mut call = Call::to(&server).await;
     let (_, events) = turn(&mut call, LEVELS[0]).await;
     let failed = events
@@ -287,9 +287,9 @@ async fn a_model_servers_error_body_reaches_neither_clients_nor_the_log() {
 enum Reply {
     /// A status and a body.
     Refusal(u16, &'static str),
-    /// Thoughts for so long, then this text.
+    /// Thoughts for this time, then this text.
     Thinks(Duration, &'static str),
-    /// This much of a stream, and the connection is gone.
+    /// This part of a stream, then a closed connection.
     Breaks(&'static str),
 }
 
@@ -305,7 +305,7 @@ const FINISH: &str =
 /// The time between two pieces of the model's thoughts.
 const THOUGHT: Duration = Duration::from_millis(200);
 
-/// Answers as many requests as there are replies, then is gone. Returns the bodies that it got.
+/// Answers one request with each reply, then closes. Returns the requests' bodies.
 async fn replies(listener: tokio::net::TcpListener, replies: Vec<Reply>) -> Vec<String> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut bodies = Vec::new();
@@ -328,7 +328,7 @@ async fn replies(listener: tokio::net::TcpListener, replies: Vec<Reply>) -> Vec<
         );
         let head =
             "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
-        // A client that has hung up is no failure of the server.
+        // The client may have hung up.
         let mut send = async |text: String| drop(socket.write_all(text.as_bytes()).await);
         match reply {
             Reply::Refusal(status, body) => {
@@ -349,7 +349,7 @@ async fn replies(listener: tokio::net::TcpListener, replies: Vec<Reply>) -> Vec<
             }
             Reply::Breaks(text) => {
                 let text = chunk(serde_json::json!({ "content": text }));
-                // Longer than the stream, so that its end is a break.
+                // The stream is shorter than it claims, so it ends early.
                 let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 100000\r\n\r\n";
                 send(format!("{head}{text}")).await;
             }
@@ -358,8 +358,8 @@ async fn replies(listener: tokio::net::TcpListener, replies: Vec<Reply>) -> Vec<
     bodies
 }
 
-/// As OpenAI's models that think: another name for the token limit, and six seconds before the first word, longer than
-/// a model may be silent. The thoughts show that it is at work.
+/// Like OpenAI's thinking models: another name for the token limit, and six seconds before the first word, longer than
+/// a model may be silent. Its thoughts show that it is at work.
 #[tokio::test]
 async fn a_model_that_refuses_max_tokens_and_thinks_for_six_seconds_is_heard_without_an_apology() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
@@ -379,7 +379,7 @@ async fn a_model_that_refuses_max_tokens_and_thinks_for_six_seconds_is_heard_wit
     let llm = Remote::new(settings, Prompts::default()).expect("a client");
     let thinks = Builders {
         policy: Policy::default(),
-        ..mind(llm)
+        ..with_model(llm)
     };
     let phrases = Phrases::default();
     let delays = survives("thinking", thinks, &[&phrases.one_moment, FIRST]).await;
@@ -424,14 +424,14 @@ async fn a_model_server_that_dies_in_mid_call_and_comes_back() {
     serving.await.expect("one request");
 }
 
-/// The kernel accepts the connection, and nobody answers.
+/// The kernel accepts the connection, but no server answers.
 #[tokio::test]
 async fn a_model_that_stalls() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     let stalls = Builders {
         policy: Policy::default(),
-        ..mind(remote(address))
+        ..with_model(remote(address))
     };
     let phrases = Phrases::default();
     let wanted = [phrases.one_moment.as_str(), phrases.llm_failed.as_str()];
@@ -448,7 +448,7 @@ async fn a_model_that_disconnects() {
     ]);
     survives(
         "broken off",
-        mind(broken),
+        with_model(broken),
         &[&Phrases::default().llm_failed],
     )
     .await;
@@ -456,7 +456,12 @@ async fn a_model_that_disconnects() {
 
 #[tokio::test]
 async fn a_model_that_panics() {
-    survives("panicked", mind(Panics), &[&Phrases::default().llm_failed]).await;
+    survives(
+        "panicked",
+        with_model(Panics),
+        &[&Phrases::default().llm_failed],
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -517,7 +522,7 @@ async fn a_failing_detector_is_reported_once() {
     let make = || Ok(Box::new(FailingDetector) as Box<dyn Vad>);
     let server = live::serve(Builders {
         vad: Box::new(move || Box::new(make)),
-        ..live::without_models(well())
+        ..live::without_models(working_model())
     });
     let mut call = Call::to(&server).await;
     let told = |events: &[Heard]| {
@@ -549,7 +554,7 @@ async fn without_model_and_voice_the_user_still_hears_an_apology() {
     let refusing = Scripted::always(Step::Error("refused".into()));
     let server = live::serve(Builders {
         tts: Box::new(build),
-        ..mind(refusing)
+        ..with_model(refusing)
     });
     dead.store(true, Relaxed);
     let mut call = Call::to(&server).await;
@@ -588,12 +593,12 @@ impl Tts for DeadVoice {
     }
 }
 
-/// A server of a model that calls a tool and dies in the middle of it, once.
+/// A model's server that dies once, in the middle of a tool call.
 #[derive(Clone)]
 struct DiesInCall {
-    /// The requests that died.
+    /// The number of answers that broke off.
     died: Arc<AtomicUsize>,
-    /// It takes no further request after that.
+    /// Whether it refuses every request after that.
     for_good: bool,
 }
 
@@ -641,7 +646,7 @@ impl DiesInCall {
             let begun = chunk(&CALLS[..CALLS.len() - 12], None);
             let begun = futures_util::stream::once(async { Ok(begun) });
             let dies = async {
-                // What was written is sent before.
+                // The text so far has to be sent first.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 Err(std::io::Error::other("dies"))
             };

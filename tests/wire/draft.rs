@@ -22,7 +22,7 @@ const REQUEST: &str = "Would you do that for me?";
 
 pub(crate) const SAMPLES: u32 = 3;
 
-/// Turns after which a draft that is not to be asked any longer is not.
+/// The most turns that a draft model may take part in before the server stops asking it.
 const TURNS: usize = 8;
 
 /// A request to a model server. Dropping it ends the answer.
@@ -37,7 +37,7 @@ impl Asked {
         self.pieces.send(data).await.expect("the server listens");
     }
 
-    /// Says a part of the answer, markup included.
+    /// Writes a part of the answer, markup included.
     pub(crate) async fn write(&self, text: &str) {
         let delta = json!({ "content": text });
         self.send(json!({"choices": [{"index": 0, "delta": delta}]}))
@@ -50,7 +50,7 @@ impl Asked {
         closed.await.expect("the connection is closed");
     }
 
-    /// The user's request is the last message, not the result of a call.
+    /// Whether the last message is the user's request rather than the result of a call.
     fn is_first_pass(&self) -> bool {
         let last = self.body["messages"].as_array().and_then(|all| all.last());
         last.is_some_and(|last| last.to_string().contains(REQUEST))
@@ -113,7 +113,7 @@ impl Model {
         next.expect("in time").expect("a request")
     }
 
-    /// The samples of one question.
+    /// The requests for all samples of one question.
     async fn samples(&mut self) -> [Asked; SAMPLES as usize] {
         [self.next().await, self.next().await, self.next().await]
     }
@@ -139,7 +139,7 @@ pub(crate) fn engines(main: &Model, draft: &Arc<dyn Llm>, policy: DraftPolicy) -
     let built = without_models(main.llm.clone());
     let mut speculation = built.policy.speculation;
     speculation.draft = Some(policy);
-    // Each generation of the main model has its samples.
+    // Assumed commits would be further generations of the main model, each with samples.
     speculation.assumed_per_turn = 0;
     Builders {
         draft: Some(draft.clone()),
@@ -310,7 +310,7 @@ async fn a_call_of_the_draft_that_changes_something_is_refused() {
     assert_eq!(record["runs"], json!([]));
 }
 
-/// Asks until the draft model is not asked any longer.
+/// Asks until the server no longer asks the draft model.
 async fn is_asked_no_longer(call: &mut Call) {
     for turn in 0..TURNS {
         ask(call).await;
@@ -345,7 +345,7 @@ async fn below_break_even_the_draft_is_not_asked() {
     draft.keeps_saying(NINES, NINES);
     let mut first = call(&server).await;
     is_asked_no_longer(&mut first).await;
-    // Lessons about it outlive the session.
+    // The draft model's record outlives the session.
     let mut second = call(&server).await;
     ask(&mut second).await;
     let (record, _) = record(&mut second).await;

@@ -15,7 +15,7 @@ use undertone::llm::{Llm, LlmStream, Message, Prompt};
 use undertone::prediction::{PredictError, Prediction, Predictor, Question, Source};
 use undertone::session::{Builders, Observers};
 
-/// Longer than it takes until a call has begun.
+/// The user's speech, ms: long enough for a call to begin before it ends.
 const LONG: usize = 60_000;
 
 /// Predicts the order that the client's tool can look up.
@@ -40,7 +40,7 @@ impl Predictor for Guesses {
     }
 }
 
-/// A server that hears a question for an order, and whose model calls the client's tool for `order`.
+/// A server that hears a question about an order, and whose model calls the client's tool for `order`.
 fn serve(order: &str) -> (Server, Scripted) {
     let call =
         format!("<speech>Let me look that up.</speech><tool>get_order(order=\"{order}\")</tool>");
@@ -59,7 +59,7 @@ fn serve(order: &str) -> (Server, Scripted) {
     (server, llm)
 }
 
-/// A client without vendor events that declares its tool with this field of ours.
+/// A client without vendor events that declares its tool with this `undertone` field.
 async fn open(server: &Server, undertone: Value) -> Call {
     let mut call = Call::at(server, "/v1/realtime").await.expect("a session");
     let mut tool = json!({
@@ -143,7 +143,7 @@ async fn an_output_after_the_commit_is_waited_for() {
     call.hush().await;
     let called = call.until("response.function_call_arguments.done").await;
     assert_eq!(called.last().expect("a call").event["call_id"], id);
-    // As a client does that takes it for an ordinary call.
+    // As a client does that treats it as an ordinary call.
     answer(&mut call, &id).await;
     call.send(json!({"type": "response.create"})).await;
     let events = call.until("response.done").await;
@@ -161,7 +161,7 @@ async fn a_wrong_guess_is_discarded_and_its_output_is_not_used() {
     let called = events.last().expect("a call").event.clone();
     assert_ne!(called["call_id"], id);
     assert_eq!(called["arguments"], r#"{"order":"B7"}"#);
-    // The one for the guess comes late, and that is no error.
+    // The output for the wrong guess comes late, which is not an error.
     answer(&mut call, &called["call_id"]).await;
     call.send(json!({"type": "response.create"})).await;
     let is_answered = |events: &[Heard]| said(events).contains("It arrives tomorrow.");
@@ -190,7 +190,7 @@ fn outputs(prompt: &Prompt) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_permits_nothing_sees_nothing_new() {
+async fn a_client_without_early_tools_sees_no_events_of_ours() {
     let (server, _llm) = serve("A12");
     let mut call = open(&server, Value::Null).await;
     call.say(&tone(700)).await;
@@ -209,7 +209,7 @@ async fn a_client_that_permits_nothing_sees_nothing_new() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_permission_that_is_not_for_a_read_is_refused() {
+async fn a_tool_that_writes_must_not_run_early() {
     let (server, _llm) = serve("A12");
     let mut call = Call::at(&server, "/v1/realtime").await.expect("a session");
     let tool = json!({
@@ -223,7 +223,7 @@ async fn a_permission_that_is_not_for_a_read_is_refused() {
     assert_eq!(error["param"], "session.tools[0].undertone.effect");
 }
 
-/// A model that says nothing until the test lets it.
+/// A model that writes nothing until the test sets the flag.
 struct Waiting(Scripted, Arc<watch::Sender<bool>>);
 
 impl Llm for Waiting {
@@ -318,7 +318,7 @@ fn shipped(folder: &tempfile::TempDir) -> Builders {
     }
 }
 
-/// The words are far from the tool's name and description, and near to an example. The tool need not run early.
+/// The question resembles an example, but not the tool's name or description. The tool does not run early.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_local_brain_calls_a_clients_tool_by_its_examples() {
     let _alone = common::alone().await;
@@ -345,7 +345,7 @@ async fn the_local_brain_calls_a_clients_tool_by_its_examples() {
     });
     assert_eq!(events[called].event["name"], "get_air_quality");
     assert_eq!(events[called].event["arguments"], r#"{"city":"Paris"}"#);
-    // Without them, it does not know what is asked.
+    // Without examples, it does not understand the question.
     tool["undertone"] = Value::Null;
     let mut other = Call::to(&server).await;
     let events = ask(&mut other, &tool).await;

@@ -7,8 +7,8 @@
 //! | is a result | answers |
 //! | is anything else | says what it can be asked |
 //!
-//! It calls in the way that the request asks for: natively if the request offers tools, or else in markup. With
-//! [`Delays::token`] it writes token by token, always in markup, and other words.
+//! Calls are native if the request offers tools, and in markup otherwise. With [`Delays::token`] the model writes token
+//! by token, always in markup, and uses other words.
 
 use super::{Delays, FORECAST, MODEL};
 use crate::llm::markup::{CallForm, format_call};
@@ -21,7 +21,7 @@ use std::time::Duration;
 /// The answer to a result, in one clause.
 pub(in crate::bench) const ANSWER: &str = "It is clear and mild.";
 
-/// The same token by token, in the words of a forecast.
+/// The answer to a result if it is written token by token: a forecast.
 pub(in crate::bench) const FORECAST_TOLD: &str = "It is sixty two degrees and cloudy.";
 
 /// The words before a call, token by token.
@@ -33,10 +33,10 @@ const TALK: &str = "That is a good question. I am glad to help you with it.";
 /// The answer to what the model does not understand.
 const HINT: &str = "Ask me about the weather in a city.";
 
-/// How results begin in markup.
+/// The beginning of a result in markup.
 const RESULT: &str = "<tool_result";
 
-/// Characters of a token, about.
+/// The approximate length of a token, characters.
 const TOKEN: usize = 4;
 
 static WEATHER: LazyLock<Regex> = LazyLock::new(|| {
@@ -46,11 +46,11 @@ static WEATHER: LazyLock<Regex> = LazyLock::new(|| {
 static CALL: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"(?im)^call ([\w-]+)(?: +(\w+ *=.*?))?\s*$").expect("a pattern"));
 
-/// Splits text about as a tokenizer does: tags, words with the space before them, and marks.
+/// Splits text roughly as a tokenizer does: tags, words with the space before them, and punctuation.
 static TOKENS: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"</?[a-z_]+>| ?[\w']+| ?[^\w\s]|\s").expect("a pattern"));
 
-/// A request, as far as it matters here.
+/// The fields of a request that the simulated model reads.
 #[derive(Debug, Deserialize)]
 pub(super) struct Asked {
     #[serde(default)]
@@ -67,12 +67,12 @@ struct Message {
     content: Option<String>,
 }
 
-/// A chunk of the answer, and when it is sent after the request.
+/// A chunk of the answer, and when it is sent, counted from the request.
 #[derive(Debug, PartialEq)]
 pub(super) struct Piece {
     pub(super) at: Duration,
     pub(super) chunk: Value,
-    /// The city of a call that ends with it.
+    /// The city of a call that ends with this chunk.
     pub(super) called: Option<String>,
 }
 
@@ -131,7 +131,7 @@ impl Asked {
     }
 }
 
-/// A call that the user dictates. It is not JSON, because the server lets no user write what a model may take for a
+/// A call that the user dictates. It is not JSON, because the server defuses user text that a model may mistake for a
 /// call.
 fn dictated(text: &str) -> Option<(String, Map<String, Value>)> {
     let found = CALL.captures(text)?;
@@ -169,7 +169,7 @@ fn filler(name: &str, arguments: &Map<String, Value>) -> String {
 
 struct Answer {
     native: bool,
-    /// Characters.
+    /// The length of the output so far, bytes.
     written: usize,
     pieces: Vec<Piece>,
 }
@@ -238,7 +238,7 @@ impl Answer {
         });
     }
 
-    /// The last chunk: tokens, at four characters each.
+    /// Adds the last chunk, the token counts.
     fn usage(&mut self, read: usize) {
         let at = self.pieces.last().map_or(Duration::ZERO, |last| last.at);
         let (prompt, completion) = (read / TOKEN, self.written / TOKEN);

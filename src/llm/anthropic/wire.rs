@@ -14,7 +14,8 @@ use serde_json::{Map, Value};
 /// The stop reasons after which an answer and its calls are whole. After any other, a call may lack a part.
 const WHOLE: [&str; 3] = ["end_turn", "tool_use", "stop_sequence"];
 
-/// The most bytes of thoughts that are kept with a call. A part of a thought is worth nothing.
+/// The most bytes of thoughts that are kept with a call. Longer ones are dropped, because a part does not fit its
+/// signature.
 const MAX_THOUGHT_BYTES: usize = 32 * 1024;
 
 /// Reads the messages of one stream.
@@ -24,16 +25,16 @@ pub(super) struct Decoder {
     /// The call whose arguments are coming.
     open: Option<Open>,
     calls: usize,
-    /// The text behind the first call.
+    /// The text after the first call.
     behind: LeftInText,
     thoughts: Thoughts,
     /// Calls whose thoughts have not been handed out.
     complete: Vec<Complete>,
     stop: Option<String>,
     usage: Option<TokenUsage>,
-    /// It has produced something.
+    /// Whether anything was produced.
     has_begun: bool,
-    /// The thoughts at the beginning of the text have not ended.
+    /// Whether the thoughts at the beginning of the text never ended.
     never_spoke: bool,
 }
 
@@ -44,7 +45,7 @@ struct Open {
     call: NativeCall,
     /// The arguments that came with the name; a placeholder if others follow.
     given: Map<String, Value>,
-    /// Its block has ended, but maybe at the token limit.
+    /// Whether its block has ended, perhaps at the token limit.
     has_ended: bool,
 }
 
@@ -184,7 +185,7 @@ impl Decoder {
                 events.push(LlmEvent::Thinking);
             }
             "tool_use" if self.calls < MAX_CALLS => {
-                // The model went on, so the call before is not cut.
+                // Another block follows, so the previous call is not cut off.
                 self.close_ended(events);
                 events.extend(self.parser.finish());
                 self.calls += 1;

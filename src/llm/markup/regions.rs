@@ -43,7 +43,7 @@ const WRAPPERS: [&str; 10] = [
     "start_function_call",
 ];
 
-/// Tags that belong into a call. Outside of one they are what is left of it.
+/// Tags that belong inside a call. Outside of one they are the remains of a broken call.
 const LEFTOVERS: [&str; 3] = ["parameter", "arg_key", "arg_value"];
 
 /// Special tokens around calls, with the token that closes them, as [`normal`] writes them.
@@ -83,7 +83,7 @@ const MARKERS: [(&str, Marker); 7] = [
     ),
     ("[THINK]", Marker::Thoughts),
     ("◁think▷", Marker::Thoughts),
-    // Behind a bracket a quotation mark is never prose.
+    // A quotation mark right after a bracket is never prose.
     ("{\"", Marker::Bracket),
     ("[{\"", Marker::Bracket),
     (">>>", Marker::Recipient),
@@ -121,7 +121,7 @@ pub(super) fn compare(text: &str, starts_clause: bool) -> Held {
     }
 }
 
-/// A name and a parenthesis behind a bracket are no prose either.
+/// Whether text begins a list of calls: a name and a parenthesis right after a bracket are never prose.
 fn list_of_calls(text: &str) -> Held {
     let Some(name) = text.strip_prefix('[') else {
         return Held::Text;
@@ -165,7 +165,7 @@ pub(super) enum Reading {
     Bracket,
     /// A fence, with its language.
     Fence(String),
-    /// Never as a call.
+    /// Not at all: its text is dropped.
     Dropped,
 }
 
@@ -181,14 +181,14 @@ pub(super) enum Ending {
     Broken,
 }
 
-/// The region's next step after a character.
+/// The effect of a character on a region.
 #[derive(Debug)]
 pub(super) enum Step {
     More,
     Closed,
     /// This token ended the message.
     Message(String),
-    /// The text was addressed to the user: speech follows.
+    /// The line addressed the user: speech follows.
     Speech,
     /// A tag of the markup began. Contains its text, without `<` and the current character.
     Tag(String),
@@ -211,9 +211,9 @@ pub(super) struct Region {
     tag: Option<String>,
     /// Where in `raw` this `<` is.
     tag_at: usize,
-    /// Within a value that is written without quotes.
+    /// Whether the current character is part of a value that is written without quotes.
     verbatim: bool,
-    /// It was longer than words in brackets are.
+    /// Whether it has grown longer than words in brackets usually are.
     is_long: bool,
 }
 
@@ -323,7 +323,7 @@ impl Region {
         match self.close {
             Close::Text(end) if self.raw.ends_with(end) => {
                 let before = self.raw.len() - end.len();
-                // A string does not go over the end of a line, so there a fence is never text.
+                // A string never spans lines, so a fence at the start of a line is not inside one.
                 if !is_open || self.raw[..before].ends_with('\n') {
                     self.raw.truncate(before);
                     return Step::Closed;
@@ -377,7 +377,8 @@ impl Region {
         Step::More
     }
 
-    /// The words of an unclosed region that has become too long for one, behind the character `c`. Looked at once.
+    /// The words of an unclosed region that has become too long to be a call. Checked once, at the first whitespace `c`
+    /// behind the limit.
     pub(super) fn runs_on(&mut self, c: char, tools: &[String]) -> Option<String> {
         if self.is_long || self.raw.len() < MAX_UNCLOSED || !c.is_whitespace() {
             return None;

@@ -27,7 +27,7 @@ const MAX_THOUGHT_BYTES: usize = 32 * 1024;
 
 #[derive(Deserialize)]
 struct Chunk {
-    /// The server's name for the answer.
+    /// The server's id of the answer.
     id: Option<Value>,
     #[serde(default, deserialize_with = "or_default")]
     choices: Vec<Choice>,
@@ -64,7 +64,7 @@ struct PromptTokens {
 }
 
 impl Usage {
-    /// The counts; `None` if they are zero, as some servers send them with every piece but the last.
+    /// The token counts; `None` if they are zero, as in every piece but the last of some servers.
     fn read(self) -> Option<TokenUsage> {
         let usage = TokenUsage {
             input: self.prompt_tokens,
@@ -94,7 +94,7 @@ struct Delta {
     thinking: Option<Value>,
     #[serde(default, deserialize_with = "or_default")]
     tool_calls: Vec<CallDelta>,
-    /// The server had the results of all calls so far, and goes on: one entry for each.
+    /// Sent when the server has used the results of all calls so far and continues the answer: one entry per call.
     #[serde(default, deserialize_with = "or_default")]
     tool_outputs: Vec<Value>,
 }
@@ -159,22 +159,22 @@ fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     parser: Parser,
-    /// Answers may begin with thoughts that have no opening tag.
+    /// Whether answers may begin with thoughts that have no opening tag.
     thinks_first: bool,
     /// The names of the offered tools.
     tools: Vec<String>,
-    /// The server takes results, and has not named the answer.
+    /// Whether the server takes results and has not yet sent the answer's id.
     takes_results: bool,
     calls: Vec<Slot>,
-    /// The text behind the first of them.
+    /// The text after the first call.
     behind: LeftInText,
     /// How many calls are closed, counted from the first.
     closed: usize,
     finish: Option<String>,
     usage: Option<TokenUsage>,
-    /// It has produced something.
+    /// Whether anything was produced.
     has_begun: bool,
-    /// The thoughts at the beginning of the text have not ended.
+    /// Whether the thoughts at the beginning of the text never ended.
     never_spoke: bool,
     /// The thoughts so far, for servers that want them back.
     thoughts: String,
@@ -340,7 +340,7 @@ impl Decoder {
         self.finish = Some(reason);
     }
 
-    /// Handles the mark behind calls that the server has answered: they are whole, and an answer begins.
+    /// Handles the mark after calls whose results the server has used: the calls are whole, and the answer to them begins.
     fn go_on(&mut self, events: &mut Vec<LlmEvent>) {
         self.close_calls(self.calls.len(), true, events);
         events.extend(self.behind.finish(true));
@@ -397,7 +397,7 @@ impl Decoder {
         }
     }
 
-    /// The call that a piece belongs to. Ollama gives every call the index 0 but a distinct id, Gemini neither.
+    /// The call that a piece belongs to. Ollama gives every call the index 0 but a distinct id; Gemini gives neither.
     fn find(&mut self, delta: &CallDelta) -> Option<usize> {
         let id = delta.id.clone().filter(|id| !id.is_empty());
         let index = delta.index.unwrap_or_default();
@@ -536,7 +536,7 @@ mod tests {
         ]}}]})
     }
 
-    /// Only the end of the answer ends a call behind this token.
+    /// A call after this token ends only with the answer.
     #[test]
     fn a_call_in_content_that_ends_with_the_answer_needs_its_finish_reason() {
         let call = "<|python_tag|>{\"name\": \"w\", \"parameters\": {\"n\": 1}}";
@@ -623,7 +623,7 @@ mod tests {
             "end",
         ];
         assert_eq!(reads, expected);
-        // The quote and the comma behind it may come apart.
+        // The quote and the comma after it may come in separate pieces.
         let apart = [
             call(0, "a", "w", "{\"city\":\"Denver\""),
             call(0, "", "", ",\"days\":"),
@@ -670,7 +670,7 @@ mod tests {
             "say It is noon.",
         ];
         assert_eq!(lines, expected);
-        // A mark without a call marks nothing, and without the setting no answer is named.
+        // A mark without a call has no effect, and without the setting the answer's id is not reported.
         let chunks = [used, text("It is noon."), finish("stop")].map(named);
         assert_eq!(decode(&chunks), ["say It is noon.", "end"]);
     }

@@ -1,7 +1,7 @@
 //! Clients' own tools, compared with what users say like the server's. They compete with the server's tools
-//! for words, so each set of them is learnt together with those, on a thread that nobody else waits for.
+//! for words, so each set of them is learned together with those, on a thread that nobody else waits for.
 
-use super::learning::{Learnt, Memory};
+use super::learning::{Memory, Trained};
 use super::{Compared, Matched, masks};
 use crate::prediction::router::ask;
 use crate::prediction::{
@@ -67,7 +67,7 @@ impl Predictor for ClientMatching {
             return;
         }
         let job = Job::Learn(tools.clone());
-        // If the thread is busy, they are learnt when they are asked about.
+        // If the thread is busy, they are learned when they are asked about.
         drop(self.0.try_send(job, CancellationToken::new(), |_| {}));
     }
 }
@@ -76,7 +76,7 @@ impl Predictor for ClientMatching {
 pub(super) struct Studio {
     settings: Arc<Settings>,
     /// The server's tools; `None` until a client needs them.
-    server: Option<Learnt>,
+    server: Option<Trained>,
     /// The model could not be loaded or used.
     failed: bool,
     /// The last one used comes first.
@@ -167,8 +167,8 @@ impl Studio {
         let server = match self.server.take() {
             Some(server) => server,
             None => {
-                let learnt = self.settings.desk.learn(None, &samples(&tools));
-                learnt.map_err(unusable(Source::Example))?
+                let trained = self.settings.files.learn(None, &samples(&tools));
+                trained.map_err(unusable(Source::Example))?
             }
         };
         let server = self.server.insert(server);

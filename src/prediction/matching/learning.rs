@@ -1,5 +1,5 @@
-//! Learns the declared tools on a thread of its own, once: what was learnt is kept in a file until a
-//! declaration changes.
+//! Learns the declared tools from their examples, once, on a thread of its own. The result is cached in a file until
+//! a declaration changes.
 
 use super::masks::Sample;
 use super::nothing::Nothing;
@@ -13,15 +13,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
-/// Those who have kept something: each writes a file of its own first.
+/// The number of writes so far, so that each writes a temporary file of its own.
 static WRITERS: AtomicU64 = AtomicU64::new(0);
 
-/// Another number is another way to learn.
+/// The version of the training. A cached result of another version is not used.
 const FORMAT: u32 = 1;
 
-/// All that comparing words takes.
+/// What a training yields, with the embedder for the words that are compared with it.
 #[derive(Debug)]
-pub(super) struct Learnt {
+pub(super) struct Trained {
     pub embedder: Embedder,
     pub memory: Memory,
 }
@@ -37,16 +37,16 @@ pub(super) struct Memory {
 #[derive(Debug, Default)]
 struct Known {
     samples: Vec<Vec<f32>>,
-    /// The head: the mean of its score and the similarity to the nearest sample counts.
+    /// The trained head. A tool's score is the mean of its score and the similarity to the nearest sample.
     weights: Vec<f32>,
 }
 
-/// The trained heads as kept in a file.
+/// The samples' embeddings and the trained heads, as cached in a file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
-    /// Of all that it depends on.
+    /// A hash of everything that the training depends on.
     fingerprint: String,
-    /// The samples' embeddings, one after the other.
+    /// The samples' embeddings, concatenated.
     #[serde(with = "packed")]
     samples: Vec<f32>,
     /// The weights of the tools in the order of their names.
@@ -54,53 +54,57 @@ struct Kept {
     weights: Vec<f32>,
 }
 
-/// Where the embedder is, and where what was learnt is kept.
+/// The embedder's folder, and the file that caches learned examples.
 #[derive(Debug, Clone)]
-pub struct Desk {
+pub struct ExampleFiles {
     /// The embedder's folder.
     pub embedder: PathBuf,
-    /// The file to keep what was learnt in, if any.
-    pub kept: Option<PathBuf>,
+    /// The file that caches learned examples, if any.
+    pub cache: Option<PathBuf>,
 }
 
-/// Something that is being learnt.
-pub(super) struct Learning(Receiver<Learnt>);
+/// A training in the background.
+pub(super) struct Learning(Receiver<Trained>);
 
 impl Learning {
-    /// Learns these samples on a thread of its own, with this embedder or one of its own. A failure is logged, and
-    /// nothing is learnt.
-    pub(super) fn start(desk: Desk, embedder: Option<Embedder>, samples: Vec<Sample>) -> Self {
-        let (sender, learnt) = sync_channel(1);
-        let learn = move || match desk.learn(embedder, &samples) {
-            // Nobody listens any more: the server stops.
-            Ok(learnt) => drop(sender.send(learnt)),
+    /// Trains on these samples on a thread of its own, with this embedder or one that it loads. A failure is logged
+    /// and yields nothing.
+    pub(super) fn start(
+        files: ExampleFiles,
+        embedder: Option<Embedder>,
+        samples: Vec<Sample>,
+    ) -> Self {
+        let (sender, trained) = sync_channel(1);
+        let learn = move || match files.learn(embedder, &samples) {
+            // Without a receiver the server is stopping.
+            Ok(trained) => drop(sender.send(trained)),
             Err(error) => tracing::warn!(%error, "tools are predicted by rules alone"),
         };
         let thread = thread::Builder::new().name("learning".into()).spawn(learn);
         if let Err(error) = thread {
             tracing::warn!(%error, "tools are predicted by rules alone");
         }
-        Self(learnt)
+        Self(trained)
     }
 
     /// The trained heads; `None` until the training has ended.
-    pub(super) fn done(&mut self) -> Option<Learnt> {
+    pub(super) fn done(&mut self) -> Option<Trained> {
         self.0.try_recv().ok()
     }
 
-    /// Waits for what is learnt; `None` if that failed.
-    pub(super) fn wait(&mut self) -> Option<Learnt> {
+    /// Waits for the result; `None` if the training failed.
+    pub(super) fn wait(&mut self) -> Option<Trained> {
         self.0.recv().ok()
     }
 }
 
-impl Desk {
-    /// Learns these samples, or reads what was learnt of them before.
+impl ExampleFiles {
+    /// Trains on these samples, or reads the cached result.
     pub(super) fn learn(
         &self,
         embedder: Option<Embedder>,
         samples: &[Sample],
-    ) -> Result<Learnt, EmbedError> {
+    ) -> Result<Trained, EmbedError> {
         let mut embedder = match embedder {
             Some(shared) => shared,
             None => Embedder::load(&self.embedder)?,
@@ -110,12 +114,12 @@ impl Desk {
         let kept = match self.kept(&fingerprint, samples) {
             Some(kept) => kept,
             None => {
-                let kept = studied(&mut embedder, samples, &nothing, fingerprint)?;
+                let kept = train(&mut embedder, samples, &nothing, fingerprint)?;
                 self.keep(&kept);
                 kept
             }
         };
-        Ok(Learnt {
+        Ok(Trained {
             embedder,
             memory: Memory {
                 tools: kept.tools(samples),
@@ -126,21 +130,21 @@ impl Desk {
 
     /// The heads of an earlier training on exactly these samples, from the file.
     fn kept(&self, fingerprint: &str, samples: &[Sample]) -> Option<Kept> {
-        let text = std::fs::read_to_string(self.kept.as_ref()?).ok()?;
+        let text = std::fs::read_to_string(self.cache.as_ref()?).ok()?;
         let kept: Kept = serde_json::from_str(&text).ok()?;
         let fits = kept.samples.len() == samples.len() * Embedder::LENGTH
             && kept.weights.len() == names(samples).len() * Embedder::LENGTH;
         (kept.fingerprint == fingerprint && fits).then_some(kept)
     }
 
-    /// Keeps what was learnt, or learns it again at the next start.
+    /// Caches a result. If that fails, the next start trains again.
     fn keep(&self, kept: &Kept) {
-        let Some(path) = &self.kept else {
+        let Some(path) = &self.cache else {
             return;
         };
         let write = || {
             path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
-            // Another server may read it at this moment.
+            // Another server may be reading the file.
             let writer = WRITERS.fetch_add(1, Ordering::Relaxed);
             let new = path.with_extension(format!("{}-{writer}.new", std::process::id()));
             std::fs::write(&new, serde_json::to_string(kept)?)?;
@@ -153,8 +157,8 @@ impl Desk {
     }
 }
 
-/// Embeds the samples and trains the head.
-fn studied(
+/// Embeds the samples and trains the heads.
+fn train(
     embedder: &mut Embedder,
     samples: &[Sample],
     nothing: &Nothing,
@@ -214,7 +218,7 @@ impl Kept {
 }
 
 impl Memory {
-    /// The same with the tools of these samples, which replace those of the same names.
+    /// A copy that also has the tools of these samples, in place of those of the same names.
     pub(super) fn with(
         &self,
         samples: &[Sample],
@@ -246,7 +250,7 @@ impl Memory {
         Ok(Self { tools, nothing })
     }
 
-    /// How near words are to a tool, -1..1.
+    /// The similarity of embedded words to a tool, -1..1.
     pub(super) fn nearness(&self, tool: &str, words: &[f32]) -> f32 {
         self.tools.get(tool).map_or(0.0, |known| {
             let score = cosine(&known.weights, words);
@@ -254,7 +258,7 @@ impl Memory {
         })
     }
 
-    /// How near words are to those that ask for nothing, -1..1.
+    /// The similarity of embedded words to the nearest sentence that asks for no tool, 0..1.
     pub(super) fn nothing(&self, words: &[f32]) -> f32 {
         self.nothing
             .sentences()

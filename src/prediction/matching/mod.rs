@@ -13,7 +13,7 @@ mod nothing;
 mod tests;
 
 pub use clients::ClientMatching;
-pub use learning::Desk;
+pub use learning::ExampleFiles;
 
 use super::fill::{Arguments, Form, Words};
 use super::parameters::{Kind, Today};
@@ -26,7 +26,7 @@ use crate::language::en::mood::{self, Mood};
 use crate::language::en::text;
 use crate::tools::Declaration;
 use jiff::civil::Date;
-use learning::{Learning, Learnt, Memory};
+use learning::{Learning, Memory, Trained};
 use likeness::{Likeness, Said};
 use serde_json::Value;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ const LIFT: f32 = 0.05;
 pub struct Matching {
     tools: Vec<Matched>,
     learning: Learning,
-    learnt: Option<Learnt>,
+    trained: Option<Trained>,
     today: Today,
     /// The last embedded texts: a pause changes no word.
     last: Vec<(String, Vec<f32>)>,
@@ -130,19 +130,23 @@ impl std::fmt::Debug for Matching {
 
 impl Matching {
     /// Learns these tools on a thread of its own. Until then nothing is predicted.
-    pub fn start(tools: &[(Arc<Declaration>, RouterHints)], desk: Desk, today: Today) -> Self {
-        Self::learning(tools, desk, None, today)
+    pub fn start(
+        tools: &[(Arc<Declaration>, RouterHints)],
+        files: ExampleFiles,
+        today: Today,
+    ) -> Self {
+        Self::learning(tools, files, None, today)
     }
 
-    /// The same with an embedder that others use, too.
+    /// Like [`Self::start`], with an embedder that others use, too.
     pub fn sharing(embedder: Embedder, settings: &Settings) -> Self {
-        let (desk, today) = (settings.desk.clone(), settings.today.clone());
-        Self::learning(&settings.tools, desk, Some(embedder), today)
+        let (files, today) = (settings.files.clone(), settings.today.clone());
+        Self::learning(&settings.tools, files, Some(embedder), today)
     }
 
     fn learning(
         tools: &[(Arc<Declaration>, RouterHints)],
-        desk: Desk,
+        files: ExampleFiles,
         embedder: Option<Embedder>,
         today: Today,
     ) -> Self {
@@ -154,38 +158,38 @@ impl Matching {
             .iter()
             .flat_map(|tool| masks::samples(tool, today.date()));
         Self {
-            learning: Learning::start(desk, embedder, samples.collect()),
+            learning: Learning::start(files, embedder, samples.collect()),
             tools,
-            learnt: None,
+            trained: None,
             today,
             last: Vec::new(),
         }
     }
 
-    /// Waits until the tools are learnt.
+    /// Waits until the tools are learned.
     pub fn wait(&mut self) {
-        if self.learnt.is_none() {
-            self.learnt = self.learning.wait();
+        if self.trained.is_none() {
+            self.trained = self.learning.wait();
         }
     }
 
-    /// The tools that the words are compared with, the nearest first; none until they are learnt.
+    /// The tools that the words are compared with, the nearest first; none until they are learned.
     ///
     /// # Errors
     /// [`PredictError`] if the embeddings fail.
     pub fn consider(&mut self, evidence: &Evidence) -> Result<Vec<Considered>, PredictError> {
-        if self.learnt.is_none() {
-            self.learnt = self.learning.done();
+        if self.trained.is_none() {
+            self.trained = self.learning.done();
         }
-        let Some(learnt) = &mut self.learnt else {
+        let Some(trained) = &mut self.trained else {
             return Ok(Vec::new());
         };
         let compared = Compared {
             tools: &self.tools,
-            memory: &learnt.memory,
+            memory: &trained.memory,
             today: self.today.date(),
         };
-        compared.consider(evidence, &mut learnt.embedder, &mut self.last)
+        compared.consider(evidence, &mut trained.embedder, &mut self.last)
     }
 }
 

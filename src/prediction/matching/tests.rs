@@ -63,10 +63,10 @@ fn tools(declarations: &[&str]) -> Tools {
     tools.collect()
 }
 
-fn desk() -> Desk {
-    Desk {
+fn files() -> ExampleFiles {
+    ExampleFiles {
         embedder: weights_and_runtime().join("minilm"),
-        kept: None,
+        cache: None,
     }
 }
 
@@ -74,7 +74,7 @@ fn desk() -> Desk {
 fn router(declarations: &[&str]) -> Router {
     let tools = tools(declarations);
     let today = Today::new(Arc::new(Still), TimeZone::UTC);
-    let mut matching = Matching::start(&tools, desk(), today.clone());
+    let mut matching = Matching::start(&tools, files(), today.clone());
     matching.wait();
     Router::new(vec![
         Box::new(Rules::new(&tools, today).unwrap()),
@@ -117,7 +117,7 @@ impl Lent {
         let settings = Settings {
             tools: server,
             by_rules: Vec::new(),
-            desk: desk(),
+            files: files(),
             head: None,
             today: Today::new(Arc::new(Still), TimeZone::UTC),
         };
@@ -269,11 +269,11 @@ fn a_client_s_tool_takes_the_words_of_the_server_s_of_the_same_name() {
 }
 
 #[test]
-fn what_was_learnt_is_kept_until_a_declaration_changes() {
+fn learned_examples_are_cached_until_a_declaration_changes() {
     let folder = tempfile::tempdir().unwrap();
-    let desk = Desk {
+    let files = ExampleFiles {
         embedder: weights_and_runtime().join("minilm"),
-        kept: Some(folder.path().join("new/router.json")),
+        cache: Some(folder.path().join("new/router.json")),
     };
     let learn = |example: &str| {
         let spec = crate::tools::ToolSpec {
@@ -289,7 +289,7 @@ fn what_was_learnt_is_kept_until_a_declaration_changes() {
             ..RouterHints::default()
         };
         let tools = [(Arc::new(tool), hints)];
-        let mut matching = Matching::start(&tools, desk.clone(), Today::default());
+        let mut matching = Matching::start(&tools, files.clone(), Today::default());
         matching.wait();
         let heard = Evidence {
             text: "how many articles are left in stock".into(),
@@ -299,19 +299,22 @@ fn what_was_learnt_is_kept_until_a_declaration_changes() {
         let likeness = matching.consider(&heard).unwrap()[0].likeness;
         (
             likeness,
-            std::fs::read_to_string(desk.kept.as_ref().unwrap()).unwrap(),
+            std::fs::read_to_string(files.cache.as_ref().unwrap()).unwrap(),
         )
     };
     let (first, kept) = learn("is anything left");
     // The file counts, not what would be learned again.
-    let written = desk.kept.as_ref().unwrap();
+    let written = files.cache.as_ref().unwrap();
     std::fs::write(written, kept.replace('}', ", \"unknown\": 1}")).unwrap();
     let (again, kept_again) = learn("is anything left");
     assert_eq!(first, again);
-    assert!(kept_again.contains("unknown"), "it was learnt twice");
+    assert!(kept_again.contains("unknown"), "it was learned twice");
     let (changed, kept) = learn("how many are there");
     assert_ne!(first, changed);
-    assert!(!kept.contains("unknown"), "a changed declaration is learnt");
+    assert!(
+        !kept.contains("unknown"),
+        "a changed declaration is learned"
+    );
     std::fs::write(written, "broken").unwrap();
     assert_eq!(learn("how many are there").0, changed);
 }

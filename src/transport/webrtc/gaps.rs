@@ -1,22 +1,22 @@
-//! Fills the gaps that lost packets leave in a client's audio. No I/O and no decoder: it says which
-//! audio takes which place.
+//! Fills the gaps that lost packets leave in a client's audio. It only decides which audio takes which
+//! place; decoding happens elsewhere.
 //!
 //! The session counts time in samples of the user's audio, so every lost packet must be replaced by as
 //! much audio as it held.
 
 use super::opus::{CLOCK, RATE};
 
-/// Ticks of the RTP clock in a sample.
+/// RTP clock ticks per sample.
 const TICKS: i64 = (CLOCK / RATE) as i64;
 
-/// The decoder conceals loss in steps of 2.5 ms.
+/// The step in which the decoder conceals loss, samples: 2.5 ms.
 const STEP: usize = RATE as usize / 400;
 
-/// The longest concealment, 60 ms. Beyond it, a decoder's guess is noise.
+/// The longest concealment, samples: 60 ms. Beyond it, a decoder's guess is noise.
 const LONGEST_CONCEALMENT: usize = 24 * STEP;
 
-/// The longest gap that is filled, 3 s: as much as a session's intake takes in at once. A longer jump,
-/// or a jump back, begins a new count.
+/// The longest gap that is filled, samples: 3 s, as much as a session's intake accepts at once. A longer
+/// jump, forwards or back, begins a new count.
 const LONGEST_GAP: i64 = 3 * RATE as i64;
 
 /// A piece of the client's audio. Lengths are in samples.
@@ -38,7 +38,7 @@ pub(super) enum Piece {
 /// The place of each packet in the client's audio.
 #[derive(Debug, Default)]
 pub(super) struct Gaps {
-    /// The RTP time of the first sample, and how many samples there are since.
+    /// The RTP time of the first sample, and the number of samples since.
     counted: Option<(i64, i64)>,
 }
 
@@ -68,7 +68,7 @@ fn start(time: i64, origin: i64) -> i64 {
     (time - origin).div_euclid(TICKS)
 }
 
-/// Whether a packet belongs to the audio before it. `ahead` is how far it is from its end, samples.
+/// Whether a packet belongs to the audio before it. `ahead` is its distance from the end of that audio, samples.
 fn is_near(ahead: i64) -> bool {
     (-LONGEST_GAP..=LONGEST_GAP).contains(&ahead)
 }

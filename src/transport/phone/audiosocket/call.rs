@@ -34,7 +34,7 @@ const AWAIT_AUDIO: Duration = Duration::from_millis(500);
 /// frames.
 const PATIENCE: u32 = 10;
 
-/// Bytes to make room for before each read.
+/// The room to reserve before each read, bytes.
 const READ: usize = 4096;
 
 /// The reason a call ends.
@@ -43,9 +43,9 @@ type End = pump::End<BadCall>;
 /// A protocol violation by Asterisk.
 #[derive(Debug, thiserror::Error)]
 enum BadCall {
-    #[error("{0}, which is malformed")]
+    #[error("malformed message: {0}")]
     Malformed(#[from] Malformed),
-    #[error("the call's UUID must come first and in time; is the peer an AudioSocket?")]
+    #[error("the call's UUID did not come first and in time; the peer may not speak AudioSocket")]
     Unnamed,
     #[error(transparent)]
     Requests(#[from] TooManyRequests),
@@ -104,7 +104,7 @@ struct Call {
     frame: usize,
     began: Instant,
     named: Instant,
-    /// The session is over, but its last audio is still being played.
+    /// Whether the session is over while its last audio is still being played.
     over: bool,
 }
 
@@ -248,7 +248,7 @@ impl Call {
         match message {
             Message::HangUp => Err(End::Left),
             Message::Call(uuid) if self.uuid.is_none() => {
-                tracing::info!(%uuid, "an AudioSocket call");
+                tracing::info!(%uuid, "an AudioSocket call began");
                 self.uuid = Some(uuid);
                 self.named = Instant::now();
                 self.patience.begun();
@@ -263,7 +263,7 @@ impl Call {
                 Ok(())
             }
             other @ (Message::Call(_) | Message::Unknown(_)) => {
-                tracing::debug!(?other, "ignored");
+                tracing::debug!(?other, "ignored an AudioSocket message");
                 Ok(())
             }
         }

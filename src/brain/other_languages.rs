@@ -16,16 +16,16 @@ use serde_json::{Map, Value};
 /// The most tool calls in one answer.
 const MOST_CALLS: usize = 12;
 
-/// A prompt in one of these languages.
-pub(super) struct Abroad<'a> {
+/// The local brain's answer to one prompt.
+pub(super) struct OtherLanguage<'a> {
     pub(super) pack: &'static Pack,
     pub(super) wording: &'static Wording,
     pub(super) prompt: &'a Prompt,
     pub(super) known: &'a Known,
 }
 
-impl Abroad<'_> {
-    /// The brain's answer.
+impl OtherLanguage<'_> {
+    /// The answer, as the events of a model.
     pub(super) fn reply(&self) -> Vec<LlmEvent> {
         let messages = &self.prompt.messages;
         match messages.last() {
@@ -40,7 +40,7 @@ impl Abroad<'_> {
         }
     }
 
-    /// The answer after a note: to what is open before it, else a greeting.
+    /// The answer to a note: to an open question before it, otherwise a greeting.
     fn noted(&self) -> Vec<LlmEvent> {
         let mut prompt = self.prompt.clone();
         prompt
@@ -48,7 +48,7 @@ impl Abroad<'_> {
             .retain(|message| !matches!(message, Message::System { .. }));
         match prompt.messages.last() {
             Some(Message::User { .. } | Message::ToolResult { .. }) => {
-                let open = Abroad {
+                let open = OtherLanguage {
                     prompt: &prompt,
                     ..*self
                 };
@@ -102,7 +102,7 @@ impl Abroad<'_> {
         timer.map_or_else(|| (self.wording.requests)(said), |timer| vec![timer])
     }
 
-    /// The tool that the client forces.
+    /// The tool that the client forces the model to call.
     fn demanded(&self) -> Option<&ToolSpec> {
         let tools = &self.prompt.tools;
         match &self.prompt.demands.tool_choice {
@@ -113,6 +113,7 @@ impl Abroad<'_> {
         }
     }
 
+    /// A call of a forced tool, or a question for the argument that is missing.
     fn called(&self, tool: &ToolSpec, said: &str) -> Vec<LlmEvent> {
         let requests = (self.wording.requests)(said);
         let mut found = requests.iter().filter_map(Request::call);
@@ -126,7 +127,7 @@ impl Abroad<'_> {
         }
     }
 
-    /// Calls for all requests, or a question if an argument is missing; `None` if a tool is not offered.
+    /// The calls for all requests, or a question if an argument is missing; `None` if a tool is not offered.
     fn calls(&self, requests: &[Request]) -> Option<Vec<LlmEvent>> {
         let mut events = Vec::new();
         for request in requests
@@ -157,7 +158,7 @@ impl Abroad<'_> {
         Some(events)
     }
 
-    /// The results since anybody last spoke, in words.
+    /// All results since somebody last spoke, in words.
     fn results(&self) -> Vec<LlmEvent> {
         let messages = &self.prompt.messages;
         let said = last_user(messages);
@@ -211,7 +212,7 @@ impl Abroad<'_> {
             }
             (_, BROKEN) => wording.broken.into(),
             (_, LATE) => wording.late.into(),
-            // The texts of failures are English.
+            // Tools report failures in English.
             _ => wording.no_use.into(),
         }
     }
@@ -243,6 +244,7 @@ impl Abroad<'_> {
         }
     }
 
+    /// Says that the request is beyond the brain, and what it can do.
     fn beyond(&self) -> Vec<LlmEvent> {
         let wording = self.wording;
         unable(format!(
