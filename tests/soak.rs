@@ -33,7 +33,7 @@ use undertone::transport::intake::IntakeLimits;
 use undertone::tts::Piper;
 use undertone::vad::{Gated, SileroModel, Vad};
 
-/// Counts allocated bytes. Resident memory is no measure on a busy machine, since it mostly
+/// Counts allocated bytes. Resident memory is not a measure on a busy machine, since it mostly
 /// reflects past backlogs.
 #[global_allocator]
 static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;

@@ -14,7 +14,7 @@ const MAX_FRAMES: usize = 1_500;
 /// Below about 450 frames tiny.en repeats itself.
 const MIN_FRAMES: usize = 512;
 
-/// Frames of silence behind the audio.
+/// Frames of silence after the audio.
 const MARGIN_FRAMES: usize = 64;
 
 /// The context with which audio that made the model loop is tried again. The third try has all that the
@@ -43,7 +43,7 @@ pub(super) struct Candidate {
     pub(super) confidence: f32,
     /// The model's probability that there is no speech.
     pub(super) no_speech: f32,
-    /// The marks behind the last word, if the engine tells.
+    /// The punctuation expected after the last word, if the engine reports it.
     pub(super) marks: Option<Marks>,
     /// The language of the words, if it was one of several.
     pub(super) language: Option<String>,
@@ -61,8 +61,8 @@ impl Candidate {
         self.repeats(3, 2)
     }
 
-    /// The first half, if the second half repeats it and nobody speaks so fast: the model began again. That
-    /// happens to audio that ends right behind the last word.
+    /// The first half, if the second half repeats it and nobody speaks that fast: the model began again. That
+    /// happens to audio that ends right after the last word.
     fn doubled(&self, samples: usize) -> Option<String> {
         let words: Vec<&str> = self.text.split_whitespace().collect();
         let (first, second) = words.split_at(words.len() / 2);
@@ -114,7 +114,7 @@ pub(super) fn with_retry<E>(
 
 /// Bounds of one decoding.
 pub(super) struct Limits {
-    /// The most tokens that so much speech can be.
+    /// The most tokens that speech of this length can have.
     pub(super) tokens: usize,
 }
 

@@ -7,8 +7,8 @@ const SHORTEST: usize = 24_000;
 /// German "Wie spät ist es in Tokio?", and 0.9 to 1.0 to German for most whole sentences.
 const CLEARLY: f32 = 0.9;
 
-/// The one of the other languages that is clearly spoken in audio of so many samples at 16 kHz. All are given by
-/// their logits.
+/// The index of the other language that is clearly spoken in audio of `samples` samples at 16 kHz, if there is one.
+/// `now` and `others` are logits.
 pub(super) fn other(now: f32, others: &[f32], samples: usize) -> Option<usize> {
     if samples < SHORTEST {
         return None;

@@ -131,7 +131,7 @@ const MOST_WARNINGS: usize = 64;
 pub struct Recognised {
     /// Plain text without bracketed sounds; empty if there is no speech.
     pub text: String,
-    /// The probabilities of punctuation behind the last word, if the engine has them.
+    /// The probabilities of punctuation after the last word, if the engine has them.
     pub marks: Option<Marks>,
     /// The reason why there is no text although the model heard words.
     pub doubt: Option<Doubt>,
@@ -143,7 +143,7 @@ pub struct Recognised {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Doubt {
-    /// The sound may be no speech; if it is, these are the words.
+    /// The sound may not be speech; if it is, these are the words.
     NoSpeech(String),
     /// The words are unclear.
     Unclear,

@@ -4,7 +4,7 @@ use super::{Hints, detect};
 use crate::language::{ENGLISH, base};
 use tokenizers::Tokenizer;
 
-/// The models of many languages know at least so many tokens; those of English one less.
+/// The least vocabulary of a multilingual model, tokens. English models have one less.
 pub(super) const MULTILINGUAL: usize = 51_865;
 
 /// The special tokens of a model.
@@ -31,7 +31,7 @@ pub(super) struct Chosen {
 }
 
 impl Tokens {
-    /// The special tokens of a tokenizer whose model knows so many tokens.
+    /// The special tokens of a tokenizer whose model has this vocabulary, tokens.
     pub(super) fn of(tokenizer: &Tokenizer, vocabulary: usize) -> Result<Self, String> {
         let id = |name: &str| tokenizer.token_to_id(&format!("<|{name}|>"));
         let needed = |name: &str| id(name).ok_or_else(|| format!("there is no token <|{name}|>"));
@@ -85,8 +85,8 @@ impl Tokens {
             .map(|(_, token)| *token)
     }
 
-    /// The language of audio of so many samples: the one so far, or one of the others that is clearly the one that is
-    /// spoken. English if the model knows none of them. `logits` are those behind the first token.
+    /// The language of audio of `samples` samples: the one so far, unless another one is clearly spoken. English if the
+    /// model knows none of them. `logits` are those after the first token.
     pub(super) fn choose(&self, logits: &[f32], hints: &Hints, samples: usize) -> Chosen {
         let now = hints.language.as_deref().unwrap_or(ENGLISH);
         let Some(token) = self.language(now).or_else(|| self.language(ENGLISH)) else {

@@ -172,7 +172,7 @@ impl WhisperLayout {
         (0..count).map(|_| empty().map_err(failed)).collect()
     }
 
-    /// One run of the decoder: the logits behind each token of `input`, and the caches with them.
+    /// One run of the decoder: the logits after each token of `input`, and the caches with them.
     fn step(
         &mut self,
         input: &[i64],
@@ -209,7 +209,7 @@ impl WhisperLayout {
         Ok((logits, present))
     }
 
-    /// The probability of no speech, behind the first token.
+    /// The probability of no speech, after the first token.
     fn no_speech(&self, logits: &[f32]) -> f32 {
         let first = logits.get(..self.sizes.vocab_size).unwrap_or_default();
         let best = first.iter().copied().fold(f32::NEG_INFINITY, f32::max);

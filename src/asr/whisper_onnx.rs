@@ -102,7 +102,7 @@ impl WhisperOnnx {
         Ok([before].into_iter().chain(prompt).chain([start]).collect())
     }
 
-    /// Decodes `audio` with `frames` encoder frames of context, behind the tokens `before`.
+    /// Decodes `audio` with `frames` encoder frames of context, after the tokens `before`.
     fn decode(
         &mut self,
         audio: &[f32],
@@ -164,7 +164,7 @@ impl WhisperOnnx {
             log_probability += chosen.log_probability;
             marks = match self.is_word(token) {
                 true => None,
-                // Those right behind the last word count.
+                // Those right after the last word count.
                 false => marks.or(Some(chosen.marks)),
             };
             if token == self.tokens.end || tokens.len() >= limits.tokens {
@@ -321,7 +321,7 @@ impl Sizes {
     }
 }
 
-/// One step of the decoder: the logits behind `token`, and the caches with it.
+/// One step of the decoder: the logits after `token`, and the caches with it.
 fn step(
     decoder: &mut Session,
     token: u32,

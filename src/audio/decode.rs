@@ -28,12 +28,12 @@ const RATES: [u32; 14] = [
 /// The longest Opus packet, samples at [`RATE`]: 120 ms.
 const LONGEST_PACKET: usize = RATE as usize * 120 / 1_000;
 
-/// Reads audio in a container as mono in -1..1 at [`RATE`]. It is kept in memory, so what is longer than
-/// `longest` is refused, and so is the rest once nobody `wants` it.
+/// Reads audio in a container as mono in -1..1 at [`RATE`]. It is kept in memory, so audio longer than `longest` is
+/// refused. Reading stops when `wants` returns `false`.
 ///
 /// # Errors
-/// Its content is no audio that is read here, is damaged from the start, or is too long; the text says
-/// which. What is damaged within is left out and logged.
+/// The content is not audio of a supported kind, is damaged from the start, or is too long; the text says
+/// which. Damaged parts after the start are left out and logged.
 pub fn decode(
     source: Box<dyn MediaSource>,
     longest: Duration,

@@ -9,7 +9,8 @@ const COLUMNS: [f32; 3] = [1_209.0, 1_336.0, 1_477.0];
 /// The keys, row by row.
 const KEYS: &str = "123456789*0#";
 
-/// The length of a tone and of the silence behind it, ms. Q.24 asks receivers for 40 each; lines that lose packets need more.
+/// The length of a tone and of the silence after it, ms. Q.24 asks receivers for 40 each; lines that lose packets need
+/// more.
 const TONE_MS: u32 = 100;
 const GAP_MS: u32 = 100;
 
@@ -22,8 +23,8 @@ const LEVEL: f32 = 0.25;
 /// The rise and the fall of a tone, ms, so that it does not click.
 const EDGE_MS: u32 = 4;
 
-/// The keys in a text, with `w` for half a second of silence. `None` if it has anything else than keys, waits and what people
-/// write between digits.
+/// The keys in a text, with `w` for half a second of silence. `None` if it has anything other than keys, waits and the
+/// characters that people write between digits.
 pub fn keys(typed: &str) -> Option<String> {
     let mut keys = String::new();
     for c in typed.chars() {
@@ -37,7 +38,7 @@ pub fn keys(typed: &str) -> Option<String> {
     keys.contains(|key: char| key != 'w').then_some(keys)
 }
 
-/// The sound of these keys at `rate` Hz. Characters that are no keys are left out.
+/// The sound of these keys at `rate` Hz. Other characters are left out.
 pub fn tones(keys: &str, rate: u32) -> Vec<i16> {
     let mut sound = Vec::new();
     for key in keys.chars() {

@@ -18,7 +18,7 @@ const SAMPLES: usize = RATE as usize / 50;
 /// The silence before the caller speaks.
 const LEAD: Duration = Duration::from_millis(500);
 
-/// The time for which the caller stays on the line behind the last sound, seconds, or else behind the first.
+/// The time for which the caller stays on the line after the last sound, seconds, or else after the first.
 const TAIL: f64 = 1.0;
 const GLIMPSE: f64 = 0.3;
 

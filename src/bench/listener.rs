@@ -23,7 +23,7 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Audio has arrived. Returns when it begins to be played.
+    /// Handles audio that has arrived. Returns when it begins to be played.
     pub(super) fn hear(&mut self, at: f64, samples: &[i16]) -> f64 {
         let start = self.free.max(at);
         for (index, window) in samples.chunks(WINDOW).enumerate() {

@@ -96,7 +96,7 @@ impl Relay {
     }
 }
 
-/// Words that are to be spoken.
+/// The words of a message that are to be spoken.
 fn token(message: Message) -> Option<String> {
     let Message::Text(text) = message else {
         return None;

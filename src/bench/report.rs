@@ -39,7 +39,7 @@ pub struct Table {
 pub struct Column {
     /// Its heading, with the unit.
     pub name: String,
-    /// Digits behind the point when numbers are printed.
+    /// Digits after the point when numbers are printed.
     pub decimals: usize,
 }
 

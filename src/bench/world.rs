@@ -44,7 +44,7 @@ pub(super) struct Task {
 /// The side that turns the agent's words into speech.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Voice {
-    /// The server, which takes so long from the text of a clause to its first audio.
+    /// The server's, which takes this time from the text of a clause to its first audio.
     Server(Micros),
     /// The client, which is handed each clause as soon as it is known. What counts as heard is when it has the words.
     Client,

@@ -430,7 +430,7 @@ fn dictates(answer: &[LlmEvent], prompt: &Prompt, known: &Known) -> bool {
     answer.iter().any(changes)
 }
 
-/// The answer to one request. Amounts are read as written and, if that is no call, in words: "50 dollars" for
+/// The answer to one request. Amounts are read as written and, if that yields no call, in words: "50 dollars" for
 /// "$50".
 fn answer_to_one(
     said: &str,

@@ -105,7 +105,7 @@ enum Command {
     /// Train or evaluate the predictor of tool calls
     #[command(subcommand)]
     Router(router::Router),
-    /// Show, edit, teach or measure what was learned of which call follows which
+    /// Show, edit, train or measure the learned patterns of which call follows which
     #[command(subcommand)]
     Patterns(patterns::Patterns),
     /// Check the configuration, or show the values in effect
@@ -115,7 +115,7 @@ enum Command {
     Probe(probe::Probe),
     /// Measure what speculation buys and costs, and what calls cost the server
     Bench(bench::Bench),
-    /// Delete what was kept of a session or a caller
+    /// Delete what is stored about a session or a caller
     Forget(forget::Forget),
     /// Print completions for a shell
     Completions(about::Completions),

@@ -251,7 +251,7 @@ fn head_for<'h>(heads: &'h Heads, set: &DataSet) -> Result<&'h IntentHead> {
         set.examples.iter().all(known)
     };
     same.or_else(|| heads.heads.iter().find(knows_all))
-        .with_context(|| format!("no head knows the intents of {}", set.name))
+        .with_context(|| format!("no head has been trained on the intents of {}", set.name))
 }
 
 /// Uses all examples for testing if the head was not trained on the set and the set has no split.

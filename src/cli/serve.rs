@@ -357,7 +357,7 @@ fn webrtc_port(config: &Config, server: SocketAddr) -> Result<webrtc::Bound> {
     // A number that the system chose for UDP may be taken for TCP.
     let chosen = (address.port() == 0).then(|| (1..TRIES).find_map(|_| bind().ok()));
     let bound = chosen.flatten().map_or_else(bind, Ok)?;
-    tracing::info!(addresses = ?bound.addresses(), "WebRTC clients are told these addresses");
+    tracing::info!(addresses = ?bound.addresses(), "WebRTC clients are offered these addresses");
     if bound.is_private() {
         tracing::warn!(
             addresses = ?bound.addresses(),

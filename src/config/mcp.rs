@@ -169,7 +169,7 @@ impl Check<'_> {
     }
 }
 
-/// An empty path is the working directory.
+/// Makes a path absolute. An empty one is the working directory.
 fn absolute(path: &Path) -> PathBuf {
     let path = Path::new(".").join(path);
     std::path::absolute(&path).unwrap_or(path)

@@ -673,7 +673,7 @@ impl Check<'_> {
         })
     }
 
-    /// The default folder may be missing; a configured one must exist.
+    /// The tools' settings. The default folder may be missing; a configured one must exist.
     fn tools(&self, raw: &RawTools, mcp: McpCatalogue) -> Checked<ToolsConfig> {
         let folder = self.path("tools.folder", &raw.folder);
         let folder = folder.filter(|_| self.scope > Scope::Models);

@@ -39,7 +39,7 @@ pub(super) struct Handoff {
 }
 
 impl Handoff {
-    /// The session is handed over.
+    /// Hands the session over.
     pub(super) fn to(&mut self, agent: Agent) {
         self.next = Some(Box::new(agent));
         self.made += 1;

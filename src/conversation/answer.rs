@@ -352,7 +352,7 @@ impl Items {
         *self.current.get_or_insert(fresh)
     }
 
-    /// The next clause begins a new item.
+    /// Ends the current item, so that the next clause begins a new one.
     pub(super) fn close(&mut self) {
         self.current = None;
     }

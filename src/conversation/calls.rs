@@ -41,7 +41,7 @@ pub(super) struct Waiting {
     pub(super) call: CallId,
     /// The result for the history; `None` while the call runs.
     pub(super) result: Option<Value>,
-    /// Whether the result is no reason to ask the model again.
+    /// Whether the model is not asked again because of this result.
     quiet: bool,
 }
 

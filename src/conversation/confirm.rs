@@ -227,7 +227,7 @@ impl Confirmation {
         }
     }
 
-    /// The question was heard earlier than the playout estimate said.
+    /// Notes that the question was heard by `now`, earlier than the playout estimate said.
     pub(super) fn was_heard(&mut self, now: Time) {
         if let Some(Stage::Asked(window)) = self.question.as_mut().map(|q| &mut q.stage) {
             window.heard = now.min(window.heard);

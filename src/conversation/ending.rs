@@ -167,7 +167,7 @@ impl Ending {
         self.hang_up
     }
 
-    /// The server has hung up.
+    /// Notes that the server has hung up.
     pub(super) fn has_hung_up(&mut self) {
         self.hang_up = None;
     }

@@ -112,7 +112,7 @@ impl SpeechDetector {
 mod tests {
     use super::*;
 
-    /// The windows have these probabilities and levels.
+    /// Runs the detector over windows with these probabilities and levels.
     fn detect(windows: &[(f32, i16)]) -> Vec<Activity> {
         let mut detector = SpeechDetector::default();
         let policy = VadPolicy::default();

@@ -54,7 +54,7 @@ struct Tool {
 /// Something that a conversation has learned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lesson {
-    /// A call of a tool took so long.
+    /// The time that a call of a tool took.
     Took {
         /// The tool.
         tool: String,

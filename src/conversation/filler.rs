@@ -48,7 +48,7 @@ pub(super) struct DeadAir {
 }
 
 impl DeadAir {
-    /// An answer is due from `now` on.
+    /// A wait for an answer that begins `now`.
     pub(super) fn since(now: Time) -> Self {
         Self {
             since: now,

@@ -1,5 +1,5 @@
 //! The user's gain from a generation that was requested early: how much sooner its first words are heard. Not
-//! the time at which the model began counts, but the time at which the user hears it: behind a filler that is
+//! the time at which the model began counts, but the time at which the user hears it: after a filler that is
 //! being said anyway, nothing is gained.
 
 use super::ids::ClauseId;
@@ -34,7 +34,7 @@ struct First {
 }
 
 impl Gains {
-    /// The next clause is the first of this generation.
+    /// Notes that the next clause is the first of this generation.
     pub(super) fn expect(&mut self, early: Option<Early>) {
         self.expected.extend(early.map(|early| (early, None)));
     }
@@ -46,14 +46,14 @@ impl Gains {
         }
     }
 
-    /// A clause will not be said.
+    /// Notes that a clause will not be said.
     pub(super) fn drop_clause(&mut self, clause: ClauseId) {
         for (_, first) in &mut self.expected {
             first.take_if(|first| first.clause == clause);
         }
     }
 
-    /// A result came so long after the commit of its call: without the early generations the commit would have
+    /// Records the wait from the commit of a call to its result. Without the early generations the commit would have
     /// been later, but a run that began early would have ended at the same time.
     pub(super) fn waited(&mut self, since_commit: Micros) {
         let silent = self
@@ -65,7 +65,7 @@ impl Gains {
         }
     }
 
-    /// Audio of a clause was synthesised.
+    /// Notes that audio of a clause was synthesised.
     pub(super) fn made(&mut self, clause: ClauseId, now: Time) {
         let firsts = self
             .expected
@@ -76,7 +76,7 @@ impl Gains {
         }
     }
 
-    /// A clause is about to play, behind audio that ends at `sent_until`.
+    /// Notes that a clause is about to play, after audio that ends at `sent_until`.
     pub(super) fn heard(&mut self, clause: ClauseId, now: Time, sent_until: Time) {
         for (mut early, first) in std::mem::take(&mut self.expected) {
             match first {

@@ -37,7 +37,7 @@ pub enum Input {
         request: RequestId,
         /// The text; empty if there was no speech.
         text: String,
-        /// The marks that the recogniser would set behind it, if it tells.
+        /// The punctuation that the recogniser expects after it, if it reports any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         marks: Option<Marks>,
         /// The reason why the text is empty although the recogniser heard words.

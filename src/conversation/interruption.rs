@@ -81,7 +81,7 @@ impl Interruption {
         *self = Self::None;
     }
 
-    /// It is not yet known whether the sound is speech.
+    /// Whether it is still unknown if the sound is speech.
     pub(super) fn is_judging(&self) -> bool {
         matches!(self, Self::Judging(_))
     }

@@ -10,7 +10,7 @@ const WATCHED: Micros = Micros::from_ms(40_000);
 /// A person who answers says less than this in one breath.
 const LONG: Micros = Micros::from_ms(9_000);
 
-/// Silence behind a machine's words after which it takes the message although no tone was heard, ms.
+/// The silence after a machine's words, ms, after which the message is left even if no tone was heard.
 const QUIET_MS: u64 = 2_500;
 
 /// The longest wait for the tone, ms of audio.
@@ -40,8 +40,7 @@ pub(super) enum Machine {
 }
 
 impl Machine {
-    /// Whether these words, of somebody who has spoken for so long, tell that a machine has answered. It is asked with the
-    /// words so far, too.
+    /// Whether these words, after `spoken` of speech, show that a machine has answered. Partials are passed as well.
     pub(super) fn answers(&mut self, words: &str, spoken: Micros, now: Time) -> bool {
         let tells = spoken >= LONG || machines::tells(words);
         tells && self.is_found(now)
@@ -67,7 +66,7 @@ impl Machine {
         matches!(self, Self::Speaks { .. } | Self::Left)
     }
 
-    /// Hears a machine. Whether it has fallen silent for so long that it takes a message.
+    /// Listens to a machine. Returns whether it has been silent long enough to take a message.
     pub(super) fn on_window(&mut self, window: Window) -> bool {
         let Self::Speaks { from, heard, .. } = self else {
             return false;

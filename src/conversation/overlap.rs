@@ -35,8 +35,8 @@ pub struct BargeInPolicy {
 }
 
 impl BargeInPolicy {
-    /// Whether the words must be known first, if the agent has been heard for so long; otherwise any sound
-    /// interrupts.
+    /// Whether speech interrupts only once its words are known, given how long the agent has been heard. Otherwise any
+    /// sound interrupts.
     pub(super) fn waits_for_words(&self, heard: Micros) -> bool {
         (self.listening_words || self.min_words > 1) && heard >= Micros::from_ms(SETTLED_MS)
     }
@@ -60,16 +60,16 @@ pub(super) struct Overlap {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// It has not interrupted the agent.
+    /// The speech has not interrupted the agent.
     Open,
-    /// It has, in the middle of a question or behind it.
+    /// It has interrupted a question, or the pause after one.
     InQuestion,
-    /// It has, elsewhere.
+    /// It has interrupted something else.
     InStatement,
 }
 
 impl Overlap {
-    /// Speech that was detected when the audio had come in up to this position.
+    /// The overlap of speech that was detected when audio had arrived up to this position.
     pub(super) fn new(detected: Samples) -> Self {
         Self {
             detected,

@@ -115,7 +115,7 @@ impl Partials {
         });
     }
 
-    /// The audio so far is transcribed for good.
+    /// Forgets the partial so far, because that audio has its final transcript.
     pub(super) fn cut(&mut self) {
         self.asked = None;
         self.heard = None;

@@ -21,17 +21,17 @@ pub(super) struct Pause {
 /// much as both; but a voice that is held up in thought is heard only in the sound.
 const SOUND: f32 = 0.15;
 
-/// The most that a turn is over whose last word cannot end a sentence.
+/// The highest probability that a turn is over whose last word cannot end a sentence.
 const LEADS_ON: f32 = 0.02;
 
 impl Pause {
-    /// The marks that the recogniser heard behind the words.
+    /// The punctuation that the recogniser expects after the words.
     pub(super) fn marks(&self) -> Option<Marks> {
         self.transcript.as_ref().and_then(|(heard, _)| heard.marks)
     }
 
-    /// The probability, 0..1, that the user is done, who has said these words in all, with these marks behind
-    /// them. `asks`: whether they are a whole request for a tool. `None` if there are no words, or no rules for
+    /// The probability, 0..1, that the user is done after these words and this punctuation. `asks`: whether they are
+    /// a whole request for a tool. `None` if there are no words, or no rules for
     /// them in this language: the sound alone does not end a turn.
     pub(super) fn done(
         &self,
@@ -58,7 +58,7 @@ mod tests {
     use crate::conversation::policy::EndpointPolicy;
     use crate::language::pack;
 
-    /// How long the silence must be behind these words, ms.
+    /// How long the silence must be after these words, ms.
     fn wait(words: &str, marks: Option<(f32, f32)>, sound: Option<f32>) -> u64 {
         let heard = Recognised {
             text: words.to_owned(),

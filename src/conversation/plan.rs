@@ -2,7 +2,7 @@
 //!
 //! A plan is committed whole, and each of its steps is a call of the ledger like any other. Steps that need nothing of
 //! each other run at the same time. A step that may change something, or that asks for a yes, waits for all steps
-//! before it, and all steps behind it wait for it. So its result does not depend on which of two steps is faster.
+//! before it, and all steps after it wait for it. So its result does not depend on which of two steps is faster.
 
 use super::briefing::Briefing;
 use super::ids::{CallId, ItemId, RequestId};
@@ -41,7 +41,7 @@ pub(super) struct UnderWay {
     steps: Vec<StepCall>,
     results: Vec<Option<Value>>,
     stage: Stage,
-    /// The first step that failed, and why. No step behind it starts.
+    /// The first step that failed, and why. No step after it starts.
     failure: Option<(usize, String)>,
 }
 

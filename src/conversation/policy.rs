@@ -147,7 +147,7 @@ impl Policy {
 }
 
 impl VadPolicy {
-    /// A window is speech from `threshold` on; `start_ms` of speech begin an utterance.
+    /// A policy with which a window is speech from `threshold` on, and `start_ms` of speech begin an utterance.
     pub fn at(threshold: f32, start_ms: u32) -> Self {
         let vad = Self::default();
         let start_windows = start_ms.div_ceil(WINDOW_MS);

@@ -308,7 +308,7 @@ impl Turn {
         }
     }
 
-    /// The utterance is a turn, whatever its words are.
+    /// Makes the utterance a turn, whatever its words are.
     pub(super) fn forget_overlap(&mut self) {
         self.overlap = None;
     }

@@ -29,7 +29,7 @@ impl Wait {
         }
     }
 
-    /// This wait, and behind it what is expected to take `more`.
+    /// This wait, and after it what is expected to take `more`.
     pub(super) fn and_then(self, more: Micros) -> Self {
         let expected = self.expected + more;
         Self { expected, ..self }

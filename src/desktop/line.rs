@@ -188,7 +188,7 @@ async fn carry(
                 if let Err(mpsc::error::TrySendError::Full(_)) =
                     inbound.try_send(Inbound::Audio(frame))
                 {
-                    tracing::warn!("the session is behind; dropped 20 ms of microphone audio");
+                    tracing::warn!("the session cannot keep up; dropped 20 ms of microphone audio");
                 }
             }
         }
@@ -200,7 +200,7 @@ fn translate(message: Outbound) -> Option<FromAgent> {
         Outbound::Audio { samples, .. } => Some(FromAgent::Audio(samples)),
         Outbound::Clear => Some(FromAgent::Clear),
         Outbound::TimerRings => Some(FromAgent::TimerRings),
-        // It is no telephone.
+        // Only for telephone calls.
         Outbound::Tones(_) | Outbound::Keys(_) => None,
         Outbound::HangUp(reason) => Some(FromAgent::Over(over(reason))),
         Outbound::Event { event, .. } => told(event),

@@ -6,7 +6,7 @@ pub(super) struct Fillers {
     pub(super) openers: &'static [&'static str],
     /// The first words of a filler, after the openers.
     pub(super) promises: &'static [&'static str],
-    /// Words behind which facts come.
+    /// Words after which facts come.
     pub(super) facts: &'static [&'static str],
 }
 

@@ -13,7 +13,7 @@ const TIMER: std::ops::RangeInclusive<u64> = 1..=24 * 3600;
 pub(super) struct Grammar {
     /// Words before a request that do not change it, each followed by a space.
     pub(super) leads: &'static str,
-    /// Words behind a request that do not change it, each preceded by a space.
+    /// Words after a request that do not change it, each preceded by a space.
     pub(super) tails: &'static str,
     /// A request that is taken back or refused.
     pub(super) refused: &'static str,
@@ -256,7 +256,7 @@ impl Reader {
         }
     }
 
-    /// The lengths of time in a normalised text, in seconds. A smaller unit behind a greater one belongs to it.
+    /// The lengths of time in a normalised text, in seconds. A smaller unit after a greater one belongs to it.
     fn lengths(&self, text: String) -> Vec<u64> {
         let text = rewritten(&self.lengths, text);
         let (mut lengths, mut smallest) = (Vec::<f64>::new(), f64::INFINITY);
@@ -311,7 +311,7 @@ impl Reader {
         units.next().map(|(english, _)| *english)
     }
 
-    /// A unit as it is called here behind a number.
+    /// A unit as it is called here after a number.
     pub(super) fn unit_here(&self, english: &str, number: &str) -> String {
         let found = self.grammar.units.iter().find(|(unit, _)| *unit == english);
         let form = found.and_then(|(_, forms)| forms.get(usize::from(number != "1")));

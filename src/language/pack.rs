@@ -86,7 +86,8 @@ impl Pack {
         (self.reply)(text, asked)
     }
 
-    /// The probability, 0..1, that these words are finished, with the marks that the recogniser hears behind them.
+    /// The probability, 0..1, that these words are finished, with the punctuation that the recogniser expects after
+    /// them.
     /// `None` if the language has no rule for it: then silence alone ends the turn.
     pub(crate) fn finished(&self, text: &str, marks: Option<Marks>) -> Option<f32> {
         (self.finished)(text, marks)

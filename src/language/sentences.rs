@@ -14,7 +14,7 @@ pub(crate) struct Sentences {
     pub(super) leading_on: &'static [&'static str],
     /// Of those, words that can end a question, if the transcript ends with a question mark.
     pub(super) ends_a_question: &'static [&'static str],
-    /// A dot behind a number makes it an ordinal: "1. März".
+    /// A dot after a number makes it an ordinal: "1. März".
     pub(super) ordinal_dots: bool,
 }
 

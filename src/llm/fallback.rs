@@ -21,7 +21,7 @@ const SILENT: Duration = Duration::from_millis(1_500);
 /// signs of life of its server do not extend this.
 const SLOW: Duration = Duration::from_millis(3_000);
 
-/// After a failure, the second model is asked first for so long.
+/// The time after a failure in which the second model is asked first.
 const REST: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -120,7 +120,7 @@ impl Llm for Fallback {
         stream::once(begin).flatten().boxed()
     }
 
-    /// The server is ready as soon as one of them is. The other goes on loading meanwhile.
+    /// Warms both models up. It ends as soon as one of them is ready; the other goes on loading.
     fn warm_up(&self, prompt: Prompt) -> BoxFuture<'static, Result<(), LlmError>> {
         let primary = self.primary.warm_up(prompt.clone());
         let backup = self.backup.warm_up(prompt);
@@ -352,7 +352,7 @@ mod tests {
         assert_eq!(said(&llm).await.unwrap(), "First.");
     }
 
-    /// Signs of life, which are no answer.
+    /// Signs of life, which do not count as an answer.
     fn alive(ms: u64) -> Vec<Step> {
         let sign = [Step::Alive, Step::delay_ms(200)];
         (0..ms / 200).flat_map(|_| sign.clone()).collect()
@@ -398,7 +398,7 @@ mod tests {
         assert_eq!(count(&llm), 0);
     }
 
-    /// A model that is warm after so long, or never.
+    /// A model that is warm after this time; never if `None`.
     struct Warms(Option<Duration>);
 
     impl Llm for Warms {
@@ -500,7 +500,7 @@ mod tests {
         assert!(said(&llm).await.is_err());
     }
 
-    /// The first words are out: another model's answer would not fit behind them.
+    /// The first words are out: another model's answer would not fit after them.
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_breaks_off_is_not_begun_again() {
         let breaks = scripted(vec![Step::text("It is "), Step::Error("gone".into())]);

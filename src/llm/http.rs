@@ -286,7 +286,7 @@ where
         .chain(stream::once(std::future::ready(Ok("\n\n".to_owned()))))
 }
 
-/// The address without its last segment `v1`, with these segments behind it.
+/// The address without its last segment `v1`, with these segments after it.
 fn beside(base: &Url, segments: &[&str]) -> Url {
     let mut url = base.clone();
     let has_version = base.path().trim_end_matches('/').ends_with("/v1");

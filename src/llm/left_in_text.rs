@@ -1,11 +1,11 @@
-//! Calls that a server has left in the text behind a native call, in every dialect that has such calls.
+//! Calls that a server has left in the text after a native call, in every dialect that has such calls.
 
 use super::LlmEvent;
 use super::markup::Parser;
 use super::native_call::MAX_CALLS;
 use serde_json::{Map, Value};
 
-/// Reads the text behind a native call. Its words are never spoken: they were written before the result was known.
+/// Reads the text after a native call. Its words are never spoken: they were written before the result was known.
 #[derive(Debug, Default)]
 pub(super) struct LeftInText {
     parser: Parser,
@@ -80,11 +80,14 @@ impl LeftInText {
             false => Err("no tool of this name is offered".to_owned()),
         });
         match &arguments {
-            Ok(_) => tracing::info!(tool = name, "a call was left in the text behind another"),
+            Ok(_) => tracing::info!(
+                tool = name,
+                "a call was left in the text after a native call"
+            ),
             Err(reason) => tracing::warn!(
                 tool = name,
                 reason,
-                "a call that was left in the text behind another is refused"
+                "refused a call that was left in the text after a native call"
             ),
         }
         self.calls += 1;

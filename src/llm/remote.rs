@@ -45,10 +45,10 @@ const MOST_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a request is put off if the server does not say.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// A thought is reported at most so often.
+/// The least time between two reports of thoughts.
 const THOUGHTS: Duration = Duration::from_millis(250);
 
-/// A model that is known to think reports it so often until its first word. OpenAI's servers send nothing
+/// The time between two reports of a model that is known to think, until its first word. OpenAI's servers send nothing
 /// meanwhile.
 const STILL_THINKING: Duration = Duration::from_secs(1);
 

@@ -82,7 +82,7 @@ impl Cue {
         Self::Words(words.into())
     }
 
-    /// It is a result of this tool.
+    /// Matches a result of this tool.
     pub fn result(tool: impl Into<String>) -> Self {
         Self::Result(tool.into())
     }

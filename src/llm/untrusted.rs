@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 ///   marks, fillers, variation selectors, and the tag characters U+E0000 to U+E007F.
 /// - `<` and `>`, full-width and small forms too, become `‹` and `›`. Thus no tag in a prompt
 ///   comes from outside, and a model that echoes its input writes no markup.
-/// - A space comes between a name and a list of arguments, and an object behind a name loses its bracket, so that no
+/// - A space comes between a name and a list of arguments, and an object after a name loses its bracket, so that no
 ///   name of a tool begins a call.
 /// - So do `◁` and `▷`, and a bracket that begins a call in the form of another model. A backtick becomes `'`.
 pub fn sanitise(text: &str) -> String {

@@ -49,7 +49,7 @@ pub enum HeadError {
         reason: String,
     },
     /// The file does not contain a head.
-    #[error("{} is no head that this version can use: {reason} (`undertone router train` makes one)", path.display())]
+    #[error("{} is not a head that this version can use: {reason} (`undertone router train` makes one)", path.display())]
     Broken {
         /// The file.
         path: PathBuf,

@@ -95,7 +95,7 @@ impl Linear {
             .collect()
     }
 
-    /// Whether it belongs to so many classes and n-grams, so that [`Linear::scores`] cannot fail.
+    /// Whether its size fits this number of classes and n-grams, so that [`Linear::scores`] cannot fail.
     pub(super) fn fits(&self, classes: usize, grams: usize) -> bool {
         let ascending = self.starts.windows(2).all(|two| two[0] <= two[1]);
         self.bias.len() == classes

@@ -2,7 +2,7 @@
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 
-/// A number that is written in so many little-endian bytes.
+/// A number that is written as little-endian bytes.
 pub(super) trait Packed: Sized {
     /// Appends its bytes.
     fn put(&self, bytes: &mut Vec<u8>);

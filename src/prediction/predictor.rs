@@ -19,8 +19,8 @@ pub struct Prediction {
     pub confidence: f32,
     /// Its source.
     pub source: Source,
-    /// Required arguments that the words do not name yet. With any, it is no call: nothing runs, and the user
-    /// is probably not done.
+    /// Required arguments that the words do not name yet. With any, nothing runs, and the user is probably not
+    /// done.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub open: Vec<String>,
 }

@@ -141,7 +141,8 @@ fn best_of_each(mut predictions: Vec<Prediction>) -> Vec<Prediction> {
     best
 }
 
-/// Two sources that agree are wrong together less often than either: as if independent.
+/// Merges predictions. Sources that agree are combined as if they were independent: both are wrong less often than
+/// either.
 fn merge(merged: &mut Vec<Prediction>, more: Vec<Prediction>) {
     for prediction in more {
         match merged.iter_mut().find(|other| is_same(other, &prediction)) {

@@ -513,7 +513,7 @@ mod tests {
             let event: Value = serde_json::from_str(body).unwrap();
             assert_eq!(event["data"], json!({"turns": []}));
         }
-        // What is taken at once leaves nothing behind.
+        // What is taken at once leaves no file behind.
         let (_, url) = scripted(&[]).await;
         told(&keeping(url)).await;
         assert_eq!(files(), 0);

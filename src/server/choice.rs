@@ -28,8 +28,8 @@ impl Choosable {
         self.0.iter().filter(may).map(|(name, _)| name.as_str())
     }
 
-    /// The agent that a client chooses, if it names one. A `model` that is no agent's name, or not one that the
-    /// client may choose, is none: clients send models of all kinds.
+    /// The agent that a client chooses, if it names one. A `model` that names no agent, or one that the client
+    /// may not choose, is ignored, because clients send models of all kinds.
     ///
     /// # Errors
     /// There is no such `agent`, or the client may not choose it.

@@ -212,7 +212,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// A request has arrived: from now on the connection is not displaced.
+    /// Notes that a request has arrived: from now on the connection is not displaced.
     pub(super) fn serve(&self) {
         self.requests.send_modify(|requests| *requests |= 1);
         self.unwritten.store(false, Relaxed);

@@ -11,7 +11,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use std::sync::Arc;
 
-/// The headers of all responses that do not say otherwise: they are no pages, and nothing keeps them.
+/// The headers of all responses that do not set their own: they are not pages, and must not be cached.
 const ALWAYS: [(HeaderName, &str); 5] = [
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (X_FRAME_OPTIONS, "DENY"),

@@ -78,13 +78,13 @@ impl Ahead {
         id
     }
 
-    /// The generation was cancelled: its clause is no longer wanted, unless it was taken over.
+    /// Drops the clause of a cancelled generation, unless it was taken over.
     pub(super) fn cancel(&mut self, request: RequestId) {
         self.clauses
             .retain(|early| early.request != request || early.clause.is_some());
     }
 
-    /// The clause that took one over is no longer wanted.
+    /// Drops what a cancelled clause had taken over.
     pub(super) fn cancel_clause(&mut self, clause: ClauseId) {
         self.clauses.retain(|early| early.clause != Some(clause));
     }

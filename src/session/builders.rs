@@ -111,7 +111,7 @@ pub struct Renewal {
 pub struct PhoneSettings {
     /// Said when a call is answered; nothing if empty.
     pub greeting: String,
-    /// A caller who says nothing for so long is asked whether they are still there.
+    /// The silence after which a caller is asked whether they are still there; `None`: never.
     pub silence_prompt: Option<Micros>,
 }
 

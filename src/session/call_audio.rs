@@ -59,7 +59,7 @@ impl CallRecordings {
         self.agents.is_empty() || self.agents.iter().any(|name| name == agent)
     }
 
-    /// A greeting behind the words that tell of the recording.
+    /// A greeting after the words that tell of the recording.
     pub(super) fn greeting(&self, greeting: &str) -> String {
         [self.consent.trim(), greeting.trim()]
             .join(" ")

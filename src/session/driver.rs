@@ -139,7 +139,7 @@ pub(super) struct Driver {
     routing: Routing,
     drafts: Drafts,
     tools: SessionTools,
-    /// `None` in a session that is no telephone call.
+    /// `None` in a session that is not a telephone call.
     keypad: Option<Box<Keypad>>,
     /// The prefix of its idempotency keys.
     key: uuid::Uuid,
@@ -1024,7 +1024,7 @@ impl Driver {
         let give = async move {
             if let Err(error) = given.await {
                 let reason = error.details();
-                tracing::warn!(reason, "the model's server takes no result of a tool");
+                tracing::warn!(reason, "the model's server refused the result of a tool");
             }
         };
         self.tasks.spawn(give.in_current_span());

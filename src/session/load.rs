@@ -29,7 +29,7 @@ impl Gauge {
         })
     }
 
-    /// A job is begun that a user waits for since it was `asked` for.
+    /// Records that a job has started for which a user has waited since it was `asked` for.
     pub(super) fn begun(&self, stage: Stage, asked: Instant) {
         let waited = asked.elapsed();
         self.metrics.queued(stage.name(), waited);
@@ -51,7 +51,7 @@ impl Gauge {
         (done, time)
     }
 
-    /// A job took so long, with all its steps.
+    /// Records the time that a job took, with all its steps.
     pub(super) fn took(&self, stage: Stage, time: Duration) {
         self.lock().took(stage, micros(time));
     }
@@ -85,18 +85,18 @@ fn micros(time: Duration) -> Micros {
 /// The numbers behind the rules.
 #[derive(Debug, Clone, Copy)]
 struct LoadPolicy {
-    /// From this wait on, what only may be useful is left undone.
+    /// The wait from which on speculative work is skipped.
     shed: Micros,
-    /// From this wait on, new sessions are refused.
+    /// The wait from which on new sessions are refused.
     refuse: Micros,
-    /// A level is left when the wait has been below this share of its bound ...
+    /// The divisor of a level's bound: the level is left when the wait has been below the quotient for `calm`.
     relief: u64,
-    /// ... for so long.
+    /// See `relief`.
     calm: Micros,
     /// The time in which a caller takes a turn: what newcomers will ask for shows within it.
     turn: Micros,
-    /// So many sessions are always let in: what a few have to wait for may be their own, and a slow
-    /// machine is no reason to serve nobody.
+    /// The number of sessions that are always admitted: the waits of a few may be of their own making, and even a slow
+    /// machine should serve somebody.
     few: usize,
     /// Jobs of a turn, for the recogniser and for the voice each: a transcript in a pause and the last
     /// one, two clauses.
@@ -190,7 +190,7 @@ impl Load {
         observed.waited_at = now;
     }
 
-    /// A stage has worked for so long.
+    /// Records the time that a stage has worked.
     fn worked(&mut self, stage: Stage, now: Time, time: Micros) {
         let turn = self.policy.turn;
         let observed = &mut self.stages[stage as usize];
@@ -199,13 +199,13 @@ impl Load {
         forget(&mut observed.work, |(ended, _)| now.since(*ended) > turn);
     }
 
-    /// A job is done, and took so long.
+    /// Records the time that a finished job took.
     fn took(&mut self, stage: Stage, time: Micros) {
         let observed = &mut self.stages[stage as usize];
         observed.service = mean(observed.service, time.0);
     }
 
-    /// The level, with so many jobs waiting in front of each stage that are due.
+    /// The level, given the number of due jobs that wait for each stage.
     fn level(&mut self, now: Time, waiting: [usize; 2]) -> Level {
         let wait = self.wait(now, waiting);
         let policy = self.policy;
@@ -307,7 +307,7 @@ mod tests {
         load
     }
 
-    /// So many turns, evenly over eight seconds from `from` on, each of which waits for so long.
+    /// Plays `count` turns, evenly over eight seconds from `from` on, each of which waits for `wait`.
     fn turns(load: &mut Load, from: u64, count: u64, wait: u64) {
         for turn in 0..count {
             let now = at(from + turn * 8_000 / count);

@@ -1,6 +1,6 @@
 //! The operator's texts with values of the session in them: notes for the model, and the greeting.
 //!
-//! A line of the instructions with a value becomes a note behind the system prompt, which is the same for all
+//! A line of the instructions with a value becomes a note after the system prompt, which is the same for all
 //! callers then: its cache is shared, and what a caller says of themselves changes no rule.
 
 use crate::llm::untrusted::sanitise;

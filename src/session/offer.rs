@@ -68,7 +68,7 @@ impl Offer {
         Arc::new(offered)
     }
 
-    /// Another agent goes on. Returns its tools.
+    /// Changes to another agent. Returns its tools.
     pub(super) fn change_agent(&mut self, agent: Arc<Agent>) -> Declarations {
         self.agent = agent;
         let registry = self.live.borrow().clone();
@@ -108,7 +108,7 @@ impl Offer {
     }
 }
 
-/// The agent may end a telephone call.
+/// Adds the tool with which the agent ends a telephone call.
 fn may_hang_up(tools: &mut Vec<Arc<Declaration>>) {
     // The operator's own takes its place.
     if !tools.iter().any(|tool| tool.spec.name == builtin::HANG_UP) {

@@ -92,7 +92,7 @@ impl Pacer {
         Micros(self.played.since(now).0 + left.sum::<u64>())
     }
 
-    /// More audio of a clause was made; returns how much that is. `None` if the clause is dead.
+    /// Adds synthesised audio of a clause and returns its length. `None` if the clause is dead.
     pub(crate) fn push(&mut self, id: ClauseId, samples: &[i16], last: bool) -> Option<Micros> {
         let rate = self.rate;
         let clause = self.clauses.iter_mut().find(|c| c.id == id)?;

@@ -424,7 +424,7 @@ mod tests {
     use std::sync::Mutex;
     use tokio::sync::oneshot;
 
-    /// A service whose every result takes so long; `None`: for ever.
+    /// A service whose every result takes this time; `None`: for ever.
     struct After(Option<Duration>);
 
     impl AsrService for After {

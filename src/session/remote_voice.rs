@@ -73,7 +73,7 @@ impl RemoteVoice {
         self.is_local.load(Relaxed) || !self.source.is_up()
     }
 
-    /// An answer is over: the service speaks again.
+    /// Begins the next answer: the service speaks again.
     pub(super) fn next_answer(&mut self) {
         self.is_local = Arc::default();
     }

@@ -70,7 +70,7 @@ impl Routing {
         self.agent = agent.into();
     }
 
-    /// The client has declared `tools`, and that those of `early` may run early.
+    /// Handles the client's declaration of `tools`, of which those in `early` may run early.
     pub(super) fn lend(&mut self, tools: &[ToolSpec], early: &[EarlyTool]) {
         let lent = EarlyTool::declarations(tools, early).map(|tool| {
             let hints = RouterHints::of_client(&tool.spec);

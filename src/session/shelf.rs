@@ -159,7 +159,7 @@ mod tests {
     use crate::tts::Scripted;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Voices of so many bytes each, and how often each was loaded.
+    /// A shelf of voices of these sizes, bytes, and how often each was loaded.
     fn shelf(bytes: &[u64], most: u64) -> (Shelf, Vec<Arc<AtomicUsize>>) {
         let counts: Vec<Arc<AtomicUsize>> = bytes.iter().map(|_| Arc::default()).collect();
         let voices = bytes.iter().zip(&counts).map(|(bytes, count)| {

@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
-/// A service from which no result has come for so long is probed when a session begins: its connection has to
-/// be opened, and it may be down.
+/// The time without a result after which a service is probed when a session begins: its connection has to be opened,
+/// and it may be down.
 const STALE: Duration = Duration::from_secs(60);
 
 /// Probes the service with a small job, which ends with the first sign of a result.
@@ -181,7 +181,7 @@ impl Source {
         }
     }
 
-    /// Records the length of a clause of so many characters.
+    /// Records the length of a clause with this number of characters.
     pub(super) fn said(&self, characters: usize, length: Duration) {
         if characters > 0 {
             let each = length.as_secs_f64() / characters as f64;

@@ -9,13 +9,13 @@ use std::collections::VecDeque;
 /// comes in bursts.
 const OPEN_MS: u64 = 1_000;
 
-/// A user's audio that comes in so much later than it would without a gap follows silence, ms: the client was muted.
+/// The least gap in the arrival of a user's audio, ms, that is recorded as silence: the client was muted.
 const GAP_MS: u64 = 500;
 
-/// The least that is taken at once, ms.
+/// The least audio that is taken at once, ms.
 const CHUNK_MS: u64 = 1_000;
 
-/// The most of one side that waits for its time, ms: what a client sends faster than that is left out.
+/// The most audio of one side that waits for its time, ms. Audio that a client sends faster than that is left out.
 const AHEAD_MS: u64 = 30_000;
 
 /// Both sides of a call.
@@ -48,7 +48,7 @@ impl Tracks {
         add(&mut self.user, &to_i16(samples));
     }
 
-    /// Adds audio that was sent at `now`: it is heard right behind what was sent before, or now.
+    /// Adds audio that was sent at `now`: it is heard right after what was sent before, or now.
     pub(super) fn agent(&mut self, now: Time, samples: &[i16]) {
         pad(&mut self.agent, position(now).0.saturating_sub(self.from.0));
         let samples = self.resampler.push(&to_f32(samples));

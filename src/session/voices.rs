@@ -540,7 +540,7 @@ impl Voice {
         matches!(&self.engine, Engine::Service(remote) if remote.is_local())
     }
 
-    /// An answer is over: a service that failed in it is asked again.
+    /// Begins the next answer: a service that failed in the last one is asked again.
     pub(super) fn next_answer(&mut self) {
         if let Engine::Service(remote) = &mut self.engine {
             remote.next_answer();

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// A model that nobody has used for so long is warmed up before a session. Ollama unloads after five minutes.
+/// The time without use after which a model is warmed up before a session. Ollama unloads after five minutes.
 const COLD_AFTER: Duration = Duration::from_secs(240);
 
 /// The first and the longest time between two attempts.
@@ -144,7 +144,7 @@ mod tests {
     use crate::llm::LlmStream;
     use tokio::time::sleep;
 
-    /// A model that is loaded for so long, or refuses to be.
+    /// A model that takes time to load, or fails to.
     #[derive(Default)]
     struct Loads {
         /// The time that loading takes from now on, and the status that it ends with.

@@ -116,7 +116,7 @@ impl AuditLog {
 }
 
 impl Audited {
-    /// The call is over.
+    /// Adds how the call ended.
     pub fn ended(
         mut self,
         time: Timestamp,

@@ -163,7 +163,7 @@ fn unpunctuated(text: &str) -> String {
     kept.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The plural of a unit, alone or behind a number: "km", "5 km", "5km".
+/// The plural of a unit, alone or after a number: "km", "5 km", "5km".
 fn unit(text: &str) -> String {
     let text = text.trim();
     let number = text

@@ -44,7 +44,7 @@ pub enum JournalError {
         source: io::Error,
     },
     /// A device, a pipe or a folder: reading it may never end.
-    #[error("the journal {} is no regular file", path.display())]
+    #[error("the journal {} is not a regular file", path.display())]
     NoFile {
         /// The path.
         path: PathBuf,

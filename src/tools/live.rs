@@ -25,7 +25,7 @@ struct Shared {
 pub(crate) struct WeakTools(Weak<Shared>);
 
 impl WeakTools {
-    /// The tools, unless nobody has them any more.
+    /// The tools, unless they were dropped.
     pub(crate) fn upgrade(&self) -> Option<LiveTools> {
         self.0.upgrade().map(LiveTools)
     }

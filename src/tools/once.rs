@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The session's values that may be named.
 const OF_SESSION: [&str; 3] = ["caller", "called", "forwarded_from"];
 
-/// How long a change counts by default, and at most: so long the journal keeps results.
+/// The time for which a change counts, by default and at most: the journal keeps results for as long.
 pub(crate) const MOST: Duration = Duration::from_hours(24);
 
 /// The values that make two calls of a tool the same change, and for how long.

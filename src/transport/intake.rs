@@ -61,7 +61,7 @@ pub struct Intake {
 }
 
 impl Intake {
-    /// Nothing waits, and a whole burst may pass. `rate` is that of the audio, Hz.
+    /// An intake in which nothing waits and a whole burst may pass. `rate` is that of the audio, Hz.
     pub fn new(limits: IntakeLimits, rate: u32) -> Self {
         Self {
             limits,

@@ -233,7 +233,7 @@ mod tests {
         (link, Session { heard, says }, context)
     }
 
-    /// Lets so much time pass in which the pump has nothing to do.
+    /// Lets time pass in which the pump has nothing to do.
     async fn idle(link: &mut Link, ms: u64) {
         let signal = timeout(Duration::from_millis(ms), link.next()).await;
         assert!(signal.is_err(), "{signal:?}");

@@ -80,7 +80,7 @@ impl Outbox {
         self.frames.is_empty()
     }
 
-    /// Whether so much waits that the client should not be given cause for more.
+    /// Whether too many messages wait to read further requests from the client.
     pub fn is_busy(&self) -> bool {
         self.messages >= BUSY_MESSAGES
     }

@@ -19,7 +19,7 @@ pub struct Patience {
     reason = "an edge: a connection's timeouts are real time"
 )]
 impl Patience {
-    /// The client has just connected.
+    /// The clocks of a client that has just connected.
     pub fn new(limits: SocketLimits) -> Self {
         let now = Instant::now();
         Self {
@@ -31,12 +31,12 @@ impl Patience {
         }
     }
 
-    /// The client has met [`SocketLimits::open_within`].
+    /// Notes that the client has met [`SocketLimits::open_within`].
     pub fn begun(&mut self) {
         self.has_begun = true;
     }
 
-    /// The client has sent something.
+    /// Notes that the client has sent something.
     pub fn heard(&mut self) {
         self.heard = Instant::now();
     }
@@ -46,7 +46,7 @@ impl Patience {
         self.heard
     }
 
-    /// Something is waiting to be written; the first call starts the clock.
+    /// Notes that something is waiting to be written. The first call starts the clock.
     pub fn waits(&mut self) {
         self.writing.get_or_insert_with(Instant::now);
     }
@@ -56,12 +56,12 @@ impl Patience {
         self.writing.is_some()
     }
 
-    /// A frame was written; the next one is waiting.
+    /// Notes that a frame was written and the next one is waiting.
     pub fn took(&mut self) {
         self.writing = Some(Instant::now());
     }
 
-    /// Everything was written.
+    /// Notes that everything was written.
     pub fn took_all(&mut self) {
         self.writing = None;
     }

@@ -171,7 +171,7 @@ impl Dialect for Pcm {
             Outbound::Clear => vec![Action::DropAudio, send(json!({"type": "clear"}))],
             Outbound::Event { event, .. } => event_action(event).into_iter().collect(),
             Outbound::TimerRings => vec![send(json!({"type": "timer"}))],
-            // It is no telephone.
+            // Only for telephone calls.
             Outbound::HangUp(_) | Outbound::Tones(_) | Outbound::Keys(_) => Vec::new(),
         }
     }

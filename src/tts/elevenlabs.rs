@@ -91,7 +91,8 @@ impl TtsService for ElevenLabs {
         RATE
     }
 
-    /// The language is not sent: the voice speaks that of the text, and many models refuse the parameter.
+    /// Opens a session. The language is not sent: the voice speaks that of the text, and many models refuse the
+    /// parameter.
     fn open(&self, _: Option<&str>) -> Box<dyn TtsSession> {
         Box::new(Session {
             backend: self.backend.clone(),

@@ -27,7 +27,7 @@ impl Timing {
         }
     }
 
-    /// A piece's times begin at `start`, behind audio of the length `made`, both in seconds.
+    /// A piece's times begin at `start`, after audio of the length `made`, both in seconds.
     pub(super) fn piece(&mut self, start: f64, made: f64) {
         if start + JITTER < self.end {
             self.offset = made;

@@ -153,7 +153,7 @@ fn config_check_finds_what_the_server_would_miss_at_start() {
             "a journal that is a device",
             "undertone.toml",
             "[tools]\njournal = \"/dev/zero\"\n",
-            ["undertone.toml:2: ", "tools.journal", "no regular file"],
+            ["undertone.toml:2: ", "tools.journal", "not a regular file"],
         ),
         (
             "a prompt without room",

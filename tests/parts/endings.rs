@@ -12,7 +12,7 @@ struct Example {
     finished: bool,
 }
 
-/// How often an intent's examples are held out: one in so many.
+/// The examples of an intent of which one is held out.
 const HELD_OUT: usize = 4;
 /// A feature in fewer texts tells nothing yet.
 const LEAST_TEXTS: u32 = 4;
@@ -70,7 +70,7 @@ fn plain(text: &str) -> String {
     kept.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Every request, and three of its beginnings that are no requests themselves.
+/// Every request, and three of its beginnings that are not requests themselves.
 fn examples(requests: &BTreeMap<String, String>) -> Vec<Example> {
     let mut random = Random(0x9E37_79B9_7F4A_7C15);
     let mut examples = Vec::new();

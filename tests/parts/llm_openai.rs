@@ -222,7 +222,7 @@ async fn all(stream: LlmStream) -> (Vec<LlmEvent>, Option<LlmError>) {
     (events, error)
 }
 
-/// The first event that is no sign of life.
+/// The first event that is more than a sign of life.
 async fn first(stream: &mut LlmStream) -> Result<LlmEvent, LlmError> {
     loop {
         match stream.next().await.unwrap() {

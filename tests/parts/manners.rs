@@ -41,7 +41,7 @@ const INTERRUPTIONS: [&str; 10] = [
     "Yeah, but that is too late.",
 ];
 
-/// The words by each voice, without silence before and behind them.
+/// The words by each voice, without silence before and after them.
 fn spoken(words: &[&str]) -> Vec<Clip> {
     let lines = words
         .iter()

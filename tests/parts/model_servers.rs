@@ -46,7 +46,7 @@ struct Row {
 enum Style {
     /// A name, then its arguments in pieces.
     Pieces,
-    /// The same, with empty ids and names behind the first piece.
+    /// The same, with empty ids and names after the first piece.
     EmptyIds,
     Whole,
     /// Whole, and every call has the index 0.

@@ -118,7 +118,7 @@ impl HearingModels {
             .map(|at| at.since(Time::from_ms(1_000)).as_ms())
     }
 
-    /// Feeds `audio` with a second of silence before it and two behind it.
+    /// Feeds `audio` with a second of silence before it and two after it.
     fn feed(&mut self, core: &mut Conversation, audio: &[f32], mut heard: Heard) -> Heard {
         let mut padded = vec![0.0; 16_000];
         padded.extend(audio);

@@ -784,7 +784,7 @@ async fn tools_come_and_go_in_the_middle_of_a_session() {
     assert_eq!(result_of(&events), Ok(json!("done")));
     assert_eq!(told_of(&llm), ["look: Version 1."]);
 
-    // A new tool is offered; one that is gone is no such tool.
+    // A new tool is offered; calling a removed one is an error.
     let events = talk.asks("Have another look.").await;
     assert_eq!(told_of(&llm), ["book: Version 1."]);
     assert_eq!(result_of(&events), Err(ToolError::Unknown("look".into())));

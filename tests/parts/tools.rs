@@ -688,7 +688,7 @@ fn a_fixed_argument_names_a_result_that_there_can_be() {
     folder(&taker("{{ result.taker.id }}", "")).refused(&["fixed.id", "own result"]);
     folder(&taker("{{ result }}", "")).refused(&["fixed.id", "result.TOOL.FIELD"]);
     folder(&taker("{{ result.finder. }}", "")).refused(&["fixed.id", "not a template"]);
-    // What the model may choose is no more than claimed.
+    // Arguments that the model chooses are only claimed.
     folder(&taker("{{ result.probe.id }}", "")).refused(&["fixed.id", "claimed", "fixed_trust"]);
     let claimed = taker("{{ result.probe.id }}", "fixed_trust = \"claimed\"\n");
     assert!(folder(&claimed).load().is_ok());

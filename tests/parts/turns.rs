@@ -53,7 +53,7 @@ fn quiet_places(samples: &[f32]) -> Vec<usize> {
     apart.into_iter().map(|frame| frame * FRAME).collect()
 }
 
-/// The quietest 0.2 s of the recording, there and back again, for so many samples.
+/// The quietest 0.2 s of the recording, forwards and backwards in turns, as `length` samples.
 fn room(samples: &[f32], length: usize) -> Vec<f32> {
     let window = RATE / 5;
     let starts = (0..samples.len().saturating_sub(window)).step_by(400);
@@ -69,7 +69,7 @@ fn room(samples: &[f32], length: usize) -> Vec<f32> {
     there_and_back.cycle().take(length).copied().collect()
 }
 
-/// The audio of a clip up to `place` as the agent hears it, and 2 s of the clip's own room behind it: the end of its
+/// The audio of a clip up to `place` as the agent hears it, and 2 s of the clip's own room after it: the end of its
 /// first utterance.
 fn end_behind(clip: &Clip, place: usize) -> Option<Ended> {
     let mut samples = room(&clip.samples, RATE / 2);
@@ -105,7 +105,7 @@ impl Measured {
             let Some(end) = end_behind(clip, place) else {
                 continue;
             };
-            // Some speakers pause by themselves, behind a whole sentence.
+            // Some speakers pause by themselves, after a whole sentence.
             match is_before(&end, place) {
                 true => print(&format!("{kind} ended before"), &at, &end),
                 false => {
@@ -123,7 +123,7 @@ impl Measured {
         self.paused.push(end.wait_ms());
     }
 
-    /// The wait that so many percent of the whole clips do not exceed.
+    /// The wait that this percentage of the whole clips does not exceed.
     fn percentile(&self, percent: usize) -> u64 {
         let mut waits = self.whole.clone();
         waits.sort_unstable();
@@ -199,7 +199,7 @@ fn requests_that_lack_an_argument_are_waited_for() {
 
 /// The weights of the rule are fitted to the first half of the recordings and to the generated clips; the
 /// second half and the questions are held out. Measured there: 160 ms in the middle and 500 ms of 95 %; of 45
-/// pauses the agent speaks into 33 %. Ten more lie behind a sentence after which the speaker had paused already; with
+/// pauses the agent speaks into 33 %. Ten more follow a sentence after which the speaker had already paused; with
 /// them it is 42 %.
 #[test]
 #[ignore = "measures recordings: make measure"]

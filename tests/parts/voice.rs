@@ -74,7 +74,7 @@ fn silent<'a>(samples: impl Iterator<Item = &'a f32>) -> usize {
 /// The table of written forms, and how each is to be said.
 const FORMS: &str = include_str!("../../src/language/en/spoken.tsv");
 
-/// One in so many forms of each kind is heard back.
+/// The forms of each kind of which one is heard back.
 const SHARE: usize = 5;
 
 /// The takes in which a form may be understood.

@@ -33,7 +33,7 @@ fn paragraphs(source: &str) -> Vec<&str> {
             Some(text) if !goes_on => paragraphs.push(text),
             _ => {}
         }
-        // The paragraph behind a heading is the description of the errors.
+        // The paragraph after a heading is the description of the errors.
         goes_on = text.is_some_and(|text| !text.starts_with('#'));
     }
     paragraphs

@@ -47,7 +47,7 @@ const IDLE: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
     Well,
-    /// All results come so much later.
+    /// All results come this much later.
     Late(Duration),
     /// Takes everything and says nothing.
     Silent,
@@ -201,7 +201,7 @@ struct Hearing<'a> {
     interim_to: usize,
     /// Where somebody began to speak, and spoke last.
     speech: Option<(usize, usize)>,
-    /// Words behind the final ones, with their beginning.
+    /// Words after the final ones, with their beginning.
     words: Vec<(&'static str, usize)>,
     /// Words since somebody began to speak.
     spoken: usize,

@@ -170,7 +170,7 @@ impl Web {
         self.serve_behind(|router| router)
     }
 
-    /// Serves behind what `guard` puts before it.
+    /// Serves with what `guard` puts in front.
     fn serve_behind(&self, guard: impl FnOnce(axum::Router) -> axum::Router) -> String {
         use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
         use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};

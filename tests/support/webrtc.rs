@@ -128,7 +128,7 @@ impl Peer {
         self.drain().await;
     }
 
-    /// Speaks a tone for so many frames in real time, then is silent for as many as `silence`.
+    /// Speaks a tone for `frames` frames in real time, then is silent for `silence` frames.
     pub(crate) async fn speak(&mut self, frames: usize, silence: usize) {
         let mut due = now();
         for frame in 0..frames + silence {

@@ -28,7 +28,7 @@ use undertone::server::{App, ServerSettings, SessionFactory};
 /// Audio of an answer that is heard before the barge-in, ms.
 const HEARD_MS: u64 = 2_000;
 
-/// Listens until an answer has been heard for so many ms. Returns its id. An answer that starts before
+/// Listens until at least `least_ms` of an answer have been heard. Returns its id. An answer that starts before
 /// the user has finished is dropped again.
 async fn listen(call: &mut Call, not: Option<&str>, least_ms: u64) -> (String, u64) {
     let (mut id, mut ms) = (String::new(), 0);

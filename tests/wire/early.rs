@@ -30,7 +30,7 @@ const QUESTIONS: [&str; 10] = [
     "Please read me my notes.",
 ];
 
-/// At least so many of them start before their commit: a busy machine runs nothing early.
+/// The least number of them that start before their commit: a busy machine runs nothing early.
 const EARLY: usize = 7;
 
 /// Asks in a session of its own. Returns the turn's record.

@@ -91,7 +91,7 @@ fn dying() -> SocketAddr {
                 }
             }
             let words = chunk(&json!({"content": "<speech>It is sunny today. And it "}));
-            // Longer than the stream, so that its end is a break. A client that has hung up is no failure.
+            // The stream is shorter than it claims, so it ends early. The client may have hung up.
             let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 100000\r\n\r\n";
             let _ = socket.write_all(format!("{head}{words}").as_bytes());
         }
@@ -173,7 +173,7 @@ async fn a_primary_without_an_answer_hands_over_within_the_turn_and_nobody_apolo
     }
 }
 
-/// Another model's answer would not fit behind the first words.
+/// Another model's answer would not fit after the first words.
 #[tokio::test]
 async fn a_primary_that_dies_after_its_first_words_costs_one_apology() {
     for events in turns(remote(dying(), None)).await {

@@ -69,7 +69,7 @@ static SPEECH: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
 
 /// Makes a client hold the conversation of `conversation.py` and `conversation.mjs`: two spoken
 /// questions, one for a server tool and one for a client tool, a barge-in, and a typed question.
-/// There must be no complaints, one answer to each question, and no other speech.
+/// Asserts that there are no complaints, one answer to each question, and no other speech.
 async fn converse(program: &Path, driver: &str, scheme: &str, path: &str) {
     let _alone = common::alone().await;
     let engines = support::real::shipped(|_| (), Observers::default());

@@ -44,7 +44,7 @@ pub(crate) fn engines(llm: &Scripted, every_call: bool) -> Builders {
     }
 }
 
-/// The events of a call until these keys have been heard on it behind this audio, and nothing else.
+/// The events of a call until these keys have been heard on it after this audio, and nothing else.
 async fn pressed(phone: &mut Phone, mut audio: Vec<i16>, keys: &str) -> Vec<Value> {
     let mut others = Vec::new();
     while dtmf::keys(&audio, RATE) != keys {

@@ -1,5 +1,5 @@
-//! A server of language models with a tool cache, over real sockets: it is given results while it answers, and goes
-//! on by itself behind a call.
+//! A server of language models with a tool cache, over real sockets: it is given results while it answers, and
+//! continues by itself after a call.
 
 use crate::support;
 use crate::support::live::{self, Call, Heard, Hears, said, tone};
@@ -32,10 +32,10 @@ const ASKED_AGAIN: &str = "It is as the result says.";
 /// The server's behaviour in its first answer.
 #[derive(Debug, Clone, Copy)]
 struct Plan {
-    /// It waits until it has a result, and then for so long.
+    /// The time that it waits after it has a result.
     waits: Option<Duration>,
     city: &'static str,
-    /// It goes on behind the call with these words, and does not end behind them.
+    /// The words with which it continues after the call, and whether the answer ends there.
     goes_on: Option<(&'static str, bool)>,
 }
 

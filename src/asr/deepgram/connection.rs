@@ -75,7 +75,7 @@ struct Audio {
     finalize: Option<Samples>,
     /// Has the connection replaced.
     replace: bool,
-    /// The session is over.
+    /// Whether the session is over.
     closed: bool,
 }
 
@@ -130,13 +130,13 @@ impl Shared {
         self.news.notify_one();
     }
 
-    /// The session is over.
+    /// Notes that the session is over.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.news.notify_one();
     }
 
-    /// A connection is about to be opened.
+    /// Notes that a connection is about to be opened.
     fn begin(&self) {
         let mut audio = self.lock();
         let kept = audio.ring.end().minus_ms(KEPT_MS);

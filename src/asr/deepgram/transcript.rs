@@ -10,7 +10,8 @@ const WORDS: usize = 2_000;
 /// A result may end this much before the audio that it was asked for, ms.
 const SHORT_MS: u64 = 100;
 
-/// An interim result that ends so much before the audio, ms, still has all words: it ends in a pause.
+/// The longest time between the end of an interim result and the end of the audio, ms, for which the result still has
+/// all words: it ends in a pause.
 const PAUSE_MS: u64 = 200;
 
 /// How much of the audio, ms, may be missing in the words of somebody who is still speaking.

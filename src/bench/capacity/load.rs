@@ -261,7 +261,7 @@ impl Caller {
         }
     }
 
-    /// A frame has come. It is late if all before it has been played.
+    /// Counts a frame that has arrived. It is late if all before it has been played.
     fn hear(&mut self, now: Instant, counts: bool) {
         let played = match self.stage {
             Stage::Hearing { played, .. } => {

@@ -135,7 +135,7 @@ fn row<'a>(rows: &'a mut Vec<Row>, set: &str, arm: Arm) -> &'a mut Row {
     &mut rows[at]
 }
 
-/// A part has every fifth task.
+/// Runs all arms on the data sets at `path`. Each part has every fifth task.
 fn on_data(path: &Path) -> Result<Vec<Row>, BenchError> {
     let mut rows = Vec::new();
     for set in data::read(path)? {

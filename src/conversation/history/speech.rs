@@ -129,7 +129,7 @@ impl Clause {
         &self.text[..said.len() + rest.len()]
     }
 
-    /// Where the word behind its first `words` words begins.
+    /// Where the word after its first `words` words begins.
     fn end_of(&self, words: usize) -> usize {
         let mut left = words;
         let pieces = self.text.split_inclusive(char::is_whitespace);

@@ -24,7 +24,7 @@ const PRIOR: (f64, f64) = (4.0, 3.2);
 /// The number of drafts after which their costs and savings are trusted.
 const KNOWN: usize = 8;
 
-/// A draft model that is not worth its price is still asked once in so many chances, so that it can recover.
+/// The chances of which one is given to a draft model that is not worth its price, so that it can recover.
 const TRIAL: u32 = 10;
 
 /// Asking the draft model.

@@ -86,7 +86,8 @@ impl Draft {
         1
     }
 
-    /// The main model has committed this call, which had begun so much earlier because of a sample.
+    /// Records that the main model has committed this call, whose run a sample had started by `earlier`
+    /// sooner.
     pub(super) fn meet(&mut self, tool: &Declaration, key: &Map<String, Value>, earlier: Micros) {
         self.is_decided = true;
         let name = &tool.spec.name;

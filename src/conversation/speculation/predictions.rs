@@ -74,7 +74,7 @@ impl Speculation {
         self.ask_router(common, self.listening.id, heard);
     }
 
-    /// Words have come: they have limits of their own, and results that are too old may be fetched for them again.
+    /// Handles the first words: they have limits of their own, and results that are too old may be fetched again.
     fn leave_before_words(&mut self, common: &mut Common) {
         if !self.listening.is_before_words() {
             return;
@@ -220,7 +220,7 @@ impl Speculation {
         self.follow_as(common, clients, id, prediction, hit)
     }
 
-    /// A source is sure of a call that another one has begun.
+    /// Notes that a second source is sure of a call that another one has started.
     fn rival(
         &mut self,
         common: &Common,
@@ -376,7 +376,7 @@ impl Speculation {
         run
     }
 
-    /// The client has changed its tools: discards runs of tools that are now others.
+    /// Handles changed tools of the client: discards runs of tools that have changed.
     pub(in crate::conversation) fn withdraw(&mut self, common: &mut Common, clients: ClientTools) {
         let is_other = |run: &Run| {
             let now = clients.declared(&common.policy, &run.tool);
@@ -387,7 +387,7 @@ impl Speculation {
         }
     }
 
-    /// Another agent goes on: discards what was begun for the one before it.
+    /// Handles a handoff: discards everything that was started for the previous agent.
     pub(in crate::conversation) fn change_agent(&mut self, common: &mut Common) {
         self.discard_all(common, Discard::AgentChanged);
     }

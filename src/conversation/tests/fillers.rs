@@ -10,7 +10,7 @@ use serde_json::json;
 /// The model's announcement takes 0.7 s.
 const ANNOUNCEMENT: &str = "Let me see.";
 const ANSWER: &str = "It is sunny.";
-/// A clause is sent in whole frames, so it may be so much longer than its audio.
+/// The length of a frame, ms. A clause is sent in whole frames, so it may be longer than its audio by up to one.
 const FRAME_MS: u64 = 20;
 
 /// A clause as the user hears it.
@@ -70,7 +70,7 @@ fn ask(sim: &mut Sim) {
     sim.speak("what is the weather in boulder", 640);
 }
 
-/// A session in which rules predict the weather, which takes so long, and which has asked for it so often before.
+/// A session in which rules predict the weather, whose tool takes `tool_ms` and was called `before` times.
 fn answered(tool_ms: u64, early: bool, before: usize) -> Answered {
     let mut tool = (*tool("weather", Effect::Read)).clone();
     if early {

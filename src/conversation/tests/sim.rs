@@ -100,7 +100,7 @@ pub(super) const SAMPLED: TokenUsage = TokenUsage {
     reasoning: 0,
 };
 
-/// Samples that each make this call after so many ms.
+/// Samples that each make this call after the stated time.
 pub(super) fn sampled(ms: [u64; 3], name: &str, arguments: Value) -> Vec<Sample> {
     let call = SampledCall {
         tool: name.into(),

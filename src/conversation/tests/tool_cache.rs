@@ -301,7 +301,7 @@ fn what_the_client_added_meanwhile_is_not_overlooked() {
     }
 }
 
-/// Said in an item of its own, or behind the model's words.
+/// Said in an item of its own, or after the model's words.
 #[test]
 fn a_filler_that_the_model_has_not_written_is_not_overlooked() {
     let silent = vec![takes(), Step::Wait(3_500)];

@@ -111,7 +111,7 @@ impl Conversation {
         let waiting = self.running.plans.run_for(&answer.calls.open());
         let fillers = answer.dead_air.fillers();
         let text = filler::again(&self.common, &self.speculation, &waiting, wait, fillers);
-        // A filler joins the history; an answer that is already being made would not fit behind it.
+        // A filler joins the history; an answer that is already being made would not fit after it.
         match text.filter(|_| !wait.is_near() && self.held.assumed.is_idle()) {
             Some(text) => {
                 answer.dead_air.fill_again();

@@ -81,7 +81,7 @@ impl Conversation {
         }
     }
 
-    /// The model has begun to call a tool.
+    /// Handles the beginning of a tool call by the model.
     pub(super) fn on_tool_opened(&mut self, track: TrackId, name: &str) {
         let terms = self.answer.as_ref().map(|a| &a.terms);
         let clients = ClientTools::of(&self.client, terms);
@@ -338,7 +338,7 @@ impl Conversation {
     }
 
     /// Handles a failed generation. A call that is open is refused, and the model is told. If another one is
-    /// complete, the generation counts as ended, since nothing behind a call is spoken; if none is, the model is
+    /// complete, the generation counts as ended, since nothing after a call is spoken; if none is, the model is
     /// asked once more before the user hears an apology.
     pub(super) fn on_generation_failed(&mut self, request: RequestId, reason: &str) {
         let Some(answer) = &mut self.answer else {

@@ -5,7 +5,7 @@ use crate::conversation::agent::Agent;
 use crate::conversation::{Event, Policy};
 
 impl Conversation {
-    /// Another agent goes on: from the next generation, so that the calls of this one keep their declarations.
+    /// Hands the session over from the next generation on, so that the calls of this one keep their declarations.
     pub(super) fn hand_over_to(&mut self, agent: Agent) {
         self.common.changed_tools = None;
         self.common.handoff.to(agent);

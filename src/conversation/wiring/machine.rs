@@ -8,7 +8,7 @@ use crate::conversation::output::Event;
 use crate::time::Micros;
 
 impl Conversation {
-    /// The server has placed the call; a machine gets this message, or is hung up on if it is empty.
+    /// Watches a call that the server has placed. A machine gets this message, or is hung up on if it is empty.
     pub(super) fn watch_for_machine(&mut self, message: String) {
         self.ending.machine = Machine::Watched(message);
     }
@@ -30,7 +30,7 @@ impl Conversation {
         true
     }
 
-    /// A tone has ended: an answering machine's, which takes the message now.
+    /// Handles the end of an answering machine's tone: the message is left now.
     pub(super) fn on_beep(&mut self) {
         if self.ending.machine.is_found(self.common.now) {
             self.listen_to_machine();
@@ -60,7 +60,7 @@ impl Conversation {
         }
     }
 
-    /// Says the message, if there is one, and hangs up behind it.
+    /// Says the message, if there is one, and hangs up after it.
     pub(super) fn leave_message(&mut self) {
         let Some(message) = self.ending.machine.take_message() else {
             return;

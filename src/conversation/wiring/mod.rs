@@ -295,7 +295,7 @@ impl Conversation {
         }
     }
 
-    /// Nobody is speaking: starts the next piece of waiting work. `false` if there is none.
+    /// Starts the next piece of work that waits until nobody speaks. `false` if there is none.
     fn start_waiting_work(&mut self) -> bool {
         if self.client.transcribe_only {
             self.agenda.clear_announcements();

@@ -68,7 +68,7 @@ impl Conversation {
         runs.is_some_and(|runs| !runs.is_empty() && self.held.tool_cache.has(request, &runs))
     }
 
-    /// The server goes on behind the calls: with the answer to them, if they were committed with the results that
+    /// The server goes on after the calls: with the answer to them, if they were committed with the results that
     /// it has. Otherwise nothing that follows is used, and the model is asked when all results are there.
     pub(super) fn on_gone_on(&mut self, request: RequestId) {
         let has_called =

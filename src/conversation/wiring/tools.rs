@@ -4,7 +4,7 @@ use super::Conversation;
 use crate::conversation::policy::Declarations;
 
 impl Conversation {
-    /// The server's tools have changed: those of the agent that goes on, if there is one.
+    /// Handles changed tools of the server. After a handoff they are those of the next agent.
     pub(super) fn change_tools(&mut self, tools: Declarations) {
         match self.common.handoff.next() {
             Some(agent) => agent.tools = tools,

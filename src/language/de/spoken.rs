@@ -78,7 +78,7 @@ fn address(text: &str) -> String {
     with_names(text, &signs)
 }
 
-/// The day of "der 3. März": the form behind "der"; espeak-ng would read the dot as an end.
+/// The day of "der 3. März": the form after "der"; espeak-ng would read the dot as an end.
 fn ordinal(day: &str) -> String {
     const NAMES: [&str; 20] = [
         "",

@@ -1,12 +1,12 @@
 //! Whether words read like a finished request or like the beginning of one.
 //!
 //! A small head, trained on published requests and their beginnings, scores the last words. The recogniser
-//! adds the marks that it would set behind them: it hears whether the voice ends a sentence there.
+//! adds the punctuation that it expects after them: it hears whether the voice ends a sentence there.
 
 use serde::{Deserialize, Serialize};
 use std::sync::LazyLock;
 
-/// The marks that a recogniser would set behind the last word: probabilities, 0..1.
+/// The punctuation that a recogniser expects after the last word: probabilities, 0..1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Marks {
     /// A mark that ends a sentence.

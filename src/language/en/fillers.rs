@@ -58,7 +58,7 @@ const WORK: [&str; 14] = [
     "see", "take", "work",
 ];
 
-/// The same behind "I'm" or "I am".
+/// The same after "I'm" or "I am".
 const WORKING: [&str; 10] = [
     "asking",
     "checking",
@@ -75,7 +75,7 @@ const WORKING: [&str; 10] = [
 /// The most words of a filler.
 const MOST_WORDS: usize = 14;
 
-/// Words behind which facts come, whatever they began with.
+/// Words after which facts come, whatever they began with.
 const FACTS: [&str; 7] = ["is", "are", "was", "were", "it's", "that's", "because"];
 
 /// Whether a clause only announces work. It may be left unsaid when the result is there. If in doubt it is not

@@ -83,7 +83,7 @@ pub(crate) fn only_listens(text: &str) -> bool {
     !words.is_empty() && behind_listening(&words).is_empty()
 }
 
-/// Whether `text`, behind any listening words, begins with a word that takes the turn.
+/// Whether `text`, after any listening words, begins with a word that takes the turn.
 pub(crate) fn takes_turn(text: &str) -> bool {
     let words = words(text);
     let first = behind_listening(&words).first();
@@ -99,7 +99,7 @@ fn words(text: &str) -> Vec<String> {
     words.map(str::to_owned).collect()
 }
 
-/// The words behind the listening words at the beginning.
+/// The words after the listening words at the beginning.
 fn behind_listening(words: &[String]) -> &[String] {
     let mut rest = words;
     loop {

@@ -186,7 +186,7 @@ pub(crate) fn spelled(text: &str) -> String {
         .into_owned()
 }
 
-/// A text with the signs of its amounts as words behind them: "$50" becomes "50 dollars".
+/// A text with the signs of its amounts as words after them: "$50" becomes "50 dollars".
 pub(crate) fn without_signs(text: &str) -> String {
     static SIGN: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r"([$€£]) ?(\d+(?:,\d{3})*(?:\.\d+)?)").ok());

@@ -47,7 +47,7 @@ const DETERMINERS: [&str; 13] = [
     "their",
 ];
 
-/// Not adjectives: behind these, "one" is a number, as in "the table for one" and "the gate number one".
+/// Not adjectives: after these, "one" is a number, as in "the table for one" and "the gate number one".
 const NO_ADJECTIVES: [&str; 59] = [
     "of", "to", "at", "in", "on", "for", "from", "by", "with", "and", "or", "but", "than", "then",
     "is", "are", "was", "were", "be", "makes", "leaves", "equals", "gives", "costs", "takes",

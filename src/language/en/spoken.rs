@@ -204,7 +204,7 @@ fn groups(numbers: &str) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// A long number digit by digit, with a pause behind every third: "4837261590" to "4 8 3, 7 2 6, 1 5 9 0".
+/// A long number digit by digit, with a pause after every third: "4837261590" to "4 8 3, 7 2 6, 1 5 9 0".
 fn in_threes(number: &str) -> String {
     let mut rest = number;
     let mut groups = Vec::new();

@@ -28,7 +28,7 @@ pub fn parse_arguments(text: &str) -> Result<Map<String, Value>, String> {
 }
 
 /// Reads the beginning of a call's arguments, as far as they are written. Returns them and whether they are
-/// an object that is closed; `None` if the text ends within an argument or behind a comma, or is malformed.
+/// an object that is closed; `None` if the text ends within an argument or after a comma, or is malformed.
 pub(crate) fn parse_begun(text: &str) -> Option<(Map<String, Value>, bool)> {
     // A number or a word may go on: 12 may become 120.
     let may_go_on = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '+' | '_');

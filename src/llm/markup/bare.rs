@@ -26,7 +26,7 @@ const ACTION: &str = "Action:";
 /// Written before a result that the model makes up.
 const OBSERVATION: &str = "Observation:";
 
-/// Written before ReAct's thoughts, and before the answer behind them.
+/// Written before ReAct's thoughts, and before the answer after them.
 const THOUGHT: &str = "Thought:";
 const ANSWER: &str = "Final Answer:";
 
@@ -104,7 +104,7 @@ pub(super) fn compare(text: &str, tools: &[String]) -> Word {
     }
 }
 
-/// Compares the text behind a tool's name with the beginnings of arguments.
+/// Compares the text after a tool's name with the beginnings of arguments.
 fn arguments(prefix: &str, name: &str, after: &str) -> Word {
     let object = |after: &str| match begins_object(after) {
         Some(true) => {
@@ -172,7 +172,7 @@ fn begins_object(text: &str) -> Option<bool> {
     }
 }
 
-/// Whether the text behind a parenthesis is a list of arguments: `)`, `"`, `{` or `a=`. `None` if more is needed.
+/// Whether the text after a parenthesis is a list of arguments: `)`, `"`, `{` or `a=`. `None` if more is needed.
 fn begins_list(text: &str) -> Option<bool> {
     let inner = text.trim_start();
     match inner.chars().next()? {
@@ -188,8 +188,8 @@ fn is_named(text: &str, separators: &[char]) -> Option<bool> {
     after.chars().next().map(|c| separators.contains(&c))
 }
 
-/// Whether the text at this place would begin a call behind a tool's name: an argument list directly behind a
-/// name, an object behind a name, or the colon of [`ACTION`].
+/// Whether the text at this place would begin a call after a tool's name: an argument list directly after a
+/// name, an object after a name, or the colon of [`ACTION`].
 pub(crate) fn may_begin(before: &str, rest: &str) -> bool {
     match rest.chars().next() {
         Some('(') => before.ends_with(is_name_char) && begins_list(&rest[1..]) != Some(false),
@@ -267,7 +267,7 @@ impl Parser {
         }
     }
 
-    /// Drops thoughts up to the word that ends them. A call behind them is read like any other.
+    /// Drops thoughts up to the word that ends them. A call after them is read like any other.
     pub(super) fn thoughts(&mut self, c: char, mut thinking: Box<Thinking>) {
         let last = &mut thinking.last;
         last.push(c);
@@ -306,8 +306,8 @@ impl Parser {
         }
     }
 
-    /// Ends held text with the answer. A name in a form that is no prose is not spoken, nor is the beginning of one
-    /// if the answer was cut.
+    /// Ends held text with the answer. A name in the form of a call is not spoken, nor is the beginning of one if the
+    /// answer was cut.
     pub(super) fn end_word(&mut self, text: &str, whole: bool) {
         if whole && text.chars().all(|c| c.is_alphabetic() || c.is_whitespace()) {
             text.chars().for_each(|c| self.plain(c));

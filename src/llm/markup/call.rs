@@ -313,7 +313,7 @@ impl Told {
 /// The open quotes and brackets.
 #[derive(Debug, Default)]
 pub(super) struct Quotes {
-    /// Outside of brackets nothing is quoted, and a bracket behind a name is not counted: name[ARGS].
+    /// Outside of brackets nothing is quoted, and a bracket after a name is not counted: name[ARGS].
     only_within_brackets: bool,
     quote: Option<char>,
     escaped: bool,

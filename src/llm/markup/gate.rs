@@ -51,7 +51,7 @@ impl Parser {
         }
     }
 
-    /// Reads held text that turned out to be no opener.
+    /// Reads held text that turned out not to be an opener.
     pub(super) fn release(&mut self, text: &str) {
         let mut chars = text.chars();
         if let Some(first) = chars.next() {
@@ -167,7 +167,7 @@ impl Parser {
     pub(super) fn header(&mut self, c: char, mut text: String) {
         text.push(c);
         if !text.ends_with("<|message|>") && !text.ends_with("<|end_header_id|>") {
-            // No header is so long. Nothing is spoken before the next one.
+            // A header is never that long. Nothing is spoken before the next one.
             self.mode = match text.len() > MAX_HEADER {
                 true => Mode::Think(String::new()),
                 false => Mode::Header(text),

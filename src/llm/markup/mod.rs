@@ -35,7 +35,7 @@
 //! - Entities are decoded in speech and never open a tag. In arguments they stay as they are.
 //! - In a quoted argument `)` and `</tool>` are text. Elsewhere `</tool>` ends the call even if it is
 //!   incomplete, and `<speech>` or `<tool>` ends it as unclosed, which is an error.
-//! - If a piece of the input ends behind the name of a call, behind a finished argument or behind all of them, the
+//! - If a piece of the input ends after the name of a call, after a finished argument or after all of them, the
 //!   arguments so far are reported in [`LlmEvent::ToolRead`].
 //! - An error in a call is reported in [`LlmEvent::ToolClosed`], with a message for the model.
 //!
@@ -48,7 +48,7 @@
 //! | `<function=f>`, `<invoke name="f">` | one object, or `<parameter=a>1</parameter>` |
 //! | `<function_call>`, `<tool_calls>`, `<TOOLCALL>`, `<minimax:tool_call>` and the like | any form |
 //! | `<start_function_call>`, `<\|tool_call>` | `call:f{a:1}` with their own quotation marks |
-//! | `<tool_call>` behind which no call in markup follows | a list, tagged arguments, a name and `<arg_key>` |
+//! | `<tool_call>` after which no call in markup follows | a list, tagged arguments, a name and `<arg_key>` |
 //! | `<\|python_tag\|>`, `<\|tool_call\|>`, `<｜tool▁calls▁begin｜>`, `<\|tool_calls_section_begin\|>` and the like | any form |
 //! | `<\|start\|>`, `<\|channel\|>` | messages to the user (spoken), to a tool, and thoughts |
 //! | `[TOOL_CALLS]`, `[TOOL_REQUEST]`, `>>>f` | any form |

@@ -126,7 +126,7 @@ pub(crate) fn begins_call(text: &str) -> bool {
 }
 
 /// A call of FunctionGemma or Gemma, `call:f{a:<escape>text<escape>}`, with strings in double quotes. `None` if
-/// the text is no such call, or a string is not closed.
+/// the text is not such a call, or a string is not closed.
 fn plainly_quoted(text: &str) -> Option<String> {
     if !text.trim_start().starts_with("call:") {
         return None;

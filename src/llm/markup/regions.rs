@@ -378,7 +378,7 @@ impl Region {
     }
 
     /// The words of an unclosed region that has become too long to be a call. Checked once, at the first whitespace `c`
-    /// behind the limit.
+    /// after the limit.
     pub(super) fn runs_on(&mut self, c: char, tools: &[String]) -> Option<String> {
         if self.is_long || self.raw.len() < MAX_UNCLOSED || !c.is_whitespace() {
             return None;

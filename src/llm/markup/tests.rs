@@ -259,7 +259,7 @@ fn memory_is_bounded() {
     assert_eq!((spoken.as_str(), calls.len()), ("go on", 1));
 }
 
-/// The arguments that are reported behind each piece, with a mark if there are no others.
+/// The arguments that are reported after each piece, with a mark if there are no others.
 fn reads(pieces: &[&str]) -> Vec<String> {
     let mut parser = parser();
     let events = pieces.iter().map(|piece| parser.push(piece));

@@ -98,7 +98,7 @@ pub struct Properties {
 }
 
 impl Properties {
-    /// Asks the server; `None` if it is no llama.cpp.
+    /// Asks the server; `None` if it is not llama.cpp.
     pub(super) async fn of(llm: &Remote) -> Option<Self> {
         let properties = llm.properties().await?;
         let number = |value: &Value| value.as_u64().filter(|number| *number > 0);
@@ -390,7 +390,7 @@ async fn begins(events: &mut LlmStream) -> bool {
     false
 }
 
-/// Times an answer alone, beside another, and behind another whose client has hung up. The last two differ only if
+/// Times an answer alone, beside another, and after another whose client has hung up. The last two differ only if
 /// hanging up stops the server; if already the first two are the same, nothing can be told.
 pub(super) async fn company(llm: &dyn Llm) -> Company {
     let timed = || trial(llm, counting(TIMED), usize::MAX);

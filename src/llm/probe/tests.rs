@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, mpsc};
 const PREFILL: Duration = Duration::from_millis(80);
 const TOKEN: Duration = Duration::from_millis(20);
 
-/// A server with so many slots.
+/// A server with a number of slots.
 #[derive(Clone)]
 struct Simulated {
     slots: Arc<Semaphore>,

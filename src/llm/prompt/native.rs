@@ -1,9 +1,9 @@
 //! The history for a model that calls tools natively.
 //!
-//! - Calls of one round stand in one message of the assistant, behind the words that were said up to their
+//! - Calls of one round stand in one message of the assistant, after the words that were said up to their
 //!   results. Each is followed by its result at once, because servers refuse any other order.
 //! - A call without a result in its round has a placeholder there; a late result is a note where it came.
-//! - Mistral refuses the user's role behind a result, so an assistant's word comes between.
+//! - Mistral refuses the user's role after a result, so an assistant's word comes between.
 //! - Ids of calls are nine letters and digits, the only form that Mistral takes.
 
 use super::{
@@ -43,7 +43,7 @@ pub(super) struct History {
     unanswered: bool,
 }
 
-/// Words of the agent and the calls behind them.
+/// Words of the agent and the calls after them.
 #[derive(Default)]
 struct Round {
     words: String,

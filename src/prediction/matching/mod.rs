@@ -33,11 +33,11 @@ use std::sync::Arc;
 
 /// Less likely calls are not predicted.
 const LEAST: f32 = 0.1;
-/// Arguments are looked for if the words are this near to a tool, -1..1.
+/// The least similarity of words to a tool, -1..1, for which arguments are looked for.
 const WORTH_A_LOOK: f32 = 0.2;
-/// For so many tools at most.
+/// The most tools for which arguments are looked for.
 const MOST: usize = 4;
-/// So much nearer at most are words without their subject: "do you have hobbies" is not about stocks.
+/// The most by which leaving out the subject may raise the similarity: "do you have hobbies" is not about stocks.
 const LIFT: f32 = 0.05;
 
 /// Predicts calls of tools from their examples and descriptions.

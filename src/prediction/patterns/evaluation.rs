@@ -44,8 +44,8 @@ impl NextCall {
         f64::from(self.starts[most - 1]) / f64::from(self.calls.max(1))
     }
 
-    /// The share of calls that would have been predicted with so many starts a call: between two numbers of
-    /// predictions in proportion.
+    /// The share of calls that would have been predicted with this number of starts a call, interpolated between two
+    /// numbers of predictions.
     pub fn share_at(&self, starts: f64) -> f64 {
         let (mut from, mut hits) = (0.0, 0.0);
         for most in 1..=MOST {

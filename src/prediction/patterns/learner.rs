@@ -34,7 +34,7 @@ const VALUES: usize = 3;
 const COMBINED: usize = 9;
 /// Tools with a smaller share are not predicted.
 const UNLIKELY: f64 = 0.02;
-/// At each call, it is learned for so many likely tools whether arguments for them were available.
+/// The number of likely tools for which each call teaches whether their arguments were available.
 const COMPARED: usize = 8;
 /// Quantile of the lower bound of a confidence: one standard deviation.
 const Z: f64 = 1.0;
@@ -187,7 +187,7 @@ pub struct Shown {
 
 /// Learning.
 impl Patterns {
-    /// A conversation begins; [`Self::learn`] belongs to the latest.
+    /// Begins a conversation. [`Self::learn`] belongs to the latest.
     pub fn begin(&mut self) -> u64 {
         self.conversation += 1;
         self.conversation

@@ -25,7 +25,7 @@ const CASES: f64 = 3.5;
 /// more than the other is resumed.
 const STOP: f64 = 0.3;
 const RESUME: f64 = 0.6;
-/// While a tool is stopped, one in so many predictions is made all the same.
+/// The predictions of which one is made while a tool is stopped.
 const TRIAL: u32 = 8;
 
 /// The state of the patterns, for metrics.
@@ -205,7 +205,7 @@ impl Learnt {
         self.changed = false;
     }
 
-    /// A conversation begins.
+    /// Begins a conversation.
     pub(super) fn begin(&mut self) -> u64 {
         self.conversations += 1;
         self.conversations

@@ -157,7 +157,7 @@ impl PlacedCalls {
         Some(call.placed.clone())
     }
 
-    /// The call is over, and how it ended; nobody has answered it if it still rang.
+    /// Records how a call ended. If it was still ringing, nobody has answered it.
     pub(in crate::server) fn over(&self, id: &str, how: &'static str) {
         let mut calls = self.lock();
         let call = calls.calls.iter_mut().find(|call| call.state.id == id);

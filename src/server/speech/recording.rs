@@ -176,7 +176,7 @@ fn too_large() -> Response {
 }
 
 impl Shape {
-    /// The answer for a recording of so many seconds.
+    /// The answer for a recording of this length, s.
     pub(super) fn response(self, segments: &[Segment], seconds: f64) -> Response {
         let plain = |text| ([(CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response();
         match self {

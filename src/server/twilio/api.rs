@@ -37,8 +37,8 @@ impl Twilio {
         }
     }
 
-    /// Has Twilio call a number, ringing for so long. Once somebody answers, Twilio calls the webhook [`PLACED`] with the
-    /// `id`.
+    /// Has Twilio call a number, ringing for at most this time. Once somebody answers, Twilio calls the webhook
+    /// [`PLACED`] with the `id`.
     ///
     /// # Errors
     /// The words of Twilio or the network.

@@ -18,8 +18,9 @@ const UNKNOWN: Micros = Micros::from_ms(400);
 /// The longest that a result may take. A slower service cannot hold a conversation.
 pub(in crate::session) const LONGEST: Micros = Micros::from_ms(2_000);
 
-/// With so many failures within this time, the service counts as down.
+/// The number of failures within [`WITHIN`] after which the service counts as down.
 const FAILURES: usize = 3;
+/// See [`FAILURES`].
 const WITHIN: Micros = Micros::from_ms(30_000);
 
 /// The first and the longest wait before a service that is down is probed again.

@@ -13,7 +13,7 @@ pub(crate) const SEND_DIGITS: &str = "send_digits";
 /// The most keys and waits of one call.
 const MOST: usize = 40;
 
-/// Longer than [`MOST`] waits of half a second, behind a sentence that is being said.
+/// The time limit of a call. It is longer than the rest of a sentence and [`MOST`] waits of half a second.
 const TIMEOUT: Duration = Duration::from_secs(40);
 
 /// The tool.

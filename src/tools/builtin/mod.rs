@@ -43,7 +43,7 @@ pub fn register(registry: &mut Registry) -> Result<(), RegistryError> {
 /// The name of the tool that ends a telephone call.
 pub(crate) const HANG_UP: &str = "hang_up";
 
-/// The agent ends a telephone call. Nothing runs: the conversation ends when its goodbye was heard.
+/// The tool with which the agent ends a telephone call. Nothing runs: the conversation ends once the goodbye was heard.
 pub(crate) fn hang_up() -> Declaration {
     let description =
         "Ends the telephone call. Only when the caller has said goodbye or asks for it.";
@@ -325,7 +325,7 @@ fn declare(name: &str, description: &str, effect: Effect, parameters: Value) -> 
     Declaration::new(spec, effect, Duration::from_secs(1))
 }
 
-/// A read of what this process knows: it may run early, and its result counts for so long.
+/// A read of what this process knows: it may run early, and its result is valid for `ttl`.
 fn lookup(name: &str, description: &str, parameters: Value, ttl: Duration) -> Declaration {
     let mut declaration = declare(name, description, Effect::Read, parameters);
     declaration.speculation.eligibility = Eligibility::Full;

@@ -52,8 +52,8 @@ impl Web {
     /// origin.
     ///
     /// # Errors
-    /// [`Forbidden`] if the host is a number that is no public address. A name that resolves to
-    /// one fails on connecting.
+    /// [`Forbidden`] if the host is an IP address that is not public. A name that resolves to one fails
+    /// on connecting.
     pub(super) fn client(
         &self,
         url: &Url,

@@ -90,7 +90,7 @@ impl JournalFile {
         Self::open_counted(path, now, JournalFigures::default())
     }
 
-    /// The same, and tells `figures` how it is.
+    /// Like [`Self::open`], and keeps `figures` up to date.
     ///
     /// # Errors
     /// As [`JournalFile::open`].

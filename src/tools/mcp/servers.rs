@@ -94,7 +94,7 @@ impl Client {
         }
     }
 
-    /// A call has failed: the connection may be dead.
+    /// Reports a failed call: the connection may be dead.
     pub(super) fn suspect(&self) {
         self.status.suspected.notify_one();
     }

@@ -218,7 +218,7 @@ impl ChanWebsocket {
         }
     }
 
-    /// It is this call that the server has placed.
+    /// Makes this the call that the server has placed.
     #[must_use]
     pub fn placed(self, placed: Placed) -> Self {
         Self {

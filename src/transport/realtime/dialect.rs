@@ -525,7 +525,7 @@ impl Dialect for Realtime {
                 self.event(event);
                 self.at = None;
             }
-            // It is no telephone.
+            // Nothing of this is part of the protocol.
             Outbound::TimerRings | Outbound::HangUp(_) | Outbound::Tones(_) | Outbound::Keys(_) => {
             }
         }

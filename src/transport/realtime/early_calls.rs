@@ -39,7 +39,7 @@ pub(super) enum Meaning {
 }
 
 impl EarlyCalls {
-    /// A call begins early.
+    /// Adds a call that begins early.
     pub(super) fn begin(&mut self, id: String, run: RunId) {
         let early = EarlyCall {
             run,
@@ -50,14 +50,14 @@ impl EarlyCalls {
         self.open.insert(id, early);
     }
 
-    /// The run was committed. Returns the id of its call.
+    /// Handles the commit of a run. Returns the id of its call.
     pub(super) fn commit(&mut self, run: RunId, call: CallId) -> Option<String> {
         let (id, early) = self.open.iter_mut().find(|(_, early)| early.run == run)?;
         (early.call, early.goes_on) = (Some(call), true);
         Some(id.clone())
     }
 
-    /// The run was discarded. Returns the id of its call.
+    /// Handles a discarded run. Returns the id of its call.
     pub(super) fn discard(&mut self, run: RunId) -> Option<String> {
         let id = self.open.iter().find(|(_, early)| early.run == run)?.0;
         let id = id.clone();

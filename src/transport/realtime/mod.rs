@@ -13,7 +13,7 @@
 //! | `undertone.transcript.partial` | `item_id`, `text` | the partial transcript |
 //! | `undertone.utterance_dropped` | `item_id` | the utterance had no words; no item with this id follows |
 //! | `undertone.clear` | | discard audio that has not been played |
-//! | `undertone.playout` | `kind`, `clause`, `audio_ms`, `rtp_timestamp` | over WebRTC: on the track, behind `audio_ms` of the clause, its sound has `started`, `ended` or was `cleared` |
+//! | `undertone.playout` | `kind`, `clause`, `audio_ms`, `rtp_timestamp` | over WebRTC: on the track, after `audio_ms` of the clause, its sound has `started`, `ended` or was `cleared` |
 //! | `undertone.turn` | `response_id`, `turn`, `status`, `latency` | timestamps of each stage, µs since the session began |
 //! | `undertone.turn_record` | `turn`, `status`, `latency`, `predictions`, `runs`, `fillers` | the predictions and speculative runs of a turn, and the outcome of each run |
 //! | `undertone.speculation` | `kind` and its fields | `predicted`, `started`, `ready`, `committed` or `discarded`, as it happens; results are never included |

@@ -145,7 +145,7 @@ struct Call {
     began: Instant,
     /// Audio can be sent.
     is_up: bool,
-    /// The session is over; so many frames are still to be sent once the queue is empty.
+    /// Once the session is over: the number of frames that are still sent when the queue is empty.
     over: Option<u32>,
 }
 
@@ -321,7 +321,7 @@ impl Call {
         }
     }
 
-    /// The client is there: the session begins.
+    /// Opens the session, because the client is connected.
     fn open(&mut self) -> Result<(), End> {
         if self.link.is_open() || self.over.is_some() {
             return Ok(());

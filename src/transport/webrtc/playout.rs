@@ -42,7 +42,7 @@ impl Playout {
         self.waiting.push_back((mark, length));
     }
 
-    /// Records that so much audio was sent. Returns the clause of the last frame that left whole, and how much of it
+    /// Records the amount of audio sent. Returns the clause of the last frame that left whole, and how much of it
     /// had left before and with it.
     pub(super) fn sent(
         &mut self,

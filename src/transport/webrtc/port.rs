@@ -338,7 +338,7 @@ impl Port {
         &self.streams
     }
 
-    /// A client's TCP connection has ended.
+    /// Removes a client whose TCP connection has ended.
     pub(super) fn leave(&self, client: SocketAddr) {
         self.streams.close(client);
         self.routes().by_address.remove(&(Way::Tcp, client));

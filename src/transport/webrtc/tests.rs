@@ -295,7 +295,7 @@ impl World {
         self.got(got);
     }
 
-    /// Speaks for so many frames, loud in the frames for which `is_loud` says so, in real time.
+    /// Speaks `frames` frames in real time, loud in those for which `is_loud` says so.
     async fn speak(&mut self, frames: u64, is_loud: impl Fn(u64) -> bool) {
         for _ in 0..frames {
             let level = if is_loud(self.spoken) { 8_000.0 } else { 0.0 };

@@ -235,7 +235,7 @@ impl Connection {
     }
 }
 
-/// A clause cannot be said.
+/// Ends a clause that cannot be said.
 fn fail(pieces: &Pieces, lost: &Lost) {
     let error = match lost.clone() {
         Lost::Denied(reason) => TtsError::Denied(reason),

@@ -127,7 +127,7 @@ struct Found {
 }
 
 impl Found {
-    /// Both together, if that is allowed.
+    /// The combination of both, if that is allowed.
     fn and(self, more: Self) -> Option<Self> {
         let fits = !(self.verb && more.verb || self.words && more.words);
         fits.then_some(Self {

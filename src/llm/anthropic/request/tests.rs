@@ -99,7 +99,7 @@ fn results_of_a_round_are_one_message_and_come_first() {
     let results = results["content"].as_array().unwrap();
     assert_eq!(results.len(), 2, "{results:?}");
     assert_eq!(results[0]["content"], "{\"sky\":\"one\"}");
-    // Text behind the results makes the model end its turn without a word.
+    // Text after the results makes the model end its turn without a word.
     let last = results[1]["content"].as_str().unwrap();
     assert!(last.starts_with("{\"sky\":\"two\"}\n<note>"), "{last}");
     assert_eq!(body["tool_choice"], json!({"type": "none"}));

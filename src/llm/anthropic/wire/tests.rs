@@ -180,7 +180,7 @@ fn a_call_commits_at_once_only_if_its_object_is_whole_and_else_after_a_whole_sto
     assert!(half[2].starts_with("bad "), "{half:?}");
 }
 
-/// llama.cpp ends all blocks behind the last one.
+/// llama.cpp ends all blocks after the last one.
 #[test]
 fn parallel_calls_whose_blocks_end_late() {
     let events = [

@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 impl Realtime {
-    /// Another agent goes on: the session has another model, as clients see it. What the client has set stays.
+    /// Handles a handoff: clients see another `model`. Their own settings stay.
     pub(super) fn agent_changed(&mut self, agent: &str) {
         self.session.set_model(agent);
         let session = self.session.to_json();
@@ -206,7 +206,7 @@ impl Realtime {
             .extend(frame.map(|frame| Action::SendAudio { frame, length }));
     }
 
-    /// The client's item stays open, since the agent may say more.
+    /// Handles the end of an item of the agent. The client's item stays open, since the agent may say more.
     pub(super) fn agent_item_done(&mut self, item: ItemId, text: &str, interrupted: bool) {
         let Some(part) = self.items.part_mut(item) else {
             return;

@@ -314,7 +314,7 @@ impl Realtime {
     }
 
     /// The session's ids for this item once the pending requests have been carried out; empty if
-    /// there will be no such item.
+    /// the item will not exist.
     fn ids_of(&self, name: &str) -> Vec<ItemId> {
         let asked = self.pending.iter().map(|pending| &pending.asked);
         let item = self.items.get(name);

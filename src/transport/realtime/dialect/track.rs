@@ -19,7 +19,7 @@ pub struct Edge {
     pub clause: ClauseId,
     /// The part of the clause before it.
     pub at: Micros,
-    /// The RTP time of the first sample behind it, in ticks of 48 kHz.
+    /// The RTP time of the first sample after that, in ticks of 48 kHz.
     pub time: u64,
 }
 
@@ -151,14 +151,14 @@ impl Realtime {
         self.actions.push(Action::Play(samples.to_vec()));
     }
 
-    /// Another response begins.
+    /// Begins another response.
     pub(super) fn next_on_track(&mut self) {
         if let Some(track) = &mut self.track {
             track.unsent = Micros(0);
         }
     }
 
-    /// The session has dropped the audio that was not played yet.
+    /// Handles that the session has dropped the audio that was not played yet.
     pub(super) fn track_cleared(&mut self) {
         let playing = self.track.as_mut().and_then(Track::drop_waiting);
         if let Some(id) = playing {
