@@ -511,7 +511,7 @@ impl Metrics {
         );
         registry.register(
             "service_up",
-            "1: the speech service is asked; 0: it is down, or does not take the key",
+            "1: the speech service is used; 0: it is down, or refuses the key",
             self.services_up.clone(),
         );
         registry.register(

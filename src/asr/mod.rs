@@ -181,7 +181,7 @@ pub trait AsrSession: Send {
         None
     }
 
-    /// Whether it can transcribe this part. A service that hears along cannot if it has missed some of it. Then
+    /// Whether it can transcribe this part. A streaming service cannot if it has missed some of it. Then
     /// the local recogniser does, and nothing has failed.
     fn can_hear(&self, part: &Utterance) -> bool {
         let _ = part;

@@ -32,7 +32,7 @@ const CLOSING: Duration = Duration::from_secs(1);
 /// A connection that could not be opened, or was lost.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
-    /// The server does not take the key.
+    /// The server refuses the key.
     #[error("{0}")]
     Denied(String),
     /// It said why, or the connection broke. Names the server.

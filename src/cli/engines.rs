@@ -344,7 +344,7 @@ fn with_fallback(remote: &RemoteLlm, metrics: &Metrics) -> Result<Arc<dyn Llm>> 
     let Some(other) = &remote.fallback else {
         return Ok(Arc::new(remote_llm(remote, |_| ())?));
     };
-    let model = remote_llm(remote, |settings| settings.has_substitute = true)?;
+    let model = remote_llm(remote, |settings| settings.has_fallback = true)?;
     let other = remote_llm(other, |_| ())?;
     let both = Fallback::new(Arc::new(model), Arc::new(other));
     Ok(Arc::new(both.counted(&metrics.fallbacks())))

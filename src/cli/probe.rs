@@ -345,7 +345,7 @@ fn remember(cache: &Path, remote: &RemoteLlm, calls: Calls) {
         Ok(())
     };
     if let Err(error) = write() {
-        tracing::warn!(%error, "the probe is not remembered for `undertone doctor`");
+        tracing::warn!(%error, "the probe's result was not saved for `undertone doctor`");
     }
 }
 

@@ -43,7 +43,7 @@ impl Kept {
             let kept = self.clone();
             let cleaned = tokio::task::spawn_blocking(move || kept.clean(Timestamp::now())).await;
             if let Err(error) = cleaned {
-                tracing::error!(%error, "what is old was not deleted");
+                tracing::error!(%error, "old files and lines were not deleted");
             }
             tokio::time::sleep(DAY).await;
         }

@@ -167,7 +167,7 @@ pub async fn talk<W: Write>(
         let frames = talk.lost;
         tracing::warn!(
             frames,
-            "the agent was behind; dropped frames of microphone audio"
+            "the session could not keep up; dropped frames of microphone audio"
         );
     }
     over

@@ -36,7 +36,7 @@ pub struct FallbackFigures {
     pub(crate) answers: Family<Substitute, Counter>,
 }
 
-/// A model with a substitute.
+/// A model with a fallback.
 pub struct Fallback {
     name: String,
     primary: Arc<dyn Llm>,
@@ -84,7 +84,7 @@ fn note_failure(failed: &Mutex<Option<Instant>>, reason: &str) {
     tracing::warn!(
         reason,
         seconds,
-        "the language model fails: its substitute is asked first for a while"
+        "the language model failed: its fallback is asked first for a while"
     );
 }
 
@@ -108,7 +108,7 @@ impl Llm for Fallback {
             let race = Race {
                 first: Some(first.generate(prompt.clone())),
                 second: None,
-                substitute: Some((second, prompt)),
+                fallback: Some((second, prompt)),
                 failed: (!rests).then_some(failed),
                 asked,
                 alive: asked,
@@ -198,7 +198,7 @@ struct Race {
     first: Option<LlmStream>,
     second: Option<LlmStream>,
     /// The second model, until it is asked.
-    substitute: Option<(Arc<dyn Llm>, Prompt)>,
+    fallback: Option<(Arc<dyn Llm>, Prompt)>,
     /// When the first failed last, if it is the primary.
     failed: Option<Arc<Mutex<Option<Instant>>>>,
     /// When the first was asked, and when it showed its last sign of life.
@@ -229,7 +229,7 @@ impl Race {
     /// The next event of either, and who is left.
     async fn next(mut self: Box<Self>) -> (Event, State) {
         loop {
-            let heard = match self.substitute {
+            let heard = match self.fallback {
                 Some(_) => {
                     let until = (self.alive + SILENT).min(self.asked + SLOW);
                     tokio::time::timeout_at(until, self.either()).await.ok()
@@ -237,7 +237,7 @@ impl Race {
                 None => Some(self.either().await),
             };
             let Some((is_first, event)) = heard else {
-                tracing::info!("the language model is slow: its substitute is asked as well");
+                tracing::info!("the language model is slow: its fallback is asked as well");
                 self.ask_second();
                 continue;
             };
@@ -254,7 +254,7 @@ impl Race {
                         self.answers.inc();
                     }
                     if let Some(failed) = self.failed.filter(|_| !is_first) {
-                        note_failure(&failed, "it is slower than its substitute");
+                        note_failure(&failed, "it is slower than its fallback");
                     }
                     let winner = if is_first { self.first } else { self.second };
                     let state = winner.map_or(State::Failed, State::Won);
@@ -281,8 +281,8 @@ impl Race {
     }
 
     fn ask_second(&mut self) {
-        if let Some((substitute, prompt)) = self.substitute.take() {
-            self.second = Some(substitute.generate(prompt));
+        if let Some((fallback, prompt)) = self.fallback.take() {
+            self.second = Some(fallback.generate(prompt));
         }
     }
 
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn signs_of_life_do_not_keep_the_substitute_waiting_for_ever() {
+    async fn signs_of_life_do_not_keep_the_fallback_waiting_for_ever() {
         let backup = || scripted(vec![Step::text("Second.")]);
         let llm = Fallback::new(scripted(alive(60_000)), backup());
         let began = now();

@@ -178,7 +178,7 @@ pub struct Settings {
     pub thinks_first: bool,
     /// Another model answers in its place if it is slow. A server that has not sent its headers then counts as
     /// silent, even if the model is known to think.
-    pub has_substitute: bool,
+    pub has_fallback: bool,
     /// The server takes results of tools while it answers, at `/cache-tool-output/{response_id}`.
     pub tool_cache: bool,
     /// Fields that are added to each request.
@@ -205,7 +205,7 @@ impl Settings {
             reasoning_effort: None,
             calls: Calls::Markup,
             thinks_first: false,
-            has_substitute: false,
+            has_fallback: false,
             tool_cache: false,
             extra_body: Map::new(),
             connect_timeout: Duration::from_secs(3),
@@ -312,7 +312,7 @@ impl Llm for Remote {
         let stream = answer(self.endpoint.clone(), self.messages(&prompt), prompt);
         let settings = &self.endpoint.settings;
         match settings.is_known_to_think() {
-            true => with_thoughts(stream, settings.has_substitute),
+            true => with_thoughts(stream, settings.has_fallback),
             false => stream,
         }
     }
@@ -559,7 +559,7 @@ async fn request(
             if is_forced && settings.calls == Calls::Native && !body.contains_key("tool_choice") {
                 tracing::warn!(
                     choice = ?prompt.demands.tool_choice,
-                    "the server takes no forced tool_choice: only a note in the prompt asks for the call"
+                    "the server refuses a forced tool_choice: a note in the prompt asks for the call instead"
                 );
             }
             return Ok(Opened::Stream(response));

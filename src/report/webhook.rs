@@ -223,7 +223,7 @@ impl Receiver {
         let written = tokio::task::spawn_blocking(move || write(&file, &text)).await;
         let written = written.unwrap_or_else(|error| Err(io::Error::other(error)));
         if let Err(error) = &written {
-            tracing::warn!(%error, call = id, "the report on a call is not kept on disk");
+            tracing::warn!(%error, call = id, "the report on a call could not be kept on disk");
         }
         written.is_ok()
     }
@@ -248,7 +248,7 @@ impl Receiver {
             if age > KEPT {
                 tracing::warn!(
                     call = id,
-                    "lost the report on a call: nobody has taken it for a week"
+                    "lost the report on a call: the webhook has not accepted it for a week"
                 );
                 self.lost.inc();
                 self.forget(&id).await;

@@ -249,7 +249,7 @@ async fn open_asterisk(
         Some(ticket) => match shared.placed.redeem(&ticket) {
             Some(placed) => dialect.placed(placed),
             None => {
-                tracing::info!("refused a call whose ticket is not awaited");
+                tracing::info!("refused a call with an unknown ticket");
                 return (StatusCode::FORBIDDEN, "the ticket is not valid").into_response();
             }
         },

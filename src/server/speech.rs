@@ -327,7 +327,7 @@ fn rest(turn: Turn, spoken: Spoken) -> impl Stream<Item = Result<Vec<u8>, String
         match samples {
             Ok(samples) => Some((Ok(to_pcm16le(&to_i16(&samples))), Some((turn, spoken)))),
             Err(failure) => {
-                tracing::warn!(failure, "a text was spoken in part");
+                tracing::warn!(failure, "a text was only partly spoken");
                 Some((Err(failure), None))
             }
         }

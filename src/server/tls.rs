@@ -124,14 +124,14 @@ impl Tls {
             match files.read() {
                 Ok(certificate) => self.show(certificate),
                 Err(error) => {
-                    tracing::error!(%error, "the new TLS certificate cannot be used; the old one is still shown");
+                    tracing::error!(%error, "the new TLS certificate cannot be used; the old one stays in use");
                 }
             }
         }
     }
 
     fn show(&self, certificate: Certificate) {
-        tracing::info!(names = ?certificate.names, until = %certificate.until, "a new TLS certificate is shown");
+        tracing::info!(names = ?certificate.names, until = %certificate.until, "using a new TLS certificate");
         self.shown.show(certificate);
     }
 

@@ -124,8 +124,8 @@ impl Route {
             tracing::info!(
                 agent,
                 trust,
-                "a route was passed over: what it asks for is true, but only claimed; `trust` in the route \
-                 says what is enough"
+                "skipped a route: its conditions hold, but a value is less trusted than `trust` in the route \
+                 requires"
             );
         }
         is_trusted

@@ -324,7 +324,7 @@ impl Driver {
         loop {
             if let Err(end) = self.carry_out() {
                 if matches!(end, LoopEnd::Stuck) {
-                    tracing::warn!("closing a client that does not take what is sent");
+                    tracing::warn!("closing a client that does not read what is sent");
                 }
                 break;
             }
@@ -549,7 +549,7 @@ impl Driver {
         }
         self.recogniser.expect(&language);
         if self.engines.detection.follow && self.change_language(&language) {
-            tracing::info!(language, "the session goes on in the user's language");
+            tracing::info!(language, "the session switched to the user's language");
             self.input(Input::Configure(Box::new(Settings {
                 language: Some(language),
                 ..Settings::default()

@@ -514,7 +514,7 @@ mod tests {
         assert_eq!(heard(&known, true).await.0, Ok("here".into()));
     }
 
-    /// A service that hears along, if it has not missed anything.
+    /// A streaming service, if it has not missed anything.
     struct Along(bool);
 
     impl AsrService for Along {

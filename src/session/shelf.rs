@@ -143,7 +143,7 @@ impl Memory {
             let voice = &*self.voices[oldest].name;
             tracing::info!(
                 voice,
-                "dropped from memory; see tts.memory_mb in the configuration"
+                "unloaded a voice; see tts.memory_mb in the configuration"
             );
         }
     }

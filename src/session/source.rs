@@ -39,8 +39,8 @@ pub(super) enum Trouble {
     /// Nothing came within this time.
     #[error("nothing came within {} ms", .0.as_millis())]
     Late(Duration),
-    /// It does not take the key.
-    #[error("it does not take the key")]
+    /// It refuses the key.
+    #[error("it refuses the key")]
     Denied(String),
     /// It said why, or its connection broke.
     #[error("it failed")]
@@ -158,7 +158,7 @@ impl Source {
                 tracing::error!(
                     service = name,
                     stage,
-                    "a speech service does not take the key, and is not asked again: mend the key in the \
+                    "a speech service refuses the key, and is not used again: correct the key in the \
                      configuration and restart the server"
                 );
             }
@@ -168,7 +168,7 @@ impl Source {
                 service = name,
                 stage,
                 seconds,
-                "a speech service is down: the local engine does its work until it is back"
+                "a speech service is down: the local engine takes over until it is back"
             );
             tokio::spawn(try_until_up(Arc::downgrade(self), wait));
         }

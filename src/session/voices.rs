@@ -197,7 +197,7 @@ impl Voices {
         };
         let found = self.local.iter().position(|voice| voice.speaks(&language));
         if found.is_none() {
-            tracing::warn!(language, "no voice speaks it: using the default");
+            tracing::warn!(language, "no voice speaks this language: using the default");
         }
         found.unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! Tells whether two calls are the same change, whoever asks again: `once_per` in a declaration.
+//! Tells whether two calls are the same change, also in two sessions: `once_per` in a declaration.
 
 use super::values::{Origin, SessionValues};
 use super::{Declaration, canonical};
@@ -97,7 +97,7 @@ impl OncePer {
             let tool = &tool.spec.name;
             tracing::warn!(
                 tool,
-                "once_per does not hold: a value of the session is not known"
+                "once_per has no effect on a call: a value of the session is not known"
             );
             return None;
         };

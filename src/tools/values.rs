@@ -138,7 +138,7 @@ impl SessionValues {
         Some((&known.value, known.origin))
     }
 
-    /// All values, whoever says so, as `session` in templates.
+    /// All values of any origin, as `session` in templates.
     pub(crate) fn all(&self) -> Map<String, Value> {
         self.seen(Origin::Claimed)
     }

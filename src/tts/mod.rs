@@ -93,7 +93,7 @@ pub enum TtsError {
     /// The model failed while running.
     #[error("speech synthesis failed: {0}")]
     Run(String),
-    /// The service does not take the key.
+    /// The service refuses the key.
     #[error("speech synthesis was denied: {0}")]
     Denied(String),
 }

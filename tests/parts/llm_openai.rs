@@ -721,14 +721,14 @@ async fn a_model_that_is_told_to_think_shows_it() {
     }
 }
 
-/// The substitute is not kept waiting by a server that may be dead.
+/// The fallback is not kept waiting by a server that may be dead.
 #[tokio::test(start_paused = true)]
-async fn a_model_with_a_substitute_shows_no_thought_before_its_servers_headers() {
+async fn a_model_with_a_fallback_shows_no_thought_before_its_servers_headers() {
     let (server, _) = Server::start(Reply::Never).await;
     let thinks = Remote::new(
         Settings {
             reasoning_effort: Some("low".into()),
-            has_substitute: true,
+            has_fallback: true,
             ..settings(&address(&server).await)
         },
         Prompts::default(),

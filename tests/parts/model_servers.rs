@@ -1041,7 +1041,7 @@ async fn behind_every_bad_end_a_session_apologises_once_and_calls_nothing() {
     }
 }
 
-/// A server that takes no forced call: the note in the prompt asks for it, and `none` is still sent.
+/// A server that refuses a forced call: the note in the prompt asks for it, and `none` is still sent.
 #[tokio::test]
 async fn a_forced_call_that_the_server_refuses_is_asked_for_by_the_note() {
     fn refuses(body: &Value) -> Option<Refusal> {

@@ -687,7 +687,7 @@ async fn a_model_that_dies_in_mid_call_and_comes_back_is_asked_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_substitute_answers_if_the_model_dies_in_mid_call_for_good() {
+async fn the_fallback_answers_if_the_model_dies_in_mid_call_for_good() {
     let (model, address) = DiesInCall::open(true).await;
     let backup = Scripted::default()
         .on(Cue::result("calculate"), COUNTED)

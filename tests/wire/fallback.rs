@@ -109,7 +109,7 @@ fn remote(address: SocketAddr, effort: Option<&str>) -> Arc<Remote> {
     let url = format!("http://{address}/v1").parse().expect("a URL");
     let settings = Settings {
         reasoning_effort: effort.map(str::to_owned),
-        has_substitute: true,
+        has_fallback: true,
         ..Settings::new(url, "m")
     };
     Arc::new(Remote::new(settings, Prompts::default()).expect("a client"))

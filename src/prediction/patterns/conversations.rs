@@ -36,7 +36,7 @@ pub enum ConversationsError {
     #[error("this is neither a data set of EVA nor runs of tau-bench: {0}")]
     Format(#[from] serde_json::Error),
     /// A call's arguments are not an object.
-    #[error("conversation {task}: the arguments of a call of {tool} are no JSON object")]
+    #[error("conversation {task}: the arguments of a call of {tool} are not a JSON object")]
     Arguments {
         /// The task.
         task: String,

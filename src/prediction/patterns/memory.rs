@@ -239,13 +239,13 @@ impl Learnt {
                 tracing::warn!(
                     agent,
                     tool,
-                    "its calls are no longer predicted from the calls before: what was learned is no longer right"
+                    "a tool's calls are no longer predicted from earlier calls: the learned patterns are no longer right"
                 );
                 figures.drifts.inc();
                 figures.stopped.inc();
             }
             Some(false) => {
-                tracing::info!(agent, tool, "its calls are predicted again");
+                tracing::info!(agent, tool, "a tool's calls are predicted again");
                 figures.stopped.dec();
             }
             None => {}

@@ -23,10 +23,10 @@ const MOST: usize = 1_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(in crate::server) enum Refused {
     /// Too many go on.
-    #[error("As many calls go on as outbound.max_calls allows.")]
+    #[error("There are already as many calls as outbound.max_calls allows.")]
     Calls,
     /// Too many were placed.
-    #[error("As many calls were placed within an hour as outbound.per_hour allows.")]
+    #[error("There were already as many calls within an hour as outbound.per_hour allows.")]
     Hour,
 }
 

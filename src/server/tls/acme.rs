@@ -70,7 +70,7 @@ enum AcmeError {
     #[error("{domain}: {problem}")]
     Refused { domain: String, problem: String },
     #[error(
-        "the ACME server offers no TLS-ALPN-01 for {0}, the only way that is known here to show who answers for it"
+        "the ACME server offers no TLS-ALPN-01 for {0}, the only challenge that this server supports"
     )]
     NoChallenge(String),
     #[error("the order is {0:?}")]
@@ -119,7 +119,7 @@ impl Acme {
         match Certificate::read(&self.cert, &self.key) {
             Ok(certificate) => Some(certificate),
             Err(error) => {
-                tracing::warn!(%error, "the kept TLS certificate cannot be used");
+                tracing::warn!(%error, "the cached TLS certificate cannot be used");
                 None
             }
         }
@@ -143,7 +143,7 @@ impl Acme {
                     tracing::error!(
                         %error,
                         again_in_seconds = pause.as_secs(),
-                        "there is no new TLS certificate; the ACME server must reach port 443 of each domain, and that must lead here"
+                        "cannot get a TLS certificate; the ACME server must reach port 443 of each domain, and that must lead here"
                     );
                     sleep(pause).await;
                     pause = (2 * pause).min(LONGEST_PAUSE);

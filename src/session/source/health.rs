@@ -45,7 +45,7 @@ enum State {
     Up,
     /// It is probed after this wait.
     Down(Micros),
-    /// It does not take the key.
+    /// It refuses the key.
     Denied,
 }
 

@@ -72,7 +72,7 @@ pub enum Which {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TimerError {
     /// The list is full.
-    #[error("there are {0} timers already, which is the most")]
+    #[error("there are already {0} timers, the maximum")]
     TooMany(usize),
     /// Shorter than a second or longer than a day.
     #[error("a timer can run from 1 second to 24 hours")]

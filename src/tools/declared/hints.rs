@@ -1,4 +1,4 @@
-//! How people ask for a tool, for whoever predicts calls from words.
+//! How people ask for a tool, for the sources that predict calls from words.
 
 use crate::tools::ToolSpec;
 use serde::{Deserialize, Serialize};
