@@ -78,7 +78,7 @@ impl Backend {
         self.client.get(below(&self.base_url, path))
     }
 
-    /// The same with a query.
+    /// A GET request for a path below the base address, with a query.
     pub fn get_with(&self, path: &str, query: &[(&str, &str)]) -> RequestBuilder {
         self.client.get(with_query(&self.base_url, path, query))
     }
@@ -88,7 +88,7 @@ impl Backend {
         self.client.post(below(&self.base_url, path))
     }
 
-    /// The same with a query.
+    /// A POST request to a path below the base address, with a query.
     pub fn post_with(&self, path: &str, query: &[(&str, &str)]) -> RequestBuilder {
         self.client.post(with_query(&self.base_url, path, query))
     }
@@ -214,7 +214,7 @@ pub fn below(base: &Url, path: &str) -> Url {
     url
 }
 
-/// The same with a query.
+/// A path below an address, with a query.
 fn with_query(base: &Url, path: &str, query: &[(&str, &str)]) -> Url {
     let mut url = below(base, path);
     if !query.is_empty() {

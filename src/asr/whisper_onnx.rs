@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use tokenizers::Tokenizer;
 
-/// Tokens of the marks that end a sentence (! . ?), and of those that show that it goes on (, -): the same in all models.
+/// Tokens of the punctuation that ends a sentence (! . ?), and of that within one (, -): the same in all models.
 const ENDING_MARKS: [usize; 3] = [0, 13, 30];
 const MARKS_IN_BETWEEN: [usize; 2] = [11, 12];
 

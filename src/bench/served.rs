@@ -49,7 +49,7 @@ impl Served {
         Self::start_with(engines, ServerSettings::default())
     }
 
-    /// The same with limits of its own.
+    /// Serves sessions with these engines and settings.
     pub(super) fn start_with(
         engines: Arc<Engines>,
         settings: ServerSettings,

@@ -17,7 +17,7 @@ pub(super) async fn connect(request: impl IntoClientRequest + Unpin) -> Result<S
     socket.ok_or_else(|| broken("the server has no room"))
 }
 
-/// The same; nothing if the server has no room for it.
+/// Opens a WebSocket like [`connect`]; `None` if the server has no room for it.
 pub(super) async fn try_connect(
     request: impl IntoClientRequest + Unpin,
 ) -> Result<Option<Socket>, BenchError> {

@@ -23,7 +23,7 @@ const THINKS_EVERY: Micros = Micros::from_ms(1_000);
 /// The answer, in one clause.
 const ANSWER: &str = "That is all.";
 
-/// A frame of the pacer.
+/// The length of the pacer's frames.
 const FRAME: Micros = Micros::from_ms(20);
 
 /// The length of a spoken word.
@@ -50,7 +50,7 @@ pub(super) enum Voice {
     Client,
 }
 
-/// The form in which the words come in.
+/// The form in which the words arrive.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum By {
     /// At once, at the beginning.
@@ -64,7 +64,7 @@ pub(super) enum By {
 
 #[derive(Debug, Clone)]
 pub(super) struct Round {
-    /// Until the calls are complete.
+    /// Time until the calls are complete.
     pub generation: Micros,
     /// Speech before the calls, and when it is there.
     pub filler: Option<(Micros, String)>,
@@ -105,9 +105,9 @@ pub(super) type Sources<'a> = &'a mut dyn FnMut(&Evidence) -> Option<(Micros, Ve
 /// The outcome of a task.
 #[derive(Debug)]
 pub(super) struct Played {
-    /// From the request for each generation of calls until the request for the next generation.
+    /// Time from the request for each generation of calls to the request for the next generation.
     pub rounds: Vec<Micros>,
-    /// Until the answer's text.
+    /// Time until the answer's text.
     pub total: Micros,
     /// When the first audio was heard, and the first of the answer.
     pub heard: Option<(Time, Time)>,
@@ -116,7 +116,7 @@ pub(super) struct Played {
     pub record: TurnRecord,
     /// Estimated tokens of all prompts.
     pub prompt_tokens: u64,
-    /// Of those, tokens that stood at the same place in the prompt before.
+    /// The part of them that stood at the same place in the previous prompt.
     pub cached_tokens: u64,
 }
 
@@ -237,7 +237,7 @@ impl World<'_> {
         }
     }
 
-    /// Until the turn is over.
+    /// Runs until the turn is over.
     fn run(&mut self) {
         while self.record.is_none() {
             let due = self.clock.next_at();
@@ -399,7 +399,7 @@ impl World<'_> {
         self.clock.after(takes, Due::Made(clause, length));
     }
 
-    /// As the session does it for a client with a voice of its own.
+    /// Handles a clause as the session does for a client with a voice of its own.
     fn hand_over(&mut self, clause: ClauseId, text: &str) {
         let now = self.clock.now;
         self.first.get_or_insert(now);
@@ -421,7 +421,7 @@ impl World<'_> {
         }
     }
 
-    /// The model does what the task says, by the number of results that it has.
+    /// Lets the model do what the task says for the number of results that it has.
     fn generate(&mut self, request: RequestId, prompt: Prompt) {
         let results = |message: &&Message| matches!(message, Message::ToolResult { .. });
         let mut known = prompt.messages.iter().filter(results).count();

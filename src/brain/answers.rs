@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Asked if a timer has no length. Its beginning in the history shows that the user may be answering it.
 pub(super) const HOW_LONG: &str = "For how long should I set the timer?";
-/// The same if the timer is to remind of something.
+/// Asked if a reminder has no time.
 pub(super) const REMIND_WHEN: &str = "In how long should I remind you?";
 /// Asked if several timers may be meant.
 pub(super) const WHICH_TIMER: &str = "Which timer should I cancel?";

@@ -81,7 +81,7 @@ impl Known {
         self.ruled_as(&whole, said, tools)
     }
 
-    /// The same for an utterance that is normalised to `whole`.
+    /// The call that a rule of one of `tools` finds in an utterance whose normalised form is `whole`.
     pub(super) fn ruled_as(
         &self,
         whole: &str,

@@ -23,9 +23,9 @@ use std::sync::Arc;
 
 /// The least probability at which the classifier is trusted.
 const SURE: f32 = 0.5;
-/// The same for small talk, where a mistake costs little.
+/// The least probability for small talk, where a mistake costs little.
 const LIKELY: f32 = 0.4;
-/// The same if the sentence sounds like a report: "I've told you a hundred times".
+/// The least probability if the sentence sounds like a report: "I've told you a hundred times".
 const CERTAIN: f32 = 0.75;
 /// The filler before a call whose tool declares none.
 const ONE_MOMENT: &str = "One moment.";

@@ -145,7 +145,7 @@ pub(super) fn registry(config: &Config) -> Result<Registry> {
     Ok(tools)
 }
 
-/// The same without the tools of MCP servers, which come and go as their servers do.
+/// The registry of a running server. Tools of MCP servers are added and removed as their servers come and go.
 fn live(
     tools: &Registry,
     config: &Config,

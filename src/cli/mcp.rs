@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// The most tokens that the description and the schema of one tool may take in a prompt: they are read before every
 /// first word.
 const MOST_PER_TOOL: u64 = 500;
-/// The same for all tools of MCP servers together.
+/// The most tokens that all tools of MCP servers may take together.
 const MOST_TOKENS: u64 = 1_500;
 /// The longest text of a server that is printed, characters.
 const LONGEST: usize = 300;

@@ -19,11 +19,11 @@ use serde_json::{Map, Value};
 #[cfg(test)]
 mod tests;
 
-/// How long the model's words before a call are held back at most, and how much later than the model's first
-/// generation the second may be requested without them.
+/// The longest time for which the model's words before a call are held back, and the most by which the second
+/// generation may be requested after the first without them.
 pub(super) const HOLD: Micros = Micros::from_ms(400);
 
-/// A tool whose share of hits is lower is no longer assumed to be called.
+/// The least share of hits with which a tool is still assumed to be called.
 const LEAST_SHARE: f64 = 0.6;
 
 /// The tries, and the hits among them, that a tool begins with.

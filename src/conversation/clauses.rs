@@ -12,7 +12,7 @@ use cleaner::{BREAK, Cleaner, LINE};
 /// The least words before a comma, colon or dash may end the first clause. It is short because the first
 /// audio waits for it.
 const FIRST_CLAUSE_WORDS: usize = 3;
-/// The same for later clauses. Longer ones sound better, and nobody waits for them.
+/// The least words before such a mark may end a later clause. Longer ones sound better, and nobody waits for them.
 const LATER_CLAUSE_WORDS: usize = 6;
 /// The most words in a clause: before its first audio, the voice's encoder takes 0.5 ms per 12 ms of speech.
 const MOST_WORDS: usize = 12;

@@ -19,7 +19,7 @@ mod tests;
 /// The most fillers that the conversation says in one response.
 const MOST: u32 = 2;
 
-/// The same while the model thinks, which takes long.
+/// The most fillers in one response while the model thinks, which takes long.
 const MOST_THINKING: u32 = 4;
 
 /// How much longer than usual an announcement may take, %: slower than that sounds strange.

@@ -123,7 +123,7 @@ impl History {
         self.insert_result(self.items.len(), id, call, output)
     }
 
-    /// The same, at an index, but always after the call.
+    /// Inserts the result of a call at an index, but always after the call. `false` as in [`Self::add_result`].
     pub(super) fn insert_result(
         &mut self,
         at: usize,

@@ -190,7 +190,7 @@ pub enum Input {
         /// Instructions for this response only.
         instructions: Option<String>,
     },
-    /// The same, with more settings for the response.
+    /// The client requests a response with further settings.
     RespondWith(Box<ResponseTerms>),
     /// The client cancels the response.
     CancelResponse,

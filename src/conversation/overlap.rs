@@ -17,7 +17,7 @@ const JUDGED_MS: u64 = 450;
 /// How long after its detection speech interrupts if nothing is known of its words, ms: the recogniser is busy.
 const UNKNOWN_MS: u64 = 850;
 
-/// The same if the recogniser hears no words in it.
+/// How long after its detection speech interrupts if the recogniser hears no words in it, ms.
 const WORDLESS_MS: u64 = 1_500;
 
 /// How long the agent has been heard without a gap before speech over it may be that of a listener, ms. Before, it

@@ -91,7 +91,7 @@ pub struct VadPolicy {
     pub release: f32,
     /// Consecutive windows of speech that begin an utterance.
     pub start_windows: u32,
-    /// The same while the agent speaks, so that a cough does not stop it.
+    /// Consecutive windows of speech that begin one while the agent speaks, so that a cough does not stop it.
     pub interrupt_windows: u32,
     /// The speech that stops the agent.
     #[serde(default)]
@@ -108,7 +108,7 @@ pub struct EndpointPolicy {
     /// Silence after which the final transcript is requested, ms: so soon that it is made while the end of the
     /// turn is still open.
     pub transcribe_after_ms: u64,
-    /// The same while the server is busy: longer, because many short silences are not pauses.
+    /// That silence while the server is busy, ms: longer, because many short silences are not pauses.
     #[serde(default)]
     pub busy_transcribe_after_ms: u64,
     /// Silence after which the end-of-turn score is requested, ms.
@@ -160,7 +160,7 @@ impl VadPolicy {
         }
     }
 
-    /// The same with the client's settings. The distance from threshold to release stays the operator's.
+    /// This policy with the client's settings. The distance from threshold to release stays the operator's.
     pub(super) fn of(self, client: &TurnDetection) -> Self {
         let threshold = client.threshold.unwrap_or(self.threshold);
         let threshold = threshold.max(LEAST_PROBABILITY);
@@ -188,7 +188,7 @@ const LOW_MS: u64 = 8_000;
 const HIGH_MS: u64 = 2_000;
 
 impl EndpointPolicy {
-    /// The same with the client's eagerness. Low waits twice as long if the score is unclear and four times
+    /// This policy with the client's eagerness. Low waits twice as long if the score is unclear and four times
     /// as long if the turn sounds unfinished; high waits half as long.
     pub(super) fn of(self, client: &TurnDetection) -> Self {
         let (unsure, incomplete, most) = match client.eagerness {

@@ -1,4 +1,4 @@
-//! Whether words are finished, in languages without a trained head: by the marks of the recogniser.
+//! Whether words are finished, in languages without a trained head: by the recogniser's punctuation.
 
 use super::en::endings::{Marks, log_odds};
 

@@ -59,7 +59,7 @@ impl Fallback {
         }
     }
 
-    /// The same, with its backup's answers in these figures.
+    /// This model, with its fallback's answers counted in these figures.
     #[must_use]
     pub fn counted(mut self, figures: &FallbackFigures) -> Self {
         let model = self.backup.name().to_owned();

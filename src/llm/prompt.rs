@@ -172,7 +172,7 @@ pub struct Prompts {
 }
 
 impl Prompts {
-    /// The same, with a limit of `tokens` on system prompt and history together, at four characters a token.
+    /// These prompts, with a limit of `tokens` on system prompt and history together, at four characters a token.
     #[must_use]
     pub fn limited(self, tokens: usize) -> Self {
         Self {
@@ -181,19 +181,19 @@ impl Prompts {
         }
     }
 
-    /// The same, for a model that calls tools in this way.
+    /// These prompts, for a model that calls tools in this way.
     #[must_use]
     pub fn for_calls(self, calls: Calls) -> Self {
         Self { calls, ..self }
     }
 
-    /// The same, for a model that writes its calls in this form.
+    /// These prompts, for a model that writes its calls in this form.
     #[must_use]
     pub fn in_form(self, form: CallForm) -> Self {
         Self { form, ..self }
     }
 
-    /// The same, for a model that is asked (or not) to say something before it calls a tool.
+    /// These prompts, for a model that is asked (or not) to say something before it calls a tool.
     #[must_use]
     pub fn with_words_before_calls(self, speaks: bool) -> Self {
         Self { speaks, ..self }

@@ -187,7 +187,7 @@ pub struct Settings {
     pub connect_timeout: Duration,
     /// The longest silence before the headers and between two pieces of the stream.
     pub stall_timeout: Duration,
-    /// The same for a warm-up, during which the server may load the model.
+    /// The longest silence in a warm-up, during which the server may load the model.
     pub load_timeout: Duration,
 }
 
@@ -238,7 +238,7 @@ pub struct Remote {
 
 struct Endpoint {
     server: Arc<Server>,
-    /// The same server, for warm-ups.
+    /// The server with the timeouts of warm-ups.
     patient: Arc<Server>,
     settings: Settings,
     protocol: Box<dyn Protocol>,

@@ -50,7 +50,7 @@ pub(super) struct Linear {
 
 impl Linear {
     /// Trains on features and the class of each, of `classes`; `grams` is the vocabulary's size.
-    /// The same examples give the same weights.
+    /// Trains on examples. The same examples give the same weights.
     pub(super) fn train(examples: &[(&Features, usize)], classes: usize, grams: usize) -> Self {
         let mut training = Training::new(classes, grams);
         let mut order: Vec<usize> = (0..examples.len()).collect();

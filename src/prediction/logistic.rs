@@ -83,7 +83,7 @@ impl Head {
         guesses
     }
 
-    /// The same head with weights of four decimals: a quarter of the size when written.
+    /// This head with weights of four decimals: a quarter of the size when written.
     pub fn rounded(mut self) -> Self {
         let round = |weight: &mut f32| *weight = (*weight * 1e4).round() / 1e4;
         self.weights.iter_mut().flatten().for_each(round);

@@ -162,7 +162,7 @@ pub fn sources(settings: Settings) -> Result<Vec<Arc<dyn Predictor>>, SpawnError
 pub struct Trial {
     /// The predictions of each source, one after the other.
     pub all: Vec<Prediction>,
-    /// The same as sessions get them.
+    /// The predictions merged over all sources, as sessions get them.
     pub merged: Vec<Prediction>,
     /// The tools that the words were compared with, the nearest first.
     pub considered: Vec<Considered>,

@@ -122,7 +122,7 @@ impl Webhook {
         Self::with(Some((url, secret)), None, WAITS.to_vec())
     }
 
-    /// The same, and reports that are not taken are kept in `folder`. Without a service there are none until
+    /// A webhook that keeps reports in `folder` until they are delivered. Without a service there are none until
     /// [`Webhook::change`].
     pub fn keeping(service: Option<(Url, Secret)>, folder: PathBuf) -> Self {
         Self::with(service, Some(folder), WAITS.to_vec())

@@ -14,10 +14,10 @@ use crate::tts::Speed;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The agent of a server that has no others, and of sessions that no route leads elsewhere.
+/// The agent of a server that has no others, and of sessions that match no route.
 pub const DEFAULT_AGENT: &str = "default";
 
-/// The ways by which telephone calls come, for routes of all of them.
+/// The transports of telephone calls, for routes whose `transport` is `phone`.
 const PHONE: [&str; 5] = ["twilio", "telnyx", "plivo", "asterisk", "audiosocket"];
 
 /// The values of `transport` in a route: `phone` is any telephone line.
@@ -32,12 +32,12 @@ pub(super) fn came_by(values: &SessionValues) -> Option<&str> {
     Some(if PHONE.contains(&name) { "phone" } else { name })
 }
 
-/// An agent. What is `None` is as the server has it.
+/// The settings of an agent. `None` stands for the server's.
 #[derive(Clone)]
 pub struct AgentSettings {
     /// Its name: letters, digits, `_` and `-`.
     pub name: String,
-    /// When other agents hand over to it, for their models.
+    /// When other agents should hand over to it, for their models.
     pub description: String,
     /// Its language model, and that one's limit on the tokens of a generation.
     pub model: Option<(Arc<dyn Llm>, Option<u32>)>,
@@ -66,7 +66,7 @@ pub struct AgentSettings {
 }
 
 impl AgentSettings {
-    /// An agent that is as the server is.
+    /// An agent with the server's settings.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -132,7 +132,7 @@ impl Route {
     }
 }
 
-/// The agents of a server beside what they share, and the routes to them.
+/// The agents of a server, and the routes to them.
 #[derive(Clone, Default)]
 pub struct Cast {
     /// The agents; without one named [`DEFAULT_AGENT`] the server itself is that one.
@@ -216,7 +216,7 @@ impl Agents {
         }
     }
 
-    /// The agent of sessions that nothing leads elsewhere.
+    /// The agent of sessions that match no route.
     pub(super) fn default(&self) -> &Arc<Agent> {
         &self.by_name[DEFAULT_AGENT]
     }

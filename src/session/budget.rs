@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 /// The name under which the tokens of discarded generations are counted; no tool has a space in its name.
 const TOKENS: &str = "discarded tokens";
 
-/// The same for the tokens of the draft model.
+/// The name under which the tokens of the draft model are counted.
 const DRAFTS: &str = "draft tokens";
 
 /// A speculative call of a tool that has limits, or the tokens of discarded generations or of the draft model.

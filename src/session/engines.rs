@@ -390,7 +390,7 @@ impl Engines {
         self.recognisers.transcribe(audio, hints).await
     }
 
-    /// The same for audio that no user is waiting for: live speech goes first, and this wait does not count
+    /// Transcribes audio that no user is waiting for: live speech goes first, and this wait does not count
     /// as load.
     ///
     /// # Errors

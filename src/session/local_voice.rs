@@ -55,7 +55,7 @@ impl LocalVoice {
         spoken.map_err(reason)?.map_err(reason)
     }
 
-    /// The same in the background: `done` is called at the end or with the reason of a failure, on any thread.
+    /// Begins to speak in the background: `done` is called at the end or with the reason of a failure, on any thread.
     /// Cancelling stops it between chunks; then `done` may not be called.
     ///
     /// # Errors

@@ -63,7 +63,7 @@ impl SessionOptions {
 pub enum Profile {
     /// The server's policy; the agent greets.
     Conversation,
-    /// The same, but the client speaks first.
+    /// The server's policy; the client speaks first.
     ClientFirst,
     /// The policy of telephone calls: a greeting of their own, and the agent may hang up.
     PhoneCall,

@@ -60,12 +60,12 @@ impl Routing {
         }
     }
 
-    /// Whether there is nobody to ask.
+    /// Whether there are no sources.
     pub(super) fn is_empty(&self) -> bool {
         self.sources.is_empty()
     }
 
-    /// From now on this agent speaks.
+    /// Changes the agent of the session.
     pub(super) fn change_agent(&mut self, agent: &str) {
         self.agent = agent.into();
     }

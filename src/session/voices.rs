@@ -246,7 +246,7 @@ impl Voices {
         }
     }
 
-    /// The same for a service, when a session chooses it, until it fails. Only one session at a time does
+    /// Synthesises `sayings` with a service when a session chooses it, until it fails. Only one session at a time does
     /// this.
     pub(super) async fn prepare_service(&self, speaker: &Speaker, sayings: &[String]) {
         let name = speaker.voice.as_ref();
@@ -296,7 +296,7 @@ impl Voices {
         Some(audio)
     }
 
-    /// The same, clause by clause.
+    /// Synthesises a text clause by clause.
     pub(super) fn speak(&self, speaker: &Speaker, text: &str, rate: u32) -> Spoken {
         let voice = self.open(speaker, unreported());
         Spoken {

@@ -38,7 +38,7 @@ impl Warmth {
         Self::started(llm, policy, Some(metrics.loading()))
     }
 
-    /// The same for a model that the server can do without: it is ready all the same.
+    /// Begins to warm up a model that the server can do without: the server is ready before that.
     pub(super) fn start_beside(llm: Arc<dyn Llm>, policy: &Policy) -> Arc<Self> {
         Self::started(llm, policy, None)
     }

@@ -37,7 +37,7 @@ impl LiveTools {
         self.0.tools.borrow().clone()
     }
 
-    /// The same for work that changes them.
+    /// A weak reference, for the work that changes the tools.
     pub(crate) fn downgrade(&self) -> WeakTools {
         WeakTools(Arc::downgrade(&self.0))
     }

@@ -63,7 +63,7 @@ impl Registry {
         self.register_with(tool, RouterHints::default())
     }
 
-    /// The same, with ways to ask for the tool.
+    /// Adds a tool, with ways to ask for it.
     ///
     /// # Errors
     /// Those of [`Registry::register`].

@@ -66,8 +66,7 @@ impl SessionTools {
         Self::of_call(zone, clock, None, SessionValues::default())
     }
 
-    /// The same for a telephone call, by the name that its provider gives it, with what is known of the
-    /// caller.
+    /// A session for a telephone call: `call` is the provider's id, `values` is what is known of the caller.
     pub fn of_call(
         zone: TimeZone,
         clock: Arc<dyn Clock>,

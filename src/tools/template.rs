@@ -223,7 +223,7 @@ pub fn say(
     (!words.is_empty()).then(|| money::spelled(&words))
 }
 
-/// The same with 12500 for 12500.0: templates print numbers as JSON writes them.
+/// A value with 12500 for 12500.0: templates print numbers as JSON writes them.
 pub(crate) fn plain(value: Value) -> Value {
     match value {
         Value::Number(number) if number.is_f64() => number

@@ -118,7 +118,7 @@ impl SessionValues {
         }
     }
 
-    /// The same values, vouched for by `origin` at least.
+    /// These values, each with at least the origin `origin`.
     #[must_use]
     pub fn vouched(mut self, origin: Origin) -> Self {
         for known in &mut self.0 {
@@ -153,7 +153,7 @@ impl SessionValues {
         seen
     }
 
-    /// The same without lookups.
+    /// The values whose origin is `least` or higher, without lookups.
     pub(crate) fn seen(&self, least: Origin) -> Map<String, Value> {
         let mut seen = Map::new();
         let mut groups: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();

@@ -18,7 +18,7 @@ const SENTINEL: &str = "zxqzxq";
 /// How long one answer may take before the process counts as hung. A clause takes well under 1 ms;
 /// half a second is already heard as a gap.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// The same for a fresh process, which takes 50 ms on an idle machine.
+/// How long the first answer of a fresh process may take. It takes 50 ms on an idle machine.
 const START_PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of one text; espeak reads lines of at most 1000.
 const LONGEST: usize = 600;

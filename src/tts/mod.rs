@@ -50,7 +50,7 @@ impl Speaker {
         pack(self.language.as_deref())
     }
 
-    /// The same in another language; `None` if it is the one that is spoken already.
+    /// This speaker in another language; `None` if it already speaks that.
     #[must_use]
     pub fn in_language(&self, language: &str) -> Option<Self> {
         let is_same = match &self.language {
@@ -123,7 +123,7 @@ pub trait Tts: Send {
     /// [`TtsError`] if it cannot begin.
     fn speak(&mut self, text: &str) -> Result<Speech, TtsError>;
 
-    /// The same at another speed. A voice that has only one speaks at that.
+    /// Begins to speak `text` at a speed. A voice with only one speed uses that.
     ///
     /// # Errors
     /// As [`Tts::speak`].
@@ -144,7 +144,7 @@ pub fn whole(tts: &mut dyn Tts, text: &str) -> Result<Vec<f32>, TtsError> {
     whole_at(tts, text, Speed::NORMAL)
 }
 
-/// The same at another speed.
+/// Speaks `text`, one clause, to its end at a speed.
 ///
 /// # Errors
 /// As [`whole`].
@@ -163,7 +163,7 @@ pub trait TtsService: Send + Sync {
     /// background. `language` is a BCP 47 tag; if `None`, the voice's default.
     fn open(&self, language: Option<&str>) -> Box<dyn TtsSession>;
 
-    /// The same for a session that wants another speed. A service without such a setting speaks at its own.
+    /// Opens it for one session that wants a speed. A service without such a setting speaks at its own.
     fn open_at(&self, language: Option<&str>, _: Speed) -> Box<dyn TtsSession> {
         self.open(language)
     }

@@ -161,7 +161,7 @@ impl Inference {
         [self.noise_scale, self.length_scale, self.noise_w]
     }
 
-    /// The same for a speed: each phoneme takes as much less time.
+    /// These settings at a speed, which divides the length of each phoneme.
     fn at(self, speed: Speed) -> Self {
         Self {
             length_scale: self.length_scale / speed.factor() as f32,
@@ -203,7 +203,7 @@ impl Piper {
         Ok(piper)
     }
 
-    /// The same when it is needed. Checks that the files are there, and reads the settings.
+    /// A voice that is loaded when it is needed. Checks that the files are there, and reads the settings.
     ///
     /// # Errors
     /// [`TtsError::Load`] for the files.

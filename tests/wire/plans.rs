@@ -1,5 +1,5 @@
-//! Plans over the wire, with real HTTP tools: the server runs the steps, the model sees one result. And runs that
-//! nobody needs any more: they are aborted at their server.
+//! Plans over the wire, with real HTTP tools: the server runs the steps, the model sees one result. Runs that
+//! are no longer needed are aborted at their server.
 
 use crate::support;
 use axum::Router;
@@ -29,7 +29,7 @@ use undertone::tools::{Journal, declared};
 #[derive(Clone)]
 struct Agency {
     asked: Arc<Mutex<Vec<String>>>,
-    /// Lets nobody on before two requests are there.
+    /// Holds requests back until there are two.
     pair: Arc<Barrier>,
 }
 
@@ -375,7 +375,7 @@ async fn a_native_plan_is_one_call_with_one_result() {
     );
 }
 
-/// Predicts a look into the slow archive, whatever is said.
+/// Predicts a call of the slow archive for any words.
 struct Guesses;
 
 impl Predictor for Guesses {
@@ -395,7 +395,7 @@ impl Predictor for Guesses {
     }
 }
 
-/// Tells that a request has ended, when it is dropped.
+/// Reports the end of a request when it is dropped.
 struct Under(mpsc::Sender<&'static str>);
 
 impl Drop for Under {
@@ -435,7 +435,7 @@ async fn an_orphaned_run_is_aborted_at_its_server() {
     assert_eq!(dropped.expect("the connection closes"), Some("dropped"));
 }
 
-/// A model that answers without a call, once it may.
+/// A model that answers without a call, once it is let go.
 async fn waiting(go: Arc<tokio::sync::Notify>) -> Remote {
     let answer = async move || {
         go.notified().await;

@@ -34,7 +34,7 @@ pub enum Kind {
     Echo,
     /// The server with stubs instead of models
     Stubs,
-    /// The same with the real voice activity detector
+    /// The server with stubs and the real voice activity detector
     Detector,
 }
 

@@ -85,7 +85,7 @@ struct Sums {
     standard: f64,
     client: f64,
     engine: f64,
-    /// The same with the final answers, s.
+    /// Rounds of calls together with the final answers, s.
     standard_total: f64,
     client_total: f64,
     prompt_tokens: f64,

@@ -236,7 +236,7 @@ impl Speculation {
         }
     }
 
-    /// The same for a prediction whose probability is another than its confidence.
+    /// Handles a prediction like `follow`, with `hit` as its probability instead of its confidence.
     pub(super) fn follow_as(
         &mut self,
         common: &mut Common,

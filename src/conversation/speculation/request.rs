@@ -5,11 +5,11 @@ use crate::prediction::{Prediction, Source};
 /// The least confidence of a prediction that says something about the end of the turn.
 const LEAST: f32 = 0.85;
 
-/// How much it weighs that a tool has all its arguments: the logarithm of the odds that the user is done. A voice
-/// without melody ends a request without a mark that the recogniser hears.
+/// The weight of a tool that has all its arguments: the logarithm of the odds that the user is done. A monotonous voice
+/// ends a request without punctuation that the recogniser hears.
 const WHOLE: f32 = 2.0;
 
-/// The same for a required argument that is open. Little: "where is my order" is complete to its speaker.
+/// The weight of a required argument that is open. It is small: "where is my order" is complete to its speaker.
 const OPEN: f32 = -1.5;
 
 /// The answers of the prediction sources about the words so far.

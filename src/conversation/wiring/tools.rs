@@ -12,7 +12,7 @@ impl Conversation {
         }
     }
 
-    /// The same for the notes on the caller.
+    /// Takes new notes on the caller. After a handoff they are those of the next agent.
     pub(super) fn take_notes(&mut self, notes: Vec<String>) {
         match self.common.handoff.next() {
             Some(agent) => agent.briefing.notes = notes,

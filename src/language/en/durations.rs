@@ -78,7 +78,7 @@ pub fn seconds(text: &str) -> Option<u64> {
     }
 }
 
-/// The same text without the durations.
+/// A text without its durations.
 pub fn without(text: &str) -> String {
     let text = plain(text);
     match LENGTH.as_ref() {

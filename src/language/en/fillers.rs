@@ -58,7 +58,7 @@ const WORK: [&str; 14] = [
     "see", "take", "work",
 ];
 
-/// The same after "I'm" or "I am".
+/// Verbs of work that follow "I'm" or "I am".
 const WORKING: [&str; 10] = [
     "asking",
     "checking",

@@ -181,7 +181,7 @@ fn dotted(address: &str) -> String {
     address.replace('.', " dot ").replace(['_', '-'], " ")
 }
 
-/// The same with every sign, as people say an address that somebody is to write down.
+/// An address with every sign in words, as people say one that somebody is to write down.
 fn letter_by_letter(address: &str) -> String {
     let signs = [
         (".", "dot"),

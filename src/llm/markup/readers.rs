@@ -44,7 +44,7 @@ pub(super) enum Found {
 }
 
 impl Found {
-    /// The same as a refusal, if there was anything to call.
+    /// A refusal of what was found, if that was a call.
     pub(super) fn refused(self, why: &str) -> Self {
         let name = match self {
             Self::Calls(calls) => calls.into_iter().next().map(|(name, _)| name),

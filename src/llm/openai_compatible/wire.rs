@@ -235,7 +235,7 @@ impl Decoder {
         }
     }
 
-    /// The same decoder, for a server that may take results of tools while it answers.
+    /// This decoder, for a server that may take results of tools while it answers.
     pub(super) fn with_tool_cache(self, takes_results: bool) -> Self {
         Self {
             takes_results,
@@ -340,7 +340,8 @@ impl Decoder {
         self.finish = Some(reason);
     }
 
-    /// Handles the mark after calls whose results the server has used: the calls are whole, and the answer to them begins.
+    /// Handles the mark after calls whose results the server has used: the calls are whole, and the answer to them
+    /// begins.
     fn go_on(&mut self, events: &mut Vec<LlmEvent>) {
         self.close_calls(self.calls.len(), true, events);
         events.extend(self.behind.finish(true));

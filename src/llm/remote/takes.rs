@@ -43,8 +43,8 @@ fn instead_of(effort: &str) -> &'static [&'static str] {
 }
 
 impl Takes {
-    /// The same without what the server has refused of this request; `None` if the refusal names nothing that
-    /// can be left out.
+    /// These parameters without those that the server has refused in this request; `None` if the refusal names
+    /// nothing that can be left out.
     pub(in crate::llm) fn without(
         &self,
         refusal: &LlmError,

@@ -6,9 +6,9 @@ use crate::language::en::mood::Mood;
 /// tuned half of `tests/parts/newcomers.toml` against 1,300 sentences of CLINC150: 97 % of the requests lie
 /// above, 1.5 % of the others; most of those lack an argument.
 const EVEN: f32 = 0.45;
-/// The same if an argument was said that few other sentences have: a listed value, or a code with letters.
+/// That similarity if an argument was said that few other sentences have: a listed value, or a code with letters.
 const EVEN_TELLING: f32 = 0.4;
-/// The same for a tool that requires no argument: nothing else speaks for it.
+/// That similarity for a tool that requires no argument: nothing else speaks for it.
 const EVEN_BARE: f32 = 0.55;
 /// How fast certainty grows with similarity.
 const STEEPNESS: f32 = 14.0;
@@ -18,9 +18,9 @@ const MOST: f32 = 0.9;
 const RIVALLED: f32 = 0.5;
 /// Factor for words without a verb.
 const BARE_WORDS: f32 = 0.85;
-/// The same while the user goes on: "order 12" may become "order 12 came yesterday".
+/// Factor for words without a verb while the user goes on: "order 12" may become "order 12 came yesterday".
 const UNFINISHED: f32 = 0.5;
-/// Factor for what is told.
+/// Factor for words that report something.
 const TOLD: f32 = 0.2;
 
 /// Evidence for the tool from the arguments that were said.

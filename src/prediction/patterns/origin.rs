@@ -81,7 +81,7 @@ pub struct Schemas(BTreeMap<String, BTreeMap<String, Named>>);
 struct Named {
     /// `enum`, `const` and `default`.
     values: Vec<Value>,
-    /// The same as they are said.
+    /// These values as people say them.
     said: Vec<(String, Value)>,
     boolean: bool,
     /// A range of at most 16 whole numbers.

@@ -76,7 +76,7 @@ impl Trail {
         }
     }
 
-    /// The same, of a client that came this way.
+    /// This trail, of a client that came this way.
     pub(super) fn by(self, came_by: Option<Arc<str>>) -> Self {
         Self { came_by, ..self }
     }

@@ -101,7 +101,7 @@ impl DataSet {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// The same examples, all of one part.
+    /// These examples, all in one part.
     pub fn all_as(mut self, part: Part) -> Self {
         self.examples
             .iter_mut()

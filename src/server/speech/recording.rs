@@ -33,7 +33,7 @@ pub(super) enum Shape {
     Json,
     /// The text alone.
     Text,
-    /// The same with duration and segments.
+    /// An object with the text, the duration and the segments.
     Verbose,
     /// Subtitles.
     Srt,

@@ -27,7 +27,7 @@ enum Units {
     Fahrenheit,
 }
 
-/// Where the service is.
+/// The addresses of the service, and how to use it.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     geocoding: Url,
@@ -36,7 +36,7 @@ pub(super) struct Settings {
     allow_private: bool,
 }
 
-/// The same as it is typed.
+/// The settings as typed.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawSettings {

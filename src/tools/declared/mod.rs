@@ -119,7 +119,7 @@ pub fn load(
     load_with(folder, variable, &McpCatalogue::default())
 }
 
-/// The same with the MCP servers and pins that declarations may refer to.
+/// Reads declarations like [`load`], with the MCP servers and pins that they may refer to.
 ///
 /// # Errors
 /// Those of [`load`].
