@@ -147,7 +147,7 @@ fn config_check_finds_what_the_server_would_miss_at_start() {
             "a head that is none",
             "undertone.toml",
             "[router]\nhead = \"undertone.toml\"\n",
-            ["undertone.toml:2: ", "router.head", "is no head"],
+            ["undertone.toml:2: ", "router.head", "is not a head"],
         ),
         (
             "a journal that is a device",

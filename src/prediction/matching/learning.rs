@@ -19,7 +19,7 @@ static WRITERS: AtomicU64 = AtomicU64::new(0);
 /// The version of the training. A cached result of another version is not used.
 const FORMAT: u32 = 1;
 
-/// What a training yields, with the embedder for the words that are compared with it.
+/// The result of a training, with the embedder for the words that are compared with it.
 #[derive(Debug)]
 pub(super) struct Trained {
     pub embedder: Embedder,
