@@ -1,6 +1,6 @@
 //! Sessions with assumed commits: the answer to a call is generated before the model has made it.
 
-use super::sim::{Script, Sim, Step, call_with, end, say, streamed};
+use super::sim::{Script, Sim, Step, call_with, end, read, say, streamed};
 use super::*;
 use crate::llm::Message;
 use crate::prediction::{Prediction, Source};
@@ -287,6 +287,90 @@ fn words_are_held_back_for_a_limited_time() {
     );
     assert!(first.since(generation) < Micros::from_ms(1_000));
     assert_eq!(sim.records()[0].fillers_dropped, 0);
+}
+
+/// The model breaks off within a call about this city, after `before`.
+fn broken(before: &[Step], city: &str) -> Script {
+    let [opened, _] = call_with("weather", json!({ "city": city }));
+    let arguments = read(json!({ "city": city }), true);
+    let mut script = before.to_vec();
+    script.extend([opened, arguments, Step::Wait(50), Step::Break]);
+    script
+}
+
+/// Whether the agent said these words and then apologised.
+fn says_and_apologises(sim: &Sim, words: &str) -> bool {
+    sim.spoken().join(" ") == format!("{words} {}", Phrases::default().llm_failed)
+}
+
+#[test]
+fn words_held_back_are_said_before_the_apology_for_a_break_within_words() {
+    let breaks = vec![
+        Step::Wait(330),
+        say("It is noon. It was "),
+        Step::Wait(50),
+        Step::Break,
+    ];
+    let sim = asked([breaks, answering()], 100);
+    assert_eq!(held(&sim).len(), 1, "the call was assumed");
+    let words = "It is noon. It was";
+    assert!(says_and_apologises(&sim, words), "{:?}", sim.spoken());
+}
+
+#[test]
+fn words_held_back_are_said_before_the_apology_for_a_second_broken_call() {
+    let words = [Step::Wait(330), say("Checking the forecast for you. ")];
+    let scripts = [broken(&[], "boulder"), broken(&words, "boulder")];
+    let mut sim = session(scripts, 100);
+    sim.by_prompt = true;
+    sim.policy().speculation.assumed_per_turn = 4;
+    sim.speak(QUESTION, 1_500);
+    sim.silence(12_000);
+    assert!(held(&sim).len() > 1, "the second call was assumed too");
+    let words = "Checking the forecast for you.";
+    assert!(says_and_apologises(&sim, words), "{:?}", sim.spoken());
+}
+
+#[test]
+fn words_held_back_for_a_call_that_breaks_off_come_once_and_before_it() {
+    let words = [Step::Wait(330), say("Checking the forecast for you. ")];
+    let again = calling("boulder", 20, 50);
+    let mut sim = session([broken(&words, "boulder"), again, answering()], 100);
+    sim.by_prompt = true;
+    sim.speak(QUESTION, 1_500);
+    sim.silence(12_000);
+    assert!(!held(&sim).is_empty(), "the call was assumed");
+    assert_eq!(
+        sim.spoken(),
+        ["Checking the forecast for you.", "It is sunny."]
+    );
+    let history = sim.core.history.messages();
+    let [_, words, broken, refused, ..] = &history[..] else {
+        panic!("{history:?}");
+    };
+    assert!(matches!(words, Message::Agent { .. }), "{history:?}");
+    assert!(matches!(broken, Message::ToolCall { .. }), "{history:?}");
+    assert!(matches!(refused, Message::ToolResult { .. }), "{history:?}");
+}
+
+#[test]
+fn words_held_back_are_not_said_once_the_client_has_cancelled() {
+    let mut sim = session([calling("boulder", 300, 300), answering()], 100);
+    sim.speak(QUESTION, 1_500);
+    let holds = |sim: &Sim| {
+        let generation = sim.core.answer.as_ref().and_then(|a| a.generation.as_ref());
+        generation.is_some_and(|g| g.withholds_for_call() && g.usage().output > 0)
+    };
+    for _ in 0..100 {
+        if !holds(&sim) {
+            sim.silence(32);
+        }
+    }
+    assert!(holds(&sim), "words are held back");
+    sim.input(Input::CancelResponse);
+    sim.silence(6_000);
+    assert_eq!(sim.spoken(), Vec::<String>::new());
+    assert_eq!(sim.ended(), [ResponseStatus::Cancelled]);
 }
 
 #[test]

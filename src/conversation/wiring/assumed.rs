@@ -209,8 +209,9 @@ impl Conversation {
         }
     }
 
-    /// Says the words that were held back: the call that was assumed takes too long.
+    /// Says the words that were held back: the call that was assumed takes too long, or will not come.
     pub(super) fn release_filler(&mut self) {
+        self.common.timers.clear(Timer::FillerHeld);
         let generation = self.answer.as_mut().and_then(Answer::generation);
         let Some(generation) = generation else {
             return;

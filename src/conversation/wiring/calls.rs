@@ -58,6 +58,7 @@ impl Conversation {
         let mut arguments = match arguments {
             Ok(arguments) => arguments,
             Err(reason) => {
+                self.release_filler();
                 let item = self.common.item_id();
                 self.history.add_call(item, call, name, Map::new());
                 let error = format!("the call could not be read: {reason}");

@@ -341,6 +341,8 @@ impl Conversation {
     /// complete, the generation counts as ended, since nothing after a call is spoken; if none is, the model is
     /// asked once more before the user hears an apology.
     pub(super) fn on_generation_failed(&mut self, request: RequestId, reason: &str) {
+        // Without speculation they would have been said as they came.
+        self.release_filler();
         let Some(answer) = &mut self.answer else {
             return;
         };
