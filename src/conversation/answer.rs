@@ -1,23 +1,25 @@
 //! The current answer: its generation, tool calls, spoken items, and how it ends.
 
 use super::answer_end::Length;
-use super::assumed::HOLD;
+use super::assumed::{HOLD, Main};
 use super::calls::Calls;
 use super::common::Common;
 use super::filler::DeadAir;
 use super::gain::Gains;
 use super::generation::Generation;
 use super::history::History;
-use super::ids::{ClauseId, ItemId, RequestId, TurnId};
-use super::input::ResponseTerms;
+use super::ids::{CallId, ClauseId, RequestId, TurnId};
+use super::input::{MaxTokens, ResponseTerms};
 use super::interruption::Unfinished;
+use super::items::Items;
 use super::latency::{Stamps, TurnLatency};
 use super::outcome::ResponseStatus;
 use super::output::Event;
 use super::playout::{Playout, Words};
 use super::policy::AnswerPolicy;
+use super::wait::left;
 use crate::llm::TokenUsage;
-use crate::time::Time;
+use crate::time::{Micros, Time};
 
 #[cfg(test)]
 mod tests;
@@ -68,6 +70,31 @@ enum Failure {
     Stage,
     /// The voice failed, perhaps after an earlier stage.
     Voice,
+}
+
+/// The consequence of a generation that broke off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BreakOff {
+    /// The answer fails, and the user hears an apology.
+    Fails,
+    /// The answer goes on. `within_call`: the open call is refused.
+    GoesOn { within_call: bool },
+}
+
+/// A generation that ended without an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unanswered {
+    /// By a limit of the client, which is told the status `Incomplete`; the user hears an apology.
+    Cut,
+    /// For this reason.
+    Failed(&'static str),
+}
+
+/// The tokens left of `most` after `used`: at least one. `None` if there is no limit.
+pub(super) fn tokens_left(most: MaxTokens, used: u64) -> Option<u32> {
+    let most = most.number()?;
+    let used = u32::try_from(used).unwrap_or(most);
+    Some(most.saturating_sub(used).max(1))
 }
 
 impl Answer {
@@ -198,7 +225,11 @@ impl Answer {
     }
 
     /// The generation whose next event may be its first call, and whether its words before that call are complete.
-    pub(super) fn may_call_next(&self, now: Time) -> Option<(RequestId, bool)> {
+    /// `ends`: a call is going to end the conversation.
+    pub(super) fn may_call_next(&self, now: Time, ends: bool) -> Option<(RequestId, bool)> {
+        if self.calls.are_under_way() || ends {
+            return None;
+        }
         let generation = self.generation.as_ref().filter(|g| g.may_call())?;
         let has_words = generation.open_call().is_some();
         let may = match has_words {
@@ -212,14 +243,78 @@ impl Answer {
         may.then(|| (generation.request(), has_words))
     }
 
+    /// The state of the generation `request`, which another one follows.
+    pub(super) fn main(&self, request: RequestId) -> Main<'_> {
+        match self.generation.as_ref().filter(|g| g.request() == request) {
+            Some(generation) => Main::Streams {
+                spoken: self.has_spoken,
+                called: generation.open_call(),
+            },
+            None => Main::Over,
+        }
+    }
+
+    /// How long it still takes until the first event of the generation that answers, which is expected `first` after
+    /// its request. `next`: the same of a held-back generation.
+    pub(super) fn first_event(&self, first: Micros, next: Option<Micros>, now: Time) -> Micros {
+        match &self.generation {
+            Some(generation) if !self.calls.are_under_way() => {
+                left(first, now.since(generation.asked()))
+            }
+            _ => next.unwrap_or(first),
+        }
+    }
+
+    /// Whether this call is under way and nothing has been said since the generation began.
+    pub(super) fn waits_in_silence(&self, call: CallId) -> bool {
+        let is_silent = !self.has_spoken && self.dead_air.fillers() == 0;
+        is_silent && self.calls.open().contains(&call)
+    }
+
+    /// Handles a generation that breaks off. A call that is open is refused, and the model is told. If another one is
+    /// complete, the generation counts as ended, since nothing after a call is spoken; if none is, the model is asked
+    /// once more.
+    pub(super) fn breaks_off(&mut self) -> BreakOff {
+        let Some(generation) = &self.generation else {
+            return BreakOff::Fails;
+        };
+        let within_call =
+            generation.open_call().is_some() && generation.may_call() && !self.terms.is_outside();
+        let goes_on =
+            generation.has_called() || within_call && self.calls.ask_again(self.has_spoken);
+        match goes_on {
+            true => BreakOff::GoesOn { within_call },
+            false => BreakOff::Fails,
+        }
+    }
+
     /// The request of the running generation.
     pub(super) fn request(&self) -> Option<RequestId> {
         self.generation.as_ref().map(Generation::request)
     }
 
-    /// Ends the generation, all of whose words are queued. Returns the reason if that is a failure. The
-    /// client's token limit (`has_limit`) may leave an answer without a word; the operator's may not.
-    pub(super) fn end_generation(&mut self, has_limit: bool) -> Option<&'static str> {
+    /// Ends the generation, all of whose words are queued. `most`: the client's token limit, unless the answer
+    /// has its own; `own`: the operator's. Returns how the user was left without an answer, if that is so.
+    pub(super) fn end_generation(
+        &mut self,
+        most: MaxTokens,
+        own: Option<u32>,
+    ) -> Option<Unanswered> {
+        let most = self.terms.max_tokens.unwrap_or(most);
+        let left = tokens_left(most, self.usage.output);
+        let is_clients = left.is_some_and(|left| own.is_none_or(|own| left <= own));
+        let is_cut = self.generation.as_ref().is_some_and(Generation::is_cut);
+        let reason = self.silence(is_clients)?;
+        if left.is_none() || !is_cut {
+            return Some(Unanswered::Failed(reason));
+        }
+        self.length.is_cut = true;
+        Some(Unanswered::Cut)
+    }
+
+    /// Ends the generation. Returns the reason if the user was left without an answer. The client's token limit
+    /// (`has_limit`) may do that; the operator's may not.
+    fn silence(&mut self, has_limit: bool) -> Option<&'static str> {
         self.items.close();
         let generation = self.take_generation()?;
         let (is_cut, has_called) = (generation.is_cut(), generation.has_begun_call());
@@ -258,11 +353,6 @@ impl Answer {
         let generation = self.generation.take()?;
         self.usage.add(generation.usage());
         Some(generation)
-    }
-
-    /// The tokens of the generations before the running one.
-    pub(super) fn earlier_usage(&self) -> TokenUsage {
-        self.usage
     }
 
     /// The tokens of all its generations.
@@ -329,75 +419,5 @@ impl Answer {
         }
         common.notify(Event::AgentSpeech { item, clause, text });
         true
-    }
-}
-
-/// The items of an answer, from words to sound.
-#[derive(Debug, Default)]
-pub(super) struct Items {
-    /// The items that are not done, oldest first.
-    open: Vec<ItemId>,
-    /// The items that the client was told about.
-    announced: Vec<ItemId>,
-    /// The item that the next clause belongs to.
-    current: Option<ItemId>,
-}
-
-impl Items {
-    /// The item that the next clause belongs to: `fresh` if it begins one.
-    fn current(&mut self, fresh: ItemId) -> ItemId {
-        if self.current.is_none() {
-            self.open.push(fresh);
-        }
-        *self.current.get_or_insert(fresh)
-    }
-
-    /// Ends the current item, so that the next clause begins a new one.
-    pub(super) fn close(&mut self) {
-        self.current = None;
-    }
-
-    /// The items that are not done, oldest first.
-    pub(super) fn open(&self) -> &[ItemId] {
-        &self.open
-    }
-
-    /// Notes that the client is told about an item. `false` if it was told before.
-    fn announce(&mut self, item: ItemId) -> bool {
-        let is_new = !self.was_announced(item);
-        if is_new {
-            self.announced.push(item);
-        }
-        is_new
-    }
-
-    fn has_announced_none(&self) -> bool {
-        self.announced.is_empty()
-    }
-
-    pub(super) fn was_announced(&self, item: ItemId) -> bool {
-        self.announced.contains(&item)
-    }
-
-    /// Whether an item has begun to play and is not done.
-    pub(super) fn is_speaking(&self) -> bool {
-        self.open.iter().any(|item| self.was_announced(*item))
-    }
-
-    /// Takes the oldest item if it is done: all of it was sent, and no generation can add to it.
-    pub(super) fn take_done(
-        &mut self,
-        is_generating: bool,
-        was_sent: impl Fn(ItemId) -> bool,
-    ) -> Option<ItemId> {
-        let item = *self.open.first()?;
-        let is_current = self.current == Some(item);
-        if is_current && is_generating || !was_sent(item) {
-            return None;
-        }
-        if is_current {
-            self.close();
-        }
-        Some(self.open.remove(0))
     }
 }

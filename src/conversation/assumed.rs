@@ -69,6 +69,32 @@ enum Stage {
     },
 }
 
+/// The generation that the held-back one follows.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Main<'a> {
+    /// It is held back itself.
+    Held,
+    /// It is the answer's. `spoken`: words of it other than a filler were said; `called`: the tool that it is
+    /// calling.
+    Streams {
+        spoken: bool,
+        called: Option<&'a str>,
+    },
+    /// The answer has another one, or none.
+    Over,
+    /// There is no answer.
+    Gone,
+}
+
+/// Why a held-back generation cannot become the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Useless {
+    /// There is nothing left to answer.
+    Gone,
+    /// The model did something else than was assumed.
+    Missed,
+}
+
 /// A call that is assumed to be committed.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Guess {
@@ -116,7 +142,9 @@ impl Assumed {
     pub(super) fn is_allowed(&self, common: &Common, guess: &Guess) -> bool {
         let policy = &common.policy.speculation;
         let tool = common.policy.tool(&guess.tool);
+        // A server that takes results is given them instead, and answers in the same stream.
         policy.enabled
+            && !common.policy.briefing.tool_cache
             && !common.tokens_spent
             && tool.is_none_or(|tool| tool.speculation.assume)
             && self.begun < policy.assumed_per_turn
@@ -257,9 +285,21 @@ impl Assumed {
         Some(arguments)
     }
 
-    /// Whether the held-back generation may still become the answer. `spoken`: words of the main generation
-    /// were said; `called`: the tool that it is calling; `is_ready`: the result of the run may still be used.
-    pub(super) fn may_be_used(
+    /// Whether the held-back generation can no longer become the answer, and why. `main`: the generation that it
+    /// follows; `is_ready`: the result of the run may still be used.
+    pub(super) fn useless(&self, main: Main, is_ready: impl Fn(RunId) -> bool) -> Option<Useless> {
+        self.next.as_ref()?;
+        match main {
+            Main::Held => None,
+            Main::Gone => Some(Useless::Gone),
+            Main::Over => Some(Useless::Missed),
+            Main::Streams { spoken, called } => {
+                (!self.may_be_used(spoken, called, is_ready)).then_some(Useless::Missed)
+            }
+        }
+    }
+
+    fn may_be_used(
         &self,
         spoken: bool,
         called: Option<&str>,

@@ -26,6 +26,26 @@ pub(super) struct Clarity {
     unclear: bool,
 }
 
+/// The state of the conversation in which an utterance was not understood.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Misheard {
+    /// A question waits for its answer.
+    pub(super) expected: bool,
+    /// The agent answers the user's turns.
+    pub(super) answers: bool,
+    /// Another answer or the end of the conversation comes next.
+    pub(super) is_followed: bool,
+    /// The sound has interrupted an answer, which is resumed instead.
+    pub(super) interrupts: bool,
+}
+
+impl Misheard {
+    /// Whether it makes sense to ask the user to repeat.
+    pub(super) fn may_ask(self) -> bool {
+        self.answers && !self.is_followed && !self.interrupts
+    }
+}
+
 impl Clarity {
     /// Counts a window with this probability of speech.
     pub(super) fn count(&mut self, probability: f32) {
@@ -85,6 +105,33 @@ mod tests {
         assert_eq!(clear(4).weigh(yes()), "Yes.".into());
         assert_eq!(clear(3).weigh(yes()).text, "");
         assert_eq!(clear(30).weigh(doubted(Doubt::Unclear)).text, "");
+    }
+
+    #[test]
+    fn the_user_is_asked_to_repeat_only_if_nothing_else_is_said() {
+        let usual = Misheard {
+            expected: false,
+            answers: true,
+            is_followed: false,
+            interrupts: false,
+        };
+        assert!(usual.may_ask());
+        for other in [
+            Misheard {
+                answers: false,
+                ..usual
+            },
+            Misheard {
+                is_followed: true,
+                ..usual
+            },
+            Misheard {
+                interrupts: true,
+                ..usual
+            },
+        ] {
+            assert!(!other.may_ask(), "{other:?}");
+        }
     }
 
     #[test]

@@ -46,6 +46,11 @@ impl ClientSettings {
         self.may_speculate && self.wants_speculation
     }
 
+    /// Whether the agent answers the user's turns by itself.
+    pub(super) fn answers_turns(&self) -> bool {
+        self.turn_detection.respond && !self.transcribe_only
+    }
+
     /// The client's tools in an answer with these terms. They replace the server's tools of the same names.
     pub(super) fn tools_in<'a>(&'a self, terms: &'a ResponseTerms) -> &'a [ToolSpec] {
         terms.tools.as_ref().unwrap_or(&self.tools)

@@ -4,6 +4,7 @@
 use super::ids::CallId;
 use super::machine::Machine;
 use super::outcome::HangUpReason;
+use crate::time::Time;
 use crate::tools::EndsCall;
 use serde_json::{Map, Value};
 
@@ -42,6 +43,19 @@ enum Stage {
     CutShort,
     /// The sound was noise: a response resumes the call when nobody speaks.
     Resuming,
+}
+
+/// The state of the call that ends the conversation when all words of its response have been sent.
+#[derive(Debug, PartialEq)]
+pub(super) enum Goodbye {
+    /// Nothing holds the response open: there is no such call, or it hangs up when the response is over.
+    Said,
+    /// The response stays open: the call is running, or the user has something to say.
+    Held,
+    /// The response stays open until the goodbye has been heard.
+    HeardAt(Time),
+    /// The goodbye has been heard: this call starts, and the response stays open for its result.
+    Starts(EndingCall),
 }
 
 /// Whether a call may end the conversation.
@@ -132,6 +146,27 @@ impl Ending {
         self.promised.take().map(|(call, _)| call)
     }
 
+    /// Called when all words of the response have been sent, which are heard until `heard`. `user_acts`: the
+    /// user is speaking or pressing keys.
+    pub(super) fn was_said(&mut self, now: Time, heard: Time, user_acts: bool) -> Goodbye {
+        if self.is_handing_over() {
+            return Goodbye::Held;
+        }
+        match self.promised().map(|ending| ending.how) {
+            None => Goodbye::Said,
+            Some(_) if heard > now => Goodbye::HeardAt(heard),
+            Some(_) if user_acts => Goodbye::Held,
+            Some(EndsCall::HangUp) => Goodbye::Said,
+            Some(EndsCall::HandOver) => match self.take_promised() {
+                Some(ending) => {
+                    self.hand_over(ending.call);
+                    Goodbye::Starts(ending)
+                }
+                None => Goodbye::Said,
+            },
+        }
+    }
+
     fn take_at(&mut self, at: Stage) -> Option<EndingCall> {
         let taken = self.promised.take_if(|(_, stage)| *stage == at)?;
         Some(taken.0)
@@ -141,7 +176,7 @@ impl Ending {
 /// The hang-up.
 impl Ending {
     /// Notes that the call that transfers the conversation is running.
-    pub(super) fn hand_over(&mut self, call: CallId) {
+    fn hand_over(&mut self, call: CallId) {
         self.handing_over = Some(call);
     }
 

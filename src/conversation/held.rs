@@ -148,6 +148,11 @@ impl Held {
         call
     }
 
+    /// Whether its answer may be that to a call: to one that is still to come, or to its only one.
+    pub(super) fn may_call_next(&self) -> bool {
+        !self.has_called() || self.only_call().is_some()
+    }
+
     /// Whether it has completed a call.
     pub(super) fn has_completed_call(&self) -> bool {
         let closes = |event: &LlmEvent| matches!(event, LlmEvent::ToolClosed { .. });

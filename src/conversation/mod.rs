@@ -70,6 +70,7 @@ mod history;
 mod ids;
 mod input;
 mod interruption;
+mod items;
 mod keypad;
 mod latency;
 mod machine;

@@ -1,5 +1,6 @@
 //! The bounds of the user's utterance in the audio, and where the next one begins.
 
+use super::clarity::Misheard;
 use super::common::Common;
 use super::endpointer::{Activity, SpeechDetector, Window};
 use super::ids::RequestId;
@@ -322,17 +323,18 @@ impl Turn {
 
 /// Utterances without words.
 impl Turn {
-    /// Whether to ask the user to repeat an utterance that was not understood; `expected` if a question waits
-    /// for its answer. Only once in a row, since the speech may be meant for others.
+    /// Whether to ask the user to repeat an utterance that was not understood. Only once in a row, since the
+    /// speech may be meant for others.
     pub(super) fn may_ask_again(
         &self,
         common: &Common,
         utterance: &mut Utterance,
-        expected: bool,
+        misheard: Misheard,
     ) -> bool {
         let least = common.policy.endpoint.ask_again_ms;
-        least.is_some_and(|least| utterance.clarity().had_words(least, expected))
+        least.is_some_and(|least| utterance.clarity().had_words(least, misheard.expected))
             && !self.asked_again
+            && misheard.may_ask()
     }
 
     /// Notes that the user is asked to repeat.
@@ -417,7 +419,7 @@ impl Turn {
     }
 
     /// Drops the answer to the last committed turn that is not transcribed yet. `false` if there is none.
-    pub(super) fn give_up_committed(&mut self) -> bool {
+    fn give_up_committed(&mut self) -> bool {
         if let Some(last) = self.committed.back_mut() {
             last.given_up = true;
             return true;
@@ -427,6 +429,12 @@ impl Turn {
             utterance.give_up();
             true
         })
+    }
+
+    /// Handles the client's cancel of the answer, or of the `queued` one. `true` if the last question gets no answer: a
+    /// committed turn gets none instead, and a user who is still speaking is answered together with what follows.
+    pub(super) fn gives_up_question(&mut self, queued: bool) -> bool {
+        !(queued && self.give_up_committed()) && !self.is_open()
     }
 
     /// Drops all committed turns but the open one.

@@ -130,3 +130,28 @@ fn a_stale_result_or_another_call_ends_it() {
     );
     assert!(!assumed.may_be_used(false, None, |_| false));
 }
+
+#[test]
+fn a_generation_behind_an_answer_that_is_gone_has_not_missed() {
+    let (mut common, mut assumed) = (common(), Assumed::default());
+    let ready = |_: RunId| true;
+    assert_eq!(assumed.useless(Main::Over, ready), None, "there is none");
+    assumed.assume(&mut common, prompt("a"), MAIN, false, guess(1));
+    assert_eq!(assumed.useless(Main::Held, |_| false), None);
+    assert_eq!(assumed.useless(Main::Gone, ready), Some(Useless::Gone));
+    assert_eq!(assumed.useless(Main::Over, ready), Some(Useless::Missed));
+    let streams = |called| Main::Streams {
+        spoken: false,
+        called,
+    };
+    assert_eq!(assumed.useless(streams(Some("weather")), ready), None);
+    let other = assumed.useless(streams(Some("clock")), ready);
+    assert_eq!(other, Some(Useless::Missed));
+}
+
+#[test]
+fn a_server_that_takes_results_is_not_asked_twice() {
+    let (mut common, mut assumed) = (common(), Assumed::default());
+    common.policy.briefing.tool_cache = true;
+    assert!(!may_begin(&mut assumed, &mut common, 1));
+}

@@ -63,6 +63,40 @@ fn speech_during_a_response_cancels_only_its_own_ending() {
     assert_eq!(ending.promise(call(3)), Promise::Kept);
 }
 
+fn transfer() -> Ending {
+    let mut ending = Ending::default();
+    let how = EndsCall::HandOver;
+    ending.promise(EndingCall { how, ..call(1) });
+    ending
+}
+
+#[test]
+fn a_transfer_starts_when_its_goodbye_has_been_heard() {
+    let (mut ending, ms) = (transfer(), Time::from_ms);
+    assert_eq!(
+        ending.was_said(ms(400), ms(900), true),
+        Goodbye::HeardAt(ms(900))
+    );
+    assert_eq!(ending.was_said(ms(900), ms(900), true), Goodbye::Held);
+    assert!(ending.is_promised(), "the user has something to say");
+    let how = EndsCall::HandOver;
+    let starts = Goodbye::Starts(EndingCall { how, ..call(1) });
+    assert_eq!(ending.was_said(ms(900), ms(900), false), starts);
+    assert!(ending.is_handing_over() && !ending.is_near());
+    assert_eq!(ending.was_said(ms(950), ms(900), false), Goodbye::Held);
+}
+
+#[test]
+fn a_hang_up_waits_for_its_goodbye_and_holds_nothing_open_behind_it() {
+    let (mut ending, ms) = (promised(), Time::from_ms);
+    let said = ending.was_said(ms(400), ms(900), false);
+    assert_eq!(said, Goodbye::HeardAt(ms(900)));
+    assert_eq!(ending.was_said(ms(900), ms(900), false), Goodbye::Said);
+    assert!(ending.is_promised(), "it is carried out with the response");
+    let mut none = Ending::default();
+    assert_eq!(none.was_said(ms(400), ms(900), true), Goodbye::Said);
+}
+
 #[test]
 fn only_a_successful_transfer_hangs_up() {
     for (finished, succeeded, reason) in [

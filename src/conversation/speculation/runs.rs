@@ -5,6 +5,7 @@ use super::ledger::Run;
 use super::record::{Discard, SpeculationEvent};
 use super::{Speculation, Track, TrackId};
 use crate::conversation::assumed::Guess;
+use crate::conversation::client_settings::ClientTools;
 use crate::conversation::common::Common;
 use crate::conversation::experience::Lesson;
 use crate::conversation::ids::{CallId, RunId};
@@ -100,12 +101,7 @@ impl Speculation {
 
     /// The likeliest call of this track whose result is ready; only of the tool `called` if the model is
     /// calling one. Predictions from fewer words do not count.
-    pub(in crate::conversation) fn ready(
-        &self,
-        common: &Common,
-        track: &Track,
-        called: Option<&str>,
-    ) -> Option<Guess> {
+    fn ready(&self, common: &Common, track: &Track, called: Option<&str>) -> Option<Guess> {
         let is_outdated = |run: &Run| {
             track.unanswered
                 && run.predicted.is_none_or(|one| one.source != Source::Stream)
@@ -119,8 +115,34 @@ impl Speculation {
             .max_by(likelier)
     }
 
+    /// The assumption that a held-back answer commits a call: its only one so far if that is complete, or the
+    /// likeliest one if it has none.
+    pub(in crate::conversation) fn guess_held(
+        &self,
+        common: &Common,
+        clients: ClientTools,
+        call: Option<(&str, &Map<String, Value>)>,
+    ) -> Option<Guess> {
+        let track = self.listening();
+        let Some((name, arguments)) = call else {
+            return self.ready(common, track, None);
+        };
+        let tool = clients.declared(&common.policy, name)?;
+        let run = self.run_for(common, track.id, tool, arguments)?;
+        self.guess(common, run)
+    }
+
+    /// The assumption that the model commits a call in the current answer, of the tool `called` if it has begun one.
+    pub(in crate::conversation) fn guess_next(
+        &self,
+        common: &Common,
+        called: Option<&str>,
+    ) -> Option<Guess> {
+        self.ready(common, self.answering()?, called)
+    }
+
     /// The assumption that the model commits the call of this run; `None` if its result is not ready.
-    pub(in crate::conversation) fn guess(&self, common: &Common, run: RunId) -> Option<Guess> {
+    fn guess(&self, common: &Common, run: RunId) -> Option<Guess> {
         let run = self.ledger.get(run)?;
         let predicted = run.predicted.filter(|_| self.is_ready(common, run.id))?;
         let (_, result) = run.outcome.as_ref()?;

@@ -135,6 +135,21 @@ fn the_last_committed_turn_is_given_up() {
 }
 
 #[test]
+fn a_cancel_gives_up_one_question() {
+    let (mut turn, mut common) = heard(0);
+    assert!(turn.gives_up_question(false));
+    assert!(turn.gives_up_question(true), "no turn was committed");
+    turn.begin_speech(&mut common, at(0));
+    assert!(!turn.gives_up_question(false), "the user speaks on");
+    turn.end(&mut common);
+    turn.received(at(1_000));
+    turn.commit(&mut common, BY_HAND);
+    assert!(!turn.gives_up_question(true), "the committed turn's");
+    turn.begin_committed_turn(&mut common);
+    assert!(turn.end(&mut common).unwrap().is_given_up());
+}
+
+#[test]
 fn waiting_committed_turns_are_bounded() {
     let (mut turn, mut common) = heard(0);
     for n in 1..=MOST_COMMITTED as u64 {
@@ -154,19 +169,31 @@ fn certain(turn: &mut Turn, common: &mut Common, windows: usize) -> Utterance {
     turn.end(common).unwrap()
 }
 
+fn misheard(expected: bool) -> Misheard {
+    Misheard {
+        expected,
+        answers: true,
+        is_followed: false,
+        interrupts: false,
+    }
+}
+
 #[test]
 fn a_user_who_was_not_understood_is_asked_once_to_say_it_again() {
     let (mut turn, mut common) = heard(0);
     let mut short = certain(&mut turn, &mut common, 31);
-    assert!(!turn.may_ask_again(&common, &mut short, false), "992 ms");
     assert!(
-        turn.may_ask_again(&common, &mut short, true),
+        !turn.may_ask_again(&common, &mut short, misheard(false)),
+        "992 ms"
+    );
+    assert!(
+        turn.may_ask_again(&common, &mut short, misheard(true)),
         "an answer is expected"
     );
     let mut long = certain(&mut turn, &mut common, 32);
-    assert!(turn.may_ask_again(&common, &mut long, false));
+    assert!(turn.may_ask_again(&common, &mut long, misheard(false)));
     turn.ask_again();
-    assert!(!turn.may_ask_again(&common, &mut long, false));
+    assert!(!turn.may_ask_again(&common, &mut long, misheard(false)));
     turn.was_understood();
-    assert!(turn.may_ask_again(&common, &mut long, false));
+    assert!(turn.may_ask_again(&common, &mut long, misheard(false)));
 }

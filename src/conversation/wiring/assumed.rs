@@ -3,7 +3,8 @@
 
 use super::Conversation;
 use crate::conversation::answer::Answer;
-use crate::conversation::assumed::{Guess, HOLD};
+use crate::conversation::assumed::{Guess, HOLD, Main, Useless};
+use crate::conversation::client_settings::ClientTools;
 use crate::conversation::generation::Generation;
 use crate::conversation::held::{Held, Taken};
 use crate::conversation::ids::RequestId;
@@ -29,22 +30,15 @@ impl Conversation {
         let Some(main) = self.held.assumed.main() else {
             return;
         };
-        if self.held.preempt.is(main) {
-            return;
-        }
-        let Some(answer) = &self.answer else {
-            return self.held.assumed.drop(&mut self.common, false);
+        let main = match &self.answer {
+            _ if self.held.preempt.is(main) => Main::Held,
+            Some(answer) => answer.main(main),
+            None => Main::Gone,
         };
-        let generation = answer.generation.as_ref().filter(|g| g.request() == main);
         let is_ready = |run| self.speculation.is_ready(&self.common, run);
-        let called = generation.and_then(Generation::open_call);
-        let may = generation.is_some()
-            && self
-                .held
-                .assumed
-                .may_be_used(answer.has_spoken(), called, is_ready);
-        if !may {
-            self.held.assumed.drop(&mut self.common, true);
+        if let Some(why) = self.held.assumed.useless(main, is_ready) {
+            let missed = why == Useless::Missed;
+            self.held.assumed.drop(&mut self.common, missed);
         }
     }
 
@@ -83,10 +77,6 @@ impl Conversation {
     /// Requests the generation after a call that the model has not committed yet, if its result is ready and
     /// the commit is likely.
     fn assume_commit(&mut self) {
-        // The server is given the result instead, and answers in the same stream.
-        if self.common.policy.briefing.tool_cache {
-            return;
-        }
         let Some((main, base, has_words)) = self.foreseen() else {
             return;
         };
@@ -97,20 +87,12 @@ impl Conversation {
         }
         let generation = self.answer.as_ref().and_then(|a| a.generation.as_ref());
         let called = generation.and_then(Generation::open_call);
-        let track = match self.held.preempt.is_idle() {
-            true => self.speculation.answering(),
-            false => Some(self.speculation.listening()),
+        let clients = ClientTools::of(&self.client, self.answer.as_ref().map(|a| &a.terms));
+        let held = self.held.preempt.held().map(Held::only_call);
+        let guess = match held {
+            Some(held) => self.speculation.guess_held(&self.common, clients, held),
+            None => self.speculation.guess_next(&self.common, called),
         };
-        let held = self.held.preempt.held().and_then(Held::only_call);
-        let guess = track.and_then(|track| match held {
-            Some((name, arguments)) => {
-                let tool = self.declared(name)?;
-                let speculation = &self.speculation;
-                let run = speculation.run_for(&self.common, track.id, &tool, arguments)?;
-                speculation.guess(&self.common, run)
-            }
-            None => self.speculation.ready(&self.common, track, called),
-        });
         let Some(guess) = guess.filter(|guess| self.held.assumed.is_allowed(&self.common, guess))
         else {
             return;
@@ -142,12 +124,10 @@ impl Conversation {
     fn foreseen(&self) -> Option<(RequestId, Option<&[Message]>, bool)> {
         if let Some(held) = self.held.preempt.held() {
             let base = Some(held.prompt().messages.as_slice());
-            let may = !held.has_called() || held.only_call().is_some();
-            return may.then_some((held.request, base, false));
+            return held.may_call_next().then_some((held.request, base, false));
         }
-        let answer = self.answer.as_ref()?;
-        let may = !answer.calls.are_under_way() && !self.ending.is_promised();
-        let (request, has_words) = answer.may_call_next(self.common.now).filter(|_| may)?;
+        let (answer, ends) = (self.answer.as_ref()?, self.ending.is_promised());
+        let (request, has_words) = answer.may_call_next(self.common.now, ends)?;
         Some((request, None, has_words))
     }
 

@@ -6,7 +6,7 @@ use crate::conversation::answer::Answer;
 use crate::conversation::calls::Waiting;
 use crate::conversation::client_settings::ClientTools;
 use crate::conversation::confirm::{Pending, tell_put_off};
-use crate::conversation::ending::{EndingCall, Promise};
+use crate::conversation::ending::{EndingCall, Goodbye, Promise};
 use crate::conversation::ids::{CallId, RunId};
 use crate::conversation::latency::TurnLatency;
 use crate::conversation::plan;
@@ -261,36 +261,25 @@ impl Conversation {
     /// the conversation: its own call, which starts only after the goodbye has been heard, or one that is
     /// already running.
     pub(super) fn awaits_ending_call(&mut self) -> bool {
-        if self.ending.is_handing_over() {
-            return true;
-        }
-        let Some(answer) = &mut self.answer else {
-            return false;
+        let Some(track) = self.speculation.answering().map(|track| track.id) else {
+            return self.ending.is_handing_over();
         };
-        let track = self.speculation.answering();
-        let (Some(track), Some(ending)) = (track, self.ending.promised()) else {
-            return false;
-        };
-        let (track, how) = (track.id, ending.how);
         let heard = self.playout.audible_until();
-        if heard > self.common.now {
-            self.common.timers.set(Timer::PlayoutEnd, heard);
-            return true;
-        }
-        if self.turn.is_open() || !self.keypad.is_empty() {
-            return true;
-        }
-        if how == EndsCall::HangUp {
-            return false;
-        }
-        answer.dead_air.restart(&self.common);
-        if let Some(ending) = self.ending.take_promised() {
-            self.ending.hand_over(ending.call);
-            self.wait_for(ending.call, None);
-            let tool = self.common.policy.tool(&ending.name).cloned();
-            let called = (ending.name.as_str(), tool.as_ref());
-            self.commit_run(track, ending.call, called, ending.arguments);
-            self.watch_dead_air();
+        let user_acts = self.turn.is_open() || !self.keypad.is_empty();
+        match self.ending.was_said(self.common.now, heard, user_acts) {
+            Goodbye::Said => return false,
+            Goodbye::Held => {}
+            Goodbye::HeardAt(heard) => self.common.timers.set(Timer::PlayoutEnd, heard),
+            Goodbye::Starts(ending) => {
+                if let Some(answer) = &mut self.answer {
+                    answer.dead_air.restart(&self.common);
+                }
+                self.wait_for(ending.call, None);
+                let tool = self.common.policy.tool(&ending.name).cloned();
+                let called = (ending.name.as_str(), tool.as_ref());
+                self.commit_run(track, ending.call, called, ending.arguments);
+                self.watch_dead_air();
+            }
         }
         true
     }

@@ -253,11 +253,7 @@ impl Conversation {
                 .common
                 .refuse("CancelResponse", "no response is being given".into());
         }
-        if dropped && self.turn.give_up_committed() {
-            return;
-        }
-        // If the user is still speaking, the question is answered together with what follows.
-        if !self.turn.is_open() {
+        if self.turn.gives_up_question(dropped) {
             self.history.give_up_question(self.agenda.untranscribed());
         }
     }

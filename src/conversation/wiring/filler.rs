@@ -1,13 +1,14 @@
 //! Fillers, and the dead air that they cover.
 
 use super::Conversation;
+use crate::conversation::answer::Answer;
 use crate::conversation::client_settings::ClientTools;
 use crate::conversation::filler;
 use crate::conversation::ids::{CallId, ClauseId};
 use crate::conversation::playout::Words;
 use crate::conversation::speculation::{Track, usual};
 use crate::conversation::timer::Timer;
-use crate::conversation::wait::{Wait, left};
+use crate::conversation::wait::Wait;
 use crate::time::Micros;
 use crate::tts::Speaker;
 use serde_json::{Map, Value};
@@ -27,12 +28,8 @@ impl Conversation {
         name: &str,
         arguments: &Map<String, Value>,
     ) {
-        let silent = self
-            .answer
-            .as_ref()
-            .filter(|a| !a.has_spoken() && a.dead_air.fillers() == 0)
-            .is_some_and(|a| a.calls.open().contains(&call));
-        if !silent {
+        let is_silent = |answer: &Answer| answer.waits_in_silence(call);
+        if !self.answer.as_ref().is_some_and(is_silent) {
             return;
         }
         let wait = self.answer_wait();
@@ -74,12 +71,8 @@ impl Conversation {
         let plans = &self.running.plans;
         let to_come = plans.to_come(&open).map(|tool| usual(&self.common, tool).0);
         let to_come = Micros(to_come.sum());
-        let model = match &answer.generation {
-            Some(generation) if !answer.calls.are_under_way() => {
-                left(first, now.since(generation.asked()))
-            }
-            _ => self.held.assumed.first_event(first, now).unwrap_or(first),
-        };
+        let next = self.held.assumed.first_event(first, now);
+        let model = answer.first_event(first, next, now);
         self.speculation
             .remaining_wait(&self.common, &plans.run_for(&open))
             .and_then(to_come)

@@ -4,7 +4,7 @@ use super::Conversation;
 
 use super::client::missing_tool;
 
-use crate::conversation::answer::Answer;
+use crate::conversation::answer::{Answer, BreakOff, Unanswered, tokens_left};
 use crate::conversation::client_settings::ClientTools;
 use crate::conversation::playout::Words;
 
@@ -147,7 +147,7 @@ impl Conversation {
             messages: notes.chain(messages).collect(),
             tools: Arc::new(tools),
             demands: Demands {
-                max_tokens: most.number().map(|most| left_of(most, used)),
+                max_tokens: tokens_left(most, used),
                 tool_choice,
                 language: self.common.policy.speaker.language.clone(),
             },
@@ -292,25 +292,17 @@ impl Conversation {
         if let Some(request) = answer.request() {
             self.speculation.decide_draft(request);
         }
-        let most = answer.terms.max_tokens.unwrap_or(self.client.max_tokens);
-        let left = most
-            .number()
-            .map(|most| left_of(most, answer.earlier_usage().output));
         let own = self.common.policy.max_tokens;
-        let is_clients = left.is_some_and(|left| own.is_none_or(|own| left <= own));
-        let is_cut = answer
-            .generation()
-            .is_some_and(|generation| generation.is_cut());
-        let Some(reason) = answer.end_generation(is_clients) else {
-            return;
-        };
-        if left.is_some() && is_cut {
-            // The client set a limit and is told the status `Incomplete`; the user hears an apology.
-            answer.length.is_cut = true;
-            let phrase = self.common.policy.phrases().llm_failed.clone();
-            return self.speak(&phrase, Words::Own);
+        match answer.end_generation(self.client.max_tokens, own) {
+            None => {}
+            Some(Unanswered::Cut) => {
+                let phrase = self.common.policy.phrases().llm_failed.clone();
+                self.speak(&phrase, Words::Own);
+            }
+            Some(Unanswered::Failed(reason)) => {
+                self.fail_response("llm", reason, |p| &p.llm_failed);
+            }
         }
-        self.fail_response("llm", reason, |p| &p.llm_failed);
     }
 
     pub(super) fn clear_generation_timers(&mut self) {
@@ -337,26 +329,17 @@ impl Conversation {
         self.on_failed(Job::Generation(request), "the language model has stalled");
     }
 
-    /// Handles a failed generation. A call that is open is refused, and the model is told. If another one is
-    /// complete, the generation counts as ended, since nothing after a call is spoken; if none is, the model is
-    /// asked once more before the user hears an apology.
+    /// Handles a failed generation.
     pub(super) fn on_generation_failed(&mut self, request: RequestId, reason: &str) {
         // Without speculation they would have been said as they came.
         self.release_filler();
-        let Some(answer) = &mut self.answer else {
+        let Some(answer) = self.answer.as_mut().filter(|a| a.is_generating()) else {
             return;
         };
-        let is_outside = answer.terms.is_outside();
-        let Some(generation) = answer.generation.as_ref() else {
-            return;
-        };
-        let breaks_call = generation.open_call().is_some() && generation.may_call() && !is_outside;
-        let goes_on =
-            generation.has_called() || breaks_call && answer.calls.ask_again(answer.has_spoken());
-        if !goes_on {
+        let BreakOff::GoesOn { within_call } = answer.breaks_off() else {
             return self.fail_response("llm", reason, |p| &p.llm_failed);
-        }
-        if breaks_call {
+        };
+        if within_call {
             let arguments = Err(BROKEN.to_owned());
             self.on_llm(request, LlmEvent::ToolClosed { arguments });
         }
@@ -379,10 +362,4 @@ fn watch_thoughts(common: &mut Common, until: Time) {
     let stalled = common.now + common.policy.timeouts.generation_timeout;
     let overdue = stalled.min(until.max(common.now));
     common.timers.set(Timer::GenerationOverdue, overdue);
-}
-
-/// The tokens left of `most` after `used`: at least one.
-fn left_of(most: u32, used: u64) -> u32 {
-    let used = u32::try_from(used).unwrap_or(most);
-    most.saturating_sub(used).max(1)
 }

@@ -17,8 +17,7 @@ impl Conversation {
         if !policy.enabled
             || !policy.preemptive
             || self.common.tokens_spent
-            || !self.client.turn_detection.respond
-            || self.client.transcribe_only
+            || !self.client.answers_turns()
             || !free
             || text.is_empty()
         {

@@ -2,13 +2,14 @@
 
 use super::Conversation;
 use crate::asr::Recognised;
+use crate::conversation::clarity::Misheard;
 use crate::conversation::endpointer::{Activity, Window};
 use crate::conversation::ids::RequestId;
 use crate::conversation::latency::TurnLatency;
 use crate::conversation::output::Event;
 use crate::conversation::speculation::Discard;
 use crate::conversation::turn::Commit;
-use crate::conversation::utterance::{EndOfTurn, Transcribed, Utterance};
+use crate::conversation::utterance::{EndOfTurn, Transcribed};
 use crate::llm::Message;
 use crate::prediction::Moment;
 use crate::time::{Samples, Time};
@@ -152,7 +153,11 @@ impl Conversation {
             self.common.notify(Event::UtteranceDropped);
             self.speculation
                 .drop_heard(&mut self.common, Discard::NoTurn);
-            if self.may_ask_again(&mut utterance) {
+            let misheard = self.misheard();
+            if self
+                .turn
+                .may_ask_again(&self.common, &mut utterance, misheard)
+            {
                 self.turn.ask_again();
                 self.ask_again();
             }
@@ -209,7 +214,7 @@ impl Conversation {
             return self.drop_held();
         }
         self.route(text, true);
-        if self.client.turn_detection.respond && !self.client.transcribe_only {
+        if self.client.answers_turns() {
             self.start_response(latency);
         }
         self.drop_held();
@@ -229,16 +234,14 @@ impl Conversation {
         self.ask_again();
     }
 
-    /// Whether to ask the user to repeat what was not understood. An answer that the sound has interrupted is
-    /// resumed instead.
-    fn may_ask_again(&self, utterance: &mut Utterance) -> bool {
-        let answers = self.client.turn_detection.respond && !self.client.transcribe_only;
-        let is_next = self.agenda.has_next_answer() || self.ending.hang_up().is_some();
-        let expected = self.confirmation.is_open();
-        self.turn.may_ask_again(&self.common, utterance, expected)
-            && answers
-            && !is_next
-            && !self.interruption.is_judging()
+    /// The state in which an utterance was not understood.
+    fn misheard(&self) -> Misheard {
+        Misheard {
+            expected: self.confirmation.is_open(),
+            answers: self.client.answers_turns(),
+            is_followed: self.agenda.has_next_answer() || self.ending.hang_up().is_some(),
+            interrupts: self.interruption.is_judging(),
+        }
     }
 
     /// Asks the user to repeat.
