@@ -8,6 +8,7 @@ use crate::llm::FallbackFigures;
 use crate::prediction::Source;
 use crate::prediction::patterns::PatternFigures;
 use crate::telemetry;
+use crate::tools::ToolError;
 use crate::tools::journal::JournalFigures;
 use crate::tools::mcp::McpFigures;
 use prometheus_client::encoding::{EncodeLabelSet, text};
@@ -79,6 +80,12 @@ struct Before {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Tool {
     tool: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ToolFailure {
+    tool: String,
+    reason: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -259,6 +266,7 @@ pub struct Metrics {
     barge_in: Histogram,
     sessions: Gauge,
     stage_failures: Family<Stage, Counter>,
+    tool_failures: Family<ToolFailure, Counter>,
     service_failures: Family<ServiceFailure, Counter>,
     services_up: Family<ServiceLabel, Gauge>,
     refused: Family<Reason, Counter>,
@@ -312,6 +320,7 @@ impl Default for Metrics {
             barge_in: histogram(&REACTIONS),
             sessions: Gauge::default(),
             stage_failures: Family::default(),
+            tool_failures: Family::default(),
             service_failures: Family::default(),
             services_up: Family::default(),
             refused: Family::default(),
@@ -505,6 +514,11 @@ impl Metrics {
             self.stage_failures.clone(),
         );
         registry.register(
+            "tool_failures",
+            "Calls of tools that broke or did not answer in time",
+            self.tool_failures.clone(),
+        );
+        registry.register(
             "service_failures",
             "Failures of speech services, after which the local engine went on",
             self.service_failures.clone(),
@@ -685,6 +699,19 @@ impl Metrics {
     pub fn stage_failed(&self, stage: &str) {
         let stage = stage.to_owned();
         self.stage_failures.get_or_create(&Stage { stage }).inc();
+    }
+
+    /// Counts a call of a tool that broke or did not answer in time.
+    pub fn tool_failed(&self, tool: &str, error: &ToolError) {
+        let reason = match error {
+            ToolError::Timeout(_) => "late",
+            ToolError::Broken(_) => "broken",
+            // The tool works; it could not do what was asked.
+            ToolError::Unknown(_) | ToolError::Arguments(_) | ToolError::Failed(_) => return,
+        };
+        let tool = tool.to_owned();
+        let failure = ToolFailure { tool, reason };
+        self.tool_failures.get_or_create(&failure).inc();
     }
 
     /// Counts a failure of a speech service.
@@ -915,6 +942,9 @@ impl Drop for OpenSession {
         self.0.dec();
     }
 }
+
+#[cfg(test)]
+mod contrib;
 
 #[cfg(test)]
 mod tests {

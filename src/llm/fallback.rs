@@ -36,6 +36,15 @@ pub struct FallbackFigures {
     pub(crate) answers: Family<Substitute, Counter>,
 }
 
+#[cfg(test)]
+impl FallbackFigures {
+    /// Makes the family have a member, so that it is exported.
+    pub(crate) fn have_model(&self) {
+        let model = "backup".to_owned();
+        drop(self.answers.get_or_create(&Substitute { model }));
+    }
+}
+
 /// A model with a fallback.
 pub struct Fallback {
     name: String,

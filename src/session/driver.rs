@@ -1090,6 +1090,7 @@ impl Driver {
         });
         let results = self.results.clone();
         let budget = self.engines.budget.clone();
+        let metrics = self.engines.observers.metrics.clone();
         let task = async move {
             if let Some(spending) = spending
                 && !budget.take(spending).await
@@ -1127,6 +1128,7 @@ impl Driver {
             }
             tracing::info!(%run, tool = name, ok = result.is_ok(), "tool finished");
             if let Err(error @ (ToolError::Broken(_) | ToolError::Timeout(_))) = &result {
+                metrics.tool_failed(&name, error);
                 tracing::warn!(%run, tool = name, error = error.details(), "tool failed");
             }
             let finished = Input::ToolFinished { run, result };

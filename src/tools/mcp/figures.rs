@@ -59,6 +59,13 @@ impl McpFigures {
         }
     }
 
+    /// Makes each family have a member, so that it is exported.
+    #[cfg(test)]
+    pub(crate) fn have_server(&self) {
+        drop(self.up.get_or_create(&of("crm")));
+        drop(self.drifted.get_or_create(&of("crm")));
+    }
+
     fn now(&self) -> MutexGuard<'_, Now> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
