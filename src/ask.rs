@@ -153,6 +153,7 @@ async fn converse(
     let SessionHandle {
         inbound,
         mut outbound,
+        ..
     } = session;
     let began = Instant::now();
     let mut listener = Listener::new(began);

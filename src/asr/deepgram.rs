@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
+use tracing::Instrument;
 use transcript::Transcript;
 use url::Url;
 
@@ -81,7 +82,7 @@ impl AsrService for Deepgram {
             shared: shared.clone(),
             heard,
         };
-        tokio::spawn(connection.run());
+        tokio::spawn(connection.run().in_current_span());
         Box::new(Session {
             shared,
             results,

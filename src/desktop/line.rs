@@ -173,6 +173,7 @@ async fn carry(
     let SessionHandle {
         inbound,
         mut outbound,
+        span,
     } = session;
     loop {
         tokio::select! {
@@ -188,7 +189,9 @@ async fn carry(
                 if let Err(mpsc::error::TrySendError::Full(_)) =
                     inbound.try_send(Inbound::Audio(frame))
                 {
-                    tracing::warn!("the session cannot keep up; dropped 20 ms of microphone audio");
+                    span.in_scope(|| {
+                        tracing::warn!("the session cannot keep up; dropped 20 ms of microphone audio");
+                    });
                 }
             }
         }

@@ -272,7 +272,9 @@ impl Race {
                 Err(error) if is_first => {
                     self.first = None;
                     if let Some(failed) = self.failed.take() {
-                        note_failure(&failed, &error.details());
+                        // The server's words may repeat the user's.
+                        tracing::debug!(reason = error.details());
+                        note_failure(&failed, &error.cause());
                     }
                     self.ask_second();
                     if self.second.is_none() {

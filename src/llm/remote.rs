@@ -585,8 +585,9 @@ async fn request(
         let Some(fewer) = takes.without(&refusal, &body, protocol.vocabulary()) else {
             return Err(refusal);
         };
+        tracing::debug!(reason = refusal.details(), "refused");
         tracing::info!(
-            reason = refusal.details(),
+            reason = refusal.cause(),
             refused = ?fewer.refused(protocol.vocabulary()),
             effort = fewer.effort(),
             "a parameter is left out or changed from now on: the server refuses it"

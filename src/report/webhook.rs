@@ -169,7 +169,10 @@ impl Webhook {
                 receiver.sending().remove(&id);
             } else if !is_kept {
                 receiver.lost.inc();
-                tracing::warn!("lost the report on a call: too many wait for the webhook");
+                tracing::warn!(
+                    call = id,
+                    "lost the report on a call: too many wait for the webhook"
+                );
             }
         });
     }

@@ -98,9 +98,11 @@ impl CallRecordings {
         let known = caller.map(|caller| json!({"time": time, "session": id, "caller": caller}));
         let (pieces, waiting) = sync_channel(QUEUE);
         let (token, lost) = (self.writers.token(), self.lost.clone());
+        let session = tracing::Span::current();
         let begun = std::thread::Builder::new()
             .name("call-audio".into())
             .spawn(move || {
+                let _in_session = session.entered();
                 let indexed = known.map_or(Ok(()), |line| telemetry::append(&index, &line));
                 let created = indexed.and_then(|()| create(&path));
                 let written = created.map_err(hound::Error::from);

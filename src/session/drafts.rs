@@ -158,7 +158,8 @@ async fn first_call(
             Ok(LlmEvent::End) => break,
             Ok(_) => continue,
             Err(error) => {
-                tracing::warn!(reason = error.details(), "the draft model failed");
+                tracing::debug!(reason = error.details(), "the draft model failed");
+                tracing::warn!(reason = error.cause(), "the draft model failed");
                 break;
             }
         };

@@ -206,7 +206,7 @@ impl Driver {
         reason = "the edge: a session's time begins here"
     )]
     pub(super) fn new(
-        id: u64,
+        (id, key): (u64, uuid::Uuid),
         engines: Arc<Engines>,
         agent: Arc<Agent>,
         options: &SessionOptions,
@@ -214,8 +214,6 @@ impl Driver {
     ) -> (Self, Results) {
         let (results, incoming) = mpsc::channel(RESULTS);
         let (offer, tools) = Offer::open(&engines.tools, options, agent.clone());
-        // Unique among the sessions of all servers.
-        let key = uuid::Uuid::new_v4();
         let policy = engines.policy_of(&agent, options, tools);
         let experience = engines.experience.of(&policy);
         let calls = engines.observers.calls_of(&agent.name, options);
@@ -1000,7 +998,7 @@ impl Driver {
             Err("the stream ended too early".to_owned())
         };
         let results = self.results.clone();
-        let task = self.tasks.spawn(async move {
+        let task = async move {
             let outcome = AssertUnwindSafe(stream).catch_unwind().await;
             if let Err(reason) = outcome.unwrap_or_else(|_| Err("the engine panicked".into())) {
                 tracing::error!(reason, "generation failed");
@@ -1010,7 +1008,8 @@ impl Driver {
                         .await,
                 );
             }
-        });
+        };
+        let task = self.tasks.spawn(task.in_current_span());
         self.generations.retain(|_, (task, _)| !task.is_finished());
         self.generations.insert(request, (task, llm));
     }
@@ -1023,7 +1022,9 @@ impl Driver {
         let given = llm.give(response, result);
         let give = async move {
             if let Err(error) = given.await {
-                let reason = error.details();
+                // The server's words may repeat the result.
+                tracing::debug!(reason = error.details());
+                let reason = error.cause();
                 tracing::warn!(reason, "the model's server refused the result of a tool");
             }
         };

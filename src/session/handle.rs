@@ -4,6 +4,7 @@ use super::options::SessionOptions;
 use crate::conversation::{ClauseId, Event, HangUpReason, Input, ItemId, Time};
 use std::sync::Arc;
 use tokio::sync::mpsc;
+use tracing::Span;
 
 /// Input that a transport sends into a session.
 #[derive(Debug)]
@@ -64,6 +65,8 @@ pub struct SessionHandle {
     pub inbound: mpsc::Sender<Inbound>,
     /// Out of the session.
     pub outbound: mpsc::Receiver<Outbound>,
+    /// The session's name in the log.
+    pub span: Span,
 }
 
 /// An error of a session that could not be opened.

@@ -68,6 +68,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::mpsc;
 use tracing::Instrument;
+use uuid::Uuid;
 use warmth::Warmth;
 
 /// Jobs that wait in front of a model before it counts as overloaded. At 70 ms a transcription
@@ -85,6 +86,10 @@ static SESSIONS: AtomicU64 = AtomicU64::new(1);
 /// Opens a session on a task of its own.
 pub fn open(engines: &Arc<Engines>, options: &SessionOptions) -> SessionHandle {
     let id = SESSIONS.fetch_add(1, Ordering::Relaxed);
+    // Unique among the sessions of all servers.
+    let key = Uuid::new_v4();
+    let span = tracing::info_span!("session", id = %key);
+    let entered = span.clone().entered();
     let agent = engines.agents.of(options).clone();
     agent.warmth.use_now();
     if agent.policy.speculation.enabled {
@@ -92,11 +97,15 @@ pub fn open(engines: &Arc<Engines>, options: &SessionOptions) -> SessionHandle {
     }
     let (inbound, incoming) = mpsc::channel(INBOUND);
     let (outgoing, outbound) = mpsc::channel(OUTBOUND);
-    let (driver, results) = Driver::new(id, engines.clone(), agent, options, outgoing);
-    let span = tracing::info_span!("session", id);
-    let running = Box::new(driver).run(incoming, results).instrument(span);
-    engines.sessions.spawn(running);
-    SessionHandle { inbound, outbound }
+    let (driver, results) = Driver::new((id, key), engines.clone(), agent, options, outgoing);
+    drop(entered);
+    let running = Box::new(driver).run(incoming, results);
+    engines.sessions.spawn(running.instrument(span.clone()));
+    SessionHandle {
+        inbound,
+        outbound,
+        span,
+    }
 }
 
 /// The failure of a worker's job, in words.

@@ -141,9 +141,10 @@ impl Recorder {
         write: impl FnOnce(Receiver<Entry>) + Send + 'static,
     ) -> io::Result<Self> {
         let (lines, waiting) = sync_channel(queue);
+        let session = tracing::Span::current();
         std::thread::Builder::new()
             .name("recorder".into())
-            .spawn(move || write(waiting))?;
+            .spawn(move || session.in_scope(|| write(waiting)))?;
         let lines = Some(lines);
         Ok(Self { lines, lost })
     }

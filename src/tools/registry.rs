@@ -159,7 +159,11 @@ impl Registry {
                 match call.await {
                     Ok(value) => Some((without_nulls(value), origin)),
                     Err(error) => {
-                        let (lookup, error) = (&tool.spec.name, error.details());
+                        let lookup = &tool.spec.name;
+                        tracing::debug!(lookup, error = error.details(), "a lookup found nothing");
+                        // What a service says of a caller is private.
+                        let told = matches!(error, ToolError::Failed(_) | ToolError::Arguments(_));
+                        let error = (!told).then(|| error.details());
                         tracing::info!(lookup, error, "a lookup found nothing");
                         None
                     }

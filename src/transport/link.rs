@@ -10,6 +10,7 @@ use crate::session::{Inbound, Outbound, SessionError, SessionHandle, SessionOpti
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
+use tracing::Span;
 
 /// A pump's link to its session.
 pub struct Link {
@@ -17,6 +18,7 @@ pub struct Link {
     limits: IntakeLimits,
     intake: Intake,
     session: Option<SessionHandle>,
+    span: Span,
     began: Instant,
     draining: bool,
 }
@@ -56,6 +58,7 @@ impl Link {
             limits: intake,
             intake: Intake::new(intake, rate),
             session: None,
+            span: Span::none(),
             began: Instant::now(),
             draining: false,
         }
@@ -70,8 +73,14 @@ impl Link {
         let opened = (self.context.sessions)(options);
         let handle = opened.inspect_err(|error| tracing::warn!(%error, "cannot open a session"))?;
         self.context.counters.sessions.fetch_add(1, Relaxed);
+        self.span = handle.span.clone();
         self.session = Some(handle);
         Ok(())
+    }
+
+    /// The session's span, also when it is over: what the pump logs of its client belongs in it.
+    pub fn span(&self) -> Span {
+        self.span.clone()
     }
 
     /// Whether a session is open.
@@ -131,7 +140,10 @@ impl Link {
     pub async fn next(&mut self) -> Signal {
         loop {
             let (stop, drain) = (&self.context.stop, &self.context.drain);
-            let Some(SessionHandle { inbound, outbound }) = &mut self.session else {
+            let Some(SessionHandle {
+                inbound, outbound, ..
+            }) = &mut self.session
+            else {
                 tokio::select! {
                     biased;
                     () = stop.cancelled() => return Signal::Stop,
@@ -214,7 +226,11 @@ mod tests {
     fn linked() -> (Link, Session, PumpContext) {
         let (inbound, heard) = mpsc::channel(64);
         let (says, outbound) = mpsc::channel(64);
-        let handle = std::sync::Mutex::new(Some(SessionHandle { inbound, outbound }));
+        let handle = std::sync::Mutex::new(Some(SessionHandle {
+            inbound,
+            outbound,
+            span: tracing::Span::none(),
+        }));
         let context = PumpContext {
             sessions: Arc::new(move |_| {
                 let handle = handle.lock().unwrap().take();

@@ -56,7 +56,8 @@ pub async fn drive<D: Dialect>(
     let mut pump = Pump::new(dialect, intake, rate, context);
     let end = pump.run(&mut sink, &mut source).await;
     pump.link.end(&end);
-    tracing::debug!(?end, "socket ends");
+    let span = pump.link.span();
+    span.in_scope(|| tracing::debug!(?end, "socket ends"));
     farewell(sink, source, &mut pump, end).await;
     pump.dialect
 }
@@ -116,7 +117,8 @@ impl<D: Dialect> Pump<D> {
                 return end;
             }
             let wakeup = self.next(sink, source).await;
-            end = self.handle(wakeup).err();
+            let span = self.link.span();
+            end = span.in_scope(|| self.handle(wakeup)).err();
         }
     }
 

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tracing::Instrument;
 use url::Url;
 
 /// The address of Cartesia.
@@ -81,7 +82,8 @@ impl TtsService for Cartesia {
 
     fn open(&self, language: Option<&str>) -> Box<dyn TtsSession> {
         let (commands, orders) = mpsc::channel(COMMANDS);
-        tokio::spawn(Connection::new(self.backend.clone()).run(orders));
+        let connection = Connection::new(self.backend.clone());
+        tokio::spawn(connection.run(orders).in_current_span());
         let mut request = json!({
             "model_id": self.model,
             "voice": {"mode": "id", "id": self.voice},

@@ -35,7 +35,11 @@ pub(crate) fn factory(script: Script) -> SessionFactory {
         let (inbound, requests) = mpsc::channel(64);
         let (out, outbound) = mpsc::channel(64);
         tokio::spawn(Scripted::new(script, options, out).run(requests));
-        Ok(SessionHandle { inbound, outbound })
+        Ok(SessionHandle {
+            inbound,
+            outbound,
+            span: tracing::Span::none(),
+        })
     })
 }
 

@@ -91,6 +91,7 @@ fn by_hand() -> (SessionFactory, mpsc::Receiver<Played>) {
         Ok(SessionHandle {
             inbound: into,
             outbound: out_of,
+            span: tracing::Span::none(),
         })
     });
     (factory, sessions)

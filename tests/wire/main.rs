@@ -29,6 +29,7 @@ mod injection;
 mod journal;
 mod keypad;
 mod languages;
+mod logs;
 mod mcp;
 mod outbound;
 mod patterns;

@@ -299,7 +299,8 @@ impl Tool for Worded {
 async fn blocking(
     work: impl FnOnce() -> Result<Value, ToolError> + Send + 'static,
 ) -> Result<Value, ToolError> {
-    let done = tokio::task::spawn_blocking(work).await;
+    let session = tracing::Span::current();
+    let done = tokio::task::spawn_blocking(move || session.in_scope(work)).await;
     done.unwrap_or_else(|error| Err(ToolError::Broken(error.to_string())))
 }
 

@@ -172,8 +172,9 @@ impl JournalFile {
     ) -> BoxFuture<'static, Result<T, JournalError>> {
         let journal = self.clone();
         Box::pin(async move {
-            let worker = journal.clone();
-            let done = tokio::task::spawn_blocking(move || work(&mut worker.state())).await;
+            let (worker, session) = (journal.clone(), tracing::Span::current());
+            let work = move || session.in_scope(|| work(&mut worker.state()));
+            let done = tokio::task::spawn_blocking(work).await;
             let done = done.unwrap_or(Err(JournalError::Panicked));
             if done.is_err() {
                 journal.retry();

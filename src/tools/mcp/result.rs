@@ -27,7 +27,8 @@ pub(super) fn read(given: CallToolResult, output: Option<&Validator>) -> Result<
         Some(structured) => {
             if let Some(error) = output.and_then(|output| output.validate(&structured).err()) {
                 return broken(format!(
-                    "its result is not what its output schema says: {error}"
+                    "its result is not what its output schema says: {}",
+                    error.masked()
                 ));
             }
             structured

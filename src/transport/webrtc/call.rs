@@ -82,10 +82,10 @@ impl Seat {
         };
         let end = call.run().await;
         call.link.end(&end);
-        match &end {
+        call.link.span().in_scope(|| match &end {
             End::Bad(error) => tracing::warn!(%error, "closed a call over WebRTC"),
             end => tracing::debug!(?end, "a call over WebRTC ended"),
-        }
+        });
         call.say_goodbye();
         match call.is_up {
             true => CallEnd::Connected,
@@ -187,7 +187,8 @@ impl Call {
                 return end;
             }
             let wakeup = self.next().await;
-            end = self.handle(wakeup).err();
+            let span = self.link.span();
+            end = span.in_scope(|| self.handle(wakeup)).err();
         }
     }
 

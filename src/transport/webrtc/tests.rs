@@ -177,7 +177,11 @@ impl World {
         };
         let (inbound, heard) = mpsc::channel(64);
         let (says, outbound) = mpsc::channel(64);
-        let handle = Mutex::new(Some(SessionHandle { inbound, outbound }));
+        let handle = Mutex::new(Some(SessionHandle {
+            inbound,
+            outbound,
+            span: tracing::Span::none(),
+        }));
         let options = Arc::new(Mutex::new(None));
         let opened = options.clone();
         let context = PumpContext {

@@ -115,7 +115,15 @@ mod tests {
     fn talk() -> (Talk, mpsc::Receiver<Inbound>, mpsc::Sender<Outbound>) {
         let (inbound, requests) = mpsc::channel(8);
         let (tell, outbound) = mpsc::channel(32);
-        (Talk(SessionHandle { inbound, outbound }), requests, tell)
+        (
+            Talk(SessionHandle {
+                inbound,
+                outbound,
+                span: tracing::Span::none(),
+            }),
+            requests,
+            tell,
+        )
     }
 
     async fn tell(session: &mpsc::Sender<Outbound>, events: impl IntoIterator<Item = Event>) {

@@ -121,7 +121,15 @@ mod tests {
     ) {
         let (inbound, requests) = mpsc::channel(8);
         let (tell, outbound) = mpsc::channel(32);
-        (SessionHandle { inbound, outbound }, requests, tell)
+        (
+            SessionHandle {
+                inbound,
+                outbound,
+                span: tracing::Span::none(),
+            },
+            requests,
+            tell,
+        )
     }
 
     fn given(name: impl ToString) -> ConversationName {

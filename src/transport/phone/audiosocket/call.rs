@@ -71,13 +71,13 @@ pub async fn answer(stream: TcpStream, intake: IntakeLimits, context: PumpContex
     let mut call = Call::new(intake, context);
     let end = call.run(&mut reader, &mut writer).await;
     call.link.end(&end);
-    match &end {
+    call.link.span().in_scope(|| match &end {
         End::Bad(error) => {
             tracing::warn!(%error, "closed an AudioSocket call after a protocol violation")
         }
         End::Closed(reason) => tracing::debug!(reason, "hung up an AudioSocket call"),
         end => tracing::debug!(?end, "an AudioSocket call ended"),
-    }
+    });
     let rest = call.writing.split();
     if matches!(end, End::Bad(_) | End::Closed(_)) {
         pump::say_last(reader, writer, &[&rest[..], &encode_hang_up()].concat()).await;
@@ -136,7 +136,8 @@ impl Call {
     async fn run(&mut self, reader: &mut OwnedReadHalf, writer: &mut OwnedWriteHalf) -> End {
         loop {
             let wakeup = self.next(reader, writer).await;
-            if let Err(end) = self.handle(wakeup) {
+            let span = self.link.span();
+            if let Err(end) = span.in_scope(|| self.handle(wakeup)) {
                 return end;
             }
         }
