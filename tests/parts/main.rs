@@ -15,6 +15,7 @@ mod core;
 mod detectors;
 mod endings;
 mod floors;
+mod kubernetes;
 mod llm_anthropic;
 mod llm_openai;
 mod manners;

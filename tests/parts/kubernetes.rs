@@ -1,0 +1,188 @@
+//! Tests that the manifests in `contrib/kubernetes` fit the product: configuration, ports, paths, arguments, metrics.
+
+use crate::support::{Server, local};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+use undertone::config::{Config, Environment, Flags, load};
+use undertone::metrics::Metrics;
+use undertone::server::App;
+use undertone::session::SessionError;
+use yaml_rust2::{Yaml, YamlLoader};
+
+const MANIFESTS: &str = include_str!("../../contrib/kubernetes/undertone.yaml");
+
+fn manifest(kind: &str) -> Yaml {
+    let documents = YamlLoader::load_from_str(MANIFESTS).expect("YAML");
+    let mut documents = documents.into_iter();
+    let found = documents.find(|document| document["kind"].as_str() == Some(kind));
+    found.unwrap_or_else(|| panic!("there is no {kind}"))
+}
+
+fn pod() -> Yaml {
+    manifest("StatefulSet")["spec"]["template"]["spec"].clone()
+}
+
+fn container() -> Yaml {
+    pod()["containers"][0].clone()
+}
+
+fn list<'a>(yaml: &'a Yaml, key: &str) -> &'a [Yaml] {
+    yaml[key].as_vec().map_or(&[], Vec::as_slice)
+}
+
+fn text<'a>(yaml: &'a Yaml, key: &str) -> &'a str {
+    yaml[key]
+        .as_str()
+        .unwrap_or_else(|| panic!("no {key}: {yaml:?}"))
+}
+
+/// The configuration of a pod, with its environment. Unknown keys and variables are errors.
+fn configuration() -> Config {
+    let folder = tempfile::tempdir().expect("a folder");
+    let token = folder.path().join("token");
+    std::fs::write(&token, "a-token-of-more-than-sixteen").expect("written");
+    let map = manifest("ConfigMap");
+    let here = token.to_str().expect("a path");
+    let file = text(&map["data"], "undertone.toml");
+    let mounted = list(&container(), "volumeMounts")
+        .iter()
+        .map(|mount| text(mount, "mountPath").to_owned())
+        .find(|path| path.ends_with("/secrets/undertone"));
+    let secret = format!("{}/token", mounted.expect("a mount for the token"));
+    assert!(file.contains(&secret), "the token is mounted elsewhere");
+    let path = folder.path().join("undertone.toml");
+    std::fs::write(&path, file.replace(&secret, here)).expect("written");
+    let container = container();
+    let variables = list(&container, "env").iter().map(|variable| {
+        let field = variable["valueFrom"]["fieldRef"]["fieldPath"].as_str();
+        let value = match field {
+            Some("status.hostIP") => "192.0.2.7",
+            other => panic!("{other:?}"),
+        };
+        (text(variable, "name").to_owned(), value.to_owned())
+    });
+    let flags = Flags {
+        config: Some(path),
+        ..Flags::default()
+    };
+    let loaded = load(&flags, &Environment::from_iter(variables));
+    loaded.unwrap_or_else(|error| panic!("{error}")).config
+}
+
+#[test]
+fn the_ports_are_those_of_the_configuration() {
+    let (config, container) = (configuration(), container());
+    let port = |name: &str, key: &str| {
+        let mut ports = list(&container, "ports").iter();
+        let port = ports.find(|port| text(port, "name") == name);
+        port.expect("a port")[key].as_i64()
+    };
+    let served = i64::from(config.server.bind.port());
+    assert_eq!(port("http", "containerPort"), Some(served));
+    let webrtc = i64::from(config.webrtc.address(config.server.bind).port());
+    assert_eq!(port("webrtc", "containerPort"), Some(webrtc));
+    assert_eq!(
+        port("webrtc", "hostPort"),
+        Some(webrtc),
+        "clients are told this number"
+    );
+    assert_eq!(
+        config.webrtc.advertise,
+        ["192.0.2.7".parse::<std::net::IpAddr>().unwrap()]
+    );
+    assert!(config.server.bind.ip().is_unspecified());
+    assert_eq!(
+        manifest("Service")["spec"]["ports"][0]["targetPort"].as_str(),
+        Some("http")
+    );
+}
+
+#[test]
+fn a_drain_is_not_cut_short() {
+    let grace = pod()["terminationGracePeriodSeconds"].as_i64();
+    let grace = Duration::from_secs(grace.expect("a number").unsigned_abs());
+    let drain = configuration().server.drain_deadline;
+    assert!(
+        drain + Duration::from_secs(20) <= grace,
+        "{drain:?}, {grace:?}"
+    );
+}
+
+#[tokio::test]
+async fn the_probes_ask_for_paths_that_are_there() {
+    let nobody = Arc::new(|_| Err(SessionError::Overloaded));
+    let server = Server::serve(App::new(local(), nobody));
+    let container = container();
+    let path = |probe: &str| text(&container[probe]["httpGet"], "path").to_owned();
+    for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+        let answer = server.get(&path(probe), "").await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{probe}: {answer}");
+    }
+    assert_ne!(
+        path("livenessProbe"),
+        path("readinessProbe"),
+        "a drain is no death"
+    );
+    let template = &manifest("StatefulSet")["spec"]["template"]["metadata"];
+    let metrics = text(&template["annotations"], "prometheus.io/path");
+    let answer = server.get(metrics, "").await;
+    assert!(answer.contains("undertone_sessions"), "{answer}");
+}
+
+#[test]
+fn the_program_takes_the_arguments() {
+    let container = container();
+    let arguments = list(&container, "args").iter().filter_map(Yaml::as_str);
+    let mut program = Command::new(env!("CARGO_BIN_EXE_undertone"));
+    let output = program.args(arguments).arg("--help").output().expect("run");
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn the_autoscaler_counts_open_sessions_below_their_limit() {
+    let metric = &manifest("HorizontalPodAutoscaler")["spec"]["metrics"][0]["pods"];
+    let exported = Metrics::default().render();
+    let name = text(&metric["metric"], "name");
+    assert!(exported.contains(&format!("\n{name} ")), "{name}");
+    let wanted: usize = text(&metric["target"], "averageValue")
+        .parse()
+        .expect("a number");
+    assert!(wanted < configuration().server.max_sessions);
+}
+
+#[test]
+fn the_pod_is_locked_down_and_has_what_it_mounts() {
+    let (pod, container) = (pod(), container());
+    assert_eq!(pod["securityContext"]["runAsNonRoot"].as_bool(), Some(true));
+    let security = &container["securityContext"];
+    assert_eq!(security["readOnlyRootFilesystem"].as_bool(), Some(true));
+    assert_eq!(security["allowPrivilegeEscalation"].as_bool(), Some(false));
+    let set = manifest("StatefulSet");
+    let claims = list(&set["spec"], "volumeClaimTemplates").iter();
+    let claimed = claims.map(|claim| text(&claim["metadata"], "name"));
+    let volumes = list(&pod, "volumes")
+        .iter()
+        .map(|volume| text(volume, "name"));
+    let known: Vec<&str> = claimed.chain(volumes).collect();
+    let mounts = list(&container, "volumeMounts");
+    for mount in mounts {
+        assert!(known.contains(&text(mount, "name")), "{mount:?}");
+    }
+    for written in ["/var/lib/undertone", "/tmp"] {
+        let mount = mounts
+            .iter()
+            .find(|mount| text(mount, "mountPath") == written);
+        assert!(
+            mount.expect("a mount")["readOnly"].is_badvalue(),
+            "{written}"
+        );
+    }
+    for kind in ["StatefulSet", "PodDisruptionBudget"] {
+        let selected = manifest(kind)["spec"]["selector"]["matchLabels"].clone();
+        assert_eq!(
+            selected, set["spec"]["template"]["metadata"]["labels"],
+            "{kind}"
+        );
+    }
+}
