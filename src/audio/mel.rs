@@ -2,6 +2,7 @@
 
 use realfft::num_complex::Complex;
 use realfft::{RealFftPlanner, RealToComplex};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Mel bands of one frame.
@@ -15,6 +16,9 @@ const WINDOW: usize = 400;
 
 /// Frequency bins of one frame.
 const BINS: usize = WINDOW / 2 + 1;
+
+/// The lowest energy of a band, whose logarithm is -10.
+const LOWEST: f32 = 1e-10;
 
 /// Computes log-mel spectrograms. Holds the FFT plan and the filters.
 pub struct LogMel {
@@ -51,11 +55,12 @@ impl LogMel {
     pub fn features(&self, audio: &[f32]) -> Vec<f32> {
         let frames = audio.len() / HOP;
         let padded = reflect(audio, WINDOW / 2);
-        let mut features = vec![0.0; BANDS * frames];
+        // Most of what the models hear is padding: digital silence has the lowest value in every band.
+        let mut features = vec![LOWEST.log10(); BANDS * frames];
         let mut input = self.fft.make_input_vec();
         let mut spectrum = self.fft.make_output_vec();
         let mut power = [0.0; BINS];
-        for frame in 0..frames {
+        for frame in frames_with_sound(audio) {
             let samples = &padded[frame * HOP..frame * HOP + WINDOW];
             for ((to, sample), weight) in input.iter_mut().zip(samples).zip(&self.window) {
                 *to = sample * weight;
@@ -66,7 +71,7 @@ impl LogMel {
                 }
             }
             for (band, filter) in self.filters.iter().enumerate() {
-                features[band * frames + frame] = filter.energy(&power).max(1e-10).log10();
+                features[band * frames + frame] = filter.energy(&power).max(LOWEST).log10();
             }
         }
         normalise(&mut features);
@@ -82,6 +87,20 @@ impl Band {
             .map(|(w, p)| w * p)
             .sum()
     }
+}
+
+/// The frames of `audio` that are not digital silence, and those between them.
+fn frames_with_sound(audio: &[f32]) -> Range<usize> {
+    let is_sound = |sample: &f32| *sample != 0.0;
+    let (first, last) = (
+        audio.iter().position(is_sound),
+        audio.iter().rposition(is_sound),
+    );
+    let (Some(first), Some(last)) = (first, last) else {
+        return 0..0;
+    };
+    let end = (last + WINDOW / 2) / HOP + 1;
+    first.saturating_sub(WINDOW / 2) / HOP..end.min(audio.len() / HOP)
 }
 
 /// Applies Whisper's scaling: at most 8 (80 dB) below the loudest value, then `(x + 4) / 4`.
@@ -182,6 +201,25 @@ mod tests {
             assert!((mel_to_hz(hz_to_mel(hz)) - hz).abs() < 1e-6);
         }
         assert!(slaney_filters().iter().all(|band| !band.weights.is_empty()));
+    }
+
+    #[test]
+    fn padding_does_not_change_a_frame_of_sound() {
+        let mut audio = vec![0.0; 8_000];
+        for (i, sample) in audio.iter_mut().enumerate().skip(3_000).take(1_000) {
+            *sample = (i as f32 * 0.7).sin();
+        }
+        // A sample that cannot be heard keeps the padding from being digital silence.
+        let mut noisy = audio.clone();
+        for sample in &mut noisy {
+            *sample += 1e-12;
+        }
+        let mel = LogMel::new();
+        assert_eq!(frames_with_sound(&audio), 17..27);
+        assert_eq!(frames_with_sound(&noisy), 0..50);
+        for (quiet, noisy) in mel.features(&audio).iter().zip(mel.features(&noisy)) {
+            assert!((quiet - noisy).abs() < 1e-5, "{quiet} {noisy}");
+        }
     }
 
     #[test]
