@@ -19,6 +19,8 @@ async def main(url):
     report = {
         "kind": spoken.response.headers["content-type"],
         "form": [audio.getnchannels(), audio.getsampwidth(), audio.getframerate()],
+        # The header of a stream tells no length.
+        "seconds": len(audio.readframes(10**9)) / 48_000,
         "pieces": 0,
         "bytes": 0,
     }
