@@ -1,5 +1,6 @@
 //! `undertone call`: has a running server place a call.
 
+use super::running;
 use crate::config::Config;
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -7,7 +8,6 @@ use reqwest::header::LOCATION;
 use reqwest::{Client, RequestBuilder, Response};
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value, json};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use url::Url;
 
@@ -55,12 +55,14 @@ impl Call {
             .map(|(name, value)| (name.clone(), value.as_str().into()))
             .collect();
         let wanted = json!({"to": self.number, "agent": self.agent, "params": params});
-        let server = match &self.server {
-            Some(server) => server.clone(),
-            None => address(config)?,
+        let (server, client) = match &self.server {
+            Some(server) => (
+                server.to_string(),
+                Client::builder().timeout(TIMEOUT).build()?,
+            ),
+            None => (running::address(config), running::client(TIMEOUT)?),
         };
-        let base = server.as_str().trim_end_matches('/');
-        let client = Client::builder().timeout(TIMEOUT).build()?;
+        let base = server.trim_end_matches('/');
         let asked = async |request: RequestBuilder| -> Result<Response> {
             let request = match &config.server.auth_token {
                 Some(token) => request.bearer_auth(token.expose_secret()),
@@ -105,18 +107,6 @@ impl Call {
                 .await?;
         }
     }
-}
-
-/// The server of this configuration, as this machine reaches it.
-fn address(config: &Config) -> Result<Url> {
-    let bind = config.server.bind;
-    let host = match bind.ip() {
-        ip if !ip.is_unspecified() => ip,
-        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-    };
-    let address = SocketAddr::new(host, bind.port());
-    Ok(format!("http://{address}").parse()?)
 }
 
 /// The answer, or the server's own words for why there is none.

@@ -3,7 +3,7 @@
 use super::engines::{
     asr_builder, asr_service, remote_llm, tts_builder, tts_service, verified_models,
 };
-use super::probe;
+use super::{probe, running};
 use crate::asr::{Hints, Utterance};
 use crate::config::{AgentConfig, Config, ConfigError, LlmEngine, Loaded, RemoteLlm};
 use crate::conversation::Samples;
@@ -18,7 +18,7 @@ use futures_util::StreamExt;
 use reqwest::StatusCode;
 use serde::Serialize;
 use std::borrow::Cow;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 use tokio::time::error::Elapsed;
@@ -543,22 +543,9 @@ fn is_served(config: &Config) -> bool {
 
 /// The answer of the running server to a GET request.
 fn asked(config: &Config, path: &str) -> Result<String> {
-    let mut address = config.server.bind;
-    if address.ip().is_unspecified() {
-        address.set_ip(match address.ip() {
-            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-        });
-    }
-    let scheme = config.tls.as_ref().map_or("http", |_| "https");
-    let url = format!("{scheme}://{address}/{path}");
+    let url = format!("{}/{path}", running::address(config));
     let asked = async || -> Result<(StatusCode, String)> {
-        let client = reqwest::Client::builder()
-            .no_proxy()
-            // It is asked by its address, which its certificate need not name.
-            .tls_danger_accept_invalid_certs(true)
-            .timeout(BACKEND_PATIENCE)
-            .build()?;
+        let client = running::client(BACKEND_PATIENCE)?;
         let answer = client.get(&url).send().await?;
         Ok((answer.status(), answer.text().await?))
     };

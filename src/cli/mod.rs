@@ -19,6 +19,7 @@ mod reload;
 mod replay;
 mod retention;
 mod router;
+mod running;
 mod say;
 mod serve;
 mod server_settings;

@@ -246,3 +246,21 @@ async fn a_token_opens_so_many_sessions_a_minute_and_no_more() {
         assert_eq!(refused.err(), Some(401));
     }
 }
+
+/// It used to speak plain HTTP to its own server, which answered "400 Bad Request".
+#[tokio::test(flavor = "multi_thread")]
+async fn the_call_command_reaches_its_own_server_over_tls() {
+    let (authority, folder) = (Authority::new(), tempfile::tempdir().expect("a folder"));
+    let folder = folder.path();
+    let server = serve(local(), &authority, folder);
+    let port = server.address.port();
+    let settings =
+        format!("[server]\nport = {port}\n[tls]\ncert = \"cert.pem\"\nkey = \"key.pem\"\n");
+    std::fs::write(folder.join("undertone.toml"), settings).expect("written");
+    let asked = program::command(folder, folder, "exec \"$0\" call +15550100;")
+        .output()
+        .await
+        .expect("it runs");
+    let told = String::from_utf8_lossy(&asked.stderr);
+    assert!(told.contains("This server places no calls"), "{told}");
+}
