@@ -32,8 +32,7 @@ use crate::prediction::{Evidence, Moment};
 use crate::report::{About, CallReport};
 use crate::tools::builtin::Timer;
 use crate::tools::{
-    CallContext, Caller, Effect, KeyPress, Known, Named, Registry, SessionTools, SystemClock,
-    ToolError,
+    CallContext, Caller, Effect, KeyPress, Known, Registry, SessionTools, SystemClock, ToolError,
 };
 use crate::tts::{Piece, Speaker};
 use crate::vad::WINDOW;
@@ -217,7 +216,7 @@ impl Driver {
         let policy = engines.policy_of(&agent, options, tools);
         let experience = engines.experience.of(&policy);
         let calls = engines.observers.calls_of(&agent.name, options);
-        let caller = options.values.get(&Named::Caller).map(|(caller, _)| caller);
+        let caller = options.other_party();
         let sound =
             calls.and_then(|calls| calls.begin(&key.to_string(), caller, options.output_rate));
         let sound = sound.map(Box::new);
@@ -257,7 +256,7 @@ impl Driver {
                 end: Samples(0),
                 vad_failed: false,
                 unjudged: 0,
-                beeps: options.placed.as_ref().map(|_| Beeps::default()),
+                beeps: options.machine_message().map(|_| Beeps::default()),
             },
             pacer: Pacer::new(options.output_rate),
             recogniser: engines.recogniser_of(
@@ -316,7 +315,7 @@ impl Driver {
         self.spend_tokens(0);
         self.spend_on_drafts(0);
         self.look_up();
-        if let Some(message) = self.options.placed.clone() {
+        if let Some(message) = self.options.machine_message().cloned() {
             self.input(Input::Placed { message });
         }
         loop {

@@ -1,7 +1,7 @@
 //! The settings with which a session opens. The transport chooses them: a session does not know by
 //! which way its client came.
 
-use crate::tools::SessionValues;
+use crate::tools::{Named, SessionValues};
 use crate::tts::Speaker;
 
 /// The settings with which a transport opens a session.
@@ -29,6 +29,8 @@ pub struct SessionOptions {
     pub call: Option<String>,
     /// The message for an answering machine, if the server has placed the call; it is hung up on if this is empty.
     pub placed: Option<String>,
+    /// The call was connected to a session before. The other party is a person: machines are not listened for.
+    pub reconnected: bool,
     /// The facts on the caller.
     pub values: SessionValues,
     /// The agent that the client was granted or may choose, and has chosen. Otherwise the routes lead to one.
@@ -51,10 +53,25 @@ impl SessionOptions {
             client: None,
             call: None,
             placed: None,
+            reconnected: false,
             values: SessionValues::default(),
             agent: None,
             demonstrates: false,
         }
+    }
+
+    /// The message for an answering machine, if one may have answered.
+    pub(super) fn machine_message(&self) -> Option<&String> {
+        self.placed.as_ref().filter(|_| !self.reconnected)
+    }
+
+    /// The number or address of the person at the other end: of a call that the server has placed, the called one.
+    pub(super) fn other_party(&self) -> Option<&str> {
+        let name = match self.placed {
+            Some(_) => Named::Called,
+            None => Named::Caller,
+        };
+        Some(self.values.get(&name)?.0)
     }
 }
 
@@ -79,4 +96,29 @@ pub enum SpokenBy {
     Client,
     /// Nobody: the words are read. They go out as for [`SpokenBy::Client`] and take no time.
     Nobody,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::Origin;
+
+    /// Recordings of calls that the server had placed were listed under its own number, and `undertone forget` with that
+    /// of the called person did not find them.
+    #[test]
+    fn the_other_party_of_a_call_that_the_server_has_placed_is_the_called_one() {
+        let values = SessionValues::default()
+            .with(Named::Caller, "+15550199", Origin::Signalled)
+            .with(Named::Called, "+15550100", Origin::Verified);
+        let mut options = SessionOptions {
+            values,
+            ..SessionOptions::new(Profile::PhoneCall, 8_000)
+        };
+        assert_eq!(options.other_party(), Some("+15550199"));
+        options.placed = Some(String::new());
+        assert_eq!(options.other_party(), Some("+15550100"));
+        assert!(options.machine_message().is_some());
+        options.reconnected = true;
+        assert!(options.machine_message().is_none());
+    }
 }

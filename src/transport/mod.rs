@@ -112,6 +112,8 @@ pub struct Placed {
     pub values: SessionValues,
     /// The message for an answering machine, which is hung up on if it is empty.
     pub message: String,
+    /// It was connected to a session before, and comes back from a transfer.
+    pub reconnected: bool,
 }
 
 impl From<SessionValues> for Admitted {
@@ -134,6 +136,7 @@ impl Admitted {
             values: values.with(Named::Transport, transport, Origin::Verified),
             agent: placed.agent,
             placed: message,
+            reconnected: placed.reconnected,
             ..options
         }
     }

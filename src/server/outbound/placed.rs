@@ -1,7 +1,7 @@
 //! The calls that the server has placed: how many there may be, and what became of each.
 
 use super::Outbound;
-use crate::tools::SessionValues;
+use crate::tools::{Named, Origin, SessionValues};
 use crate::transport::Placed;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -121,8 +121,10 @@ impl PlacedCalls {
             line: None,
             placed: Placed {
                 agent,
-                values,
+                // Lines tell it less reliably.
+                values: values.with(Named::Called, to, Origin::Verified),
                 message: outbound.message.clone(),
+                reconnected: false,
             },
             rings_until: now + outbound.ring + LATE,
         });
@@ -149,12 +151,14 @@ impl PlacedCalls {
         Some(call.placed.clone())
     }
 
-    /// The call that was answered and that its line calls so; `None` if the server has not placed it.
+    /// The call that was answered and that its line calls so, on a new stream; `None` if the server has not placed it.
     pub(in crate::server) fn on_line(&self, line: &str) -> Option<Placed> {
-        let calls = self.lock();
-        let mut calls = calls.calls.iter();
+        let mut calls = self.lock();
+        let mut calls = calls.calls.iter_mut();
         let call = calls.find(|call| call.line.as_deref() == Some(line))?;
-        Some(call.placed.clone())
+        let placed = call.placed.clone();
+        call.placed.reconnected = true;
+        Some(placed)
     }
 
     /// Records how a call ended. If it was still ringing, nobody has answered it.
@@ -217,7 +221,10 @@ mod tests {
         let (calls, outbound) = (PlacedCalls::default(), outbound(9, 9));
         let (id, ticket) = begin(&calls, &outbound).unwrap();
         assert_eq!(calls.redeem("forged"), None);
-        assert_eq!(calls.redeem(&ticket).unwrap().message, "Bye.");
+        let placed = calls.redeem(&ticket).unwrap();
+        assert_eq!(placed.message, "Bye.");
+        let called = placed.values.get(&Named::Called);
+        assert_eq!(called, Some(("+15550100", Origin::Verified)));
         assert_eq!(calls.redeem(&ticket), None, "it is used up");
         assert_eq!(calls.state(&id).unwrap().status, "answered");
         calls.over(&id, "completed");
@@ -235,7 +242,9 @@ mod tests {
         let (id, _) = begin(&calls, &outbound).unwrap();
         assert_eq!(calls.on_line("CA1"), None);
         assert!(calls.answered(&id, "CA1") && !calls.answered(&id, "CA2"));
-        assert!(calls.on_line("CA1").is_some());
+        assert!(!calls.on_line("CA1").unwrap().reconnected);
+        // Whoever came back from a transfer used to be taken for a machine after a long sentence.
+        assert!(calls.on_line("CA1").unwrap().reconnected);
         assert_eq!((calls.on_line("CA2"), calls.on_line("")), (None, None));
     }
 }
