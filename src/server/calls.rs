@@ -207,7 +207,7 @@ fn invalid(message: String) -> Response {
     error(StatusCode::BAD_REQUEST, "invalid_offer", None, message)
 }
 
-fn busy(refusal: Refusal) -> Response {
+pub(super) fn busy(refusal: Refusal) -> Response {
     let message = match refusal {
         Refusal::Draining => "The server shuts down.",
         Refusal::Overloaded => "The server is overloaded: try again later.",

@@ -4,10 +4,11 @@ mod ari;
 mod placed;
 
 pub use ari::Ari;
-pub(super) use placed::PlacedCalls;
+pub(super) use placed::{LONGEST, PlacedCalls};
 
 use super::access::{admit_with_token, refusal};
 use super::api::read;
+use super::calls::busy;
 use super::errors::{error, fault};
 use super::shared::Shared;
 use super::twilio::account::Twilio;
@@ -145,6 +146,10 @@ async fn place(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Body
         .fold(SessionValues::default(), |values, (name, value)| {
             values.with(Named::Param(name.clone()), value, Origin::Verified)
         });
+    // The person who answers would be told that all lines are busy.
+    if let Err(refusal) = shared.admission.place(false) {
+        return busy(refusal);
+    }
     let begun = shared.placed.begin(&outbound, &to, agent, values);
     let (id, ticket) = match begun {
         Ok(begun) => begun,
@@ -153,16 +158,28 @@ async fn place(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Body
             return error(status, "too_many_calls", None, refused.to_string());
         }
     };
-    match dial(&shared, &outbound, (&id, &ticket), &to).await {
-        Ok(()) => {
-            tracing::info!(id, "placed a call");
+    // On a task of its own: a client that has left must not stop it halfway, with a telephone that rings.
+    let (calling, named) = (shared.clone(), id.clone());
+    let dialing = tokio::spawn(async move {
+        let dialed = dial(&calling, &outbound, (&named, &ticket), &to).await;
+        match &dialed {
+            Ok(()) => tracing::info!(id = named, "placed a call"),
+            Err(reason) => {
+                tracing::warn!(reason, id = named, "cannot place a call");
+                calling.placed.over(&named, "failed");
+            }
+        }
+        dialed
+    });
+    match dialing.await {
+        Ok(Ok(())) => {
             let state = shared.placed.state(&id);
             let location = [(LOCATION, format!("{PATH}/{id}"))];
             (StatusCode::CREATED, location, Json(state)).into_response()
         }
-        Err(reason) => {
-            tracing::warn!(reason, id, "cannot place a call");
-            shared.placed.over(&id, "failed");
+        failed => {
+            let reason = failed.map_or_else(|error| Err(error.to_string()), |failed| failed);
+            let reason = reason.err().unwrap_or_default();
             let message = format!("The call could not be placed: {reason}.");
             error(StatusCode::BAD_GATEWAY, "call_failed", None, message)
         }

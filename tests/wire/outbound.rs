@@ -67,6 +67,7 @@ async fn calls_json() -> (String, mpsc::Receiver<BTreeMap<String, String>>) {
             "Url",
             "Method",
             "Timeout",
+            "TimeLimit",
             "StatusCallback",
             "StatusCallbackMethod",
         ];
@@ -315,6 +316,23 @@ async fn calls_are_placed_for_the_token_alone_to_allowed_numbers_and_not_too_man
     assert!(placed.try_recv().is_err());
 }
 
+/// The telephone used to ring, and whoever answered was told that all lines are busy.
+#[tokio::test]
+async fn a_server_without_a_free_place_calls_nobody() {
+    let (api, mut placed) = calls_json().await;
+    let settings = ServerSettings {
+        max_sessions: 0,
+        ..with_twilio(&api)
+    };
+    let (server, _sessions) = serve(settings, engines(&Scripted::default(), ""));
+    let (status, answer) = place(&server, KEY, json!({"to": CALLEE})).await;
+    assert_eq!(
+        (status, &answer["error"]["code"]),
+        (503, &json!("no_place"))
+    );
+    assert!(placed.try_recv().is_err());
+}
+
 #[tokio::test]
 async fn what_twilio_says_against_a_call_is_told_and_the_call_has_failed() {
     let (api, _placed) = calls_json().await;
@@ -336,17 +354,23 @@ struct Asterisk {
     url: String,
     dialed: mpsc::Receiver<Value>,
     is_up: watch::Sender<bool>,
+    /// Whether it answers a request to dial, or lets it wait.
+    answers: watch::Sender<bool>,
 }
 
 async fn asterisk() -> Asterisk {
-    type Known = (mpsc::Sender<Value>, watch::Receiver<bool>);
+    type Known = (
+        mpsc::Sender<Value>,
+        watch::Receiver<bool>,
+        watch::Receiver<bool>,
+    );
     let may = |headers: &HeaderMap| {
         let key = format!("Basic {}", STANDARD.encode("undertone:secret"));
         headers
             .get("authorization")
             .is_some_and(|shown| *shown == key)
     };
-    let dial = move |State((told, _)): State<Known>,
+    let dial = move |State((told, _, mut answers)): State<Known>,
                      headers: HeaderMap,
                      axum::Json(body): axum::Json<Value>| async move {
         if !may(&headers) {
@@ -360,9 +384,12 @@ async fn asterisk() -> Asterisk {
         }
         let channel = json!({"id": body["channelId"], "state": "Down"});
         told.send(body).await.expect("room");
+        let _ = answers.wait_for(|answers| *answers).await;
         axum::Json(channel).into_response()
     };
-    let look = move |State((_, up)): State<Known>, headers: HeaderMap, Path(id): Path<String>| async move {
+    let look = move |State((_, up, _)): State<Known>,
+                     headers: HeaderMap,
+                     Path(id): Path<String>| async move {
         let answer: Response = match (may(&headers), *up.borrow()) {
             (false, _) => StatusCode::UNAUTHORIZED.into_response(),
             (true, true) => axum::Json(json!({"id": id, "state": "Up"})).into_response(),
@@ -372,12 +399,18 @@ async fn asterisk() -> Asterisk {
     };
     let (told, dialed) = mpsc::channel(8);
     let (is_up, up) = watch::channel(true);
+    let (answers, may_answer) = watch::channel(true);
     let app = Router::new()
         .route("/ari/channels", post(dial))
         .route("/ari/channels/{id}", get(look))
-        .with_state((told, up));
+        .with_state((told, up, may_answer));
     let url = format!("{}/ari", served(app).await);
-    Asterisk { url, dialed, is_up }
+    Asterisk {
+        url,
+        dialed,
+        is_up,
+        answers,
+    }
 }
 
 fn with_asterisk(asterisk: &Asterisk) -> ServerSettings {
@@ -455,5 +488,32 @@ async fn a_telephone_that_nobody_answers_is_told() {
     asterisk.is_up.send_replace(false);
     let id = state["id"].as_str().expect("an id");
     let over = async { while status(&server, id).await != "no_answer" {} };
+    timeout(PATIENCE, over).await.expect("it is over");
+}
+
+/// A call whose client left while Asterisk was told to dial used to take a place of `outbound.max_calls` for ever.
+#[tokio::test]
+async fn a_call_is_watched_although_its_client_has_left() {
+    let mut asterisk = asterisk().await;
+    asterisk.answers.send_replace(false);
+    let (server, _sessions) = serve(with_asterisk(&asterisk), engines(&Scripted::default(), ""));
+    let leaving = timeout(
+        Duration::from_millis(500),
+        place(&server, KEY, json!({"to": CALLEE})),
+    );
+    assert!(leaving.await.is_err(), "the client gives up");
+    let dialed = asterisk.dialed.recv().await.expect("a call");
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    asterisk.answers.send_replace(true);
+    let bearer = format!("Bearer {KEY}");
+    let ticket = dialed["variables"]["UNDERTONE_TICKET"].as_str();
+    let path = format!("/asterisk/media?ticket={}", ticket.expect("a ticket"));
+    let _phone = server
+        .try_open(&path, &[("authorization", bearer.as_str())])
+        .await
+        .expect("a call");
+    asterisk.is_up.send_replace(false);
+    let id = dialed["channelId"].as_str().expect("an id");
+    let over = async { while status(&server, id).await != "completed" {} };
     timeout(PATIENCE, over).await.expect("it is over");
 }

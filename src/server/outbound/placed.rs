@@ -16,6 +16,9 @@ const HOUR: Duration = Duration::from_secs(3_600);
 /// The time after the ringing in which the call may still come to this server.
 const LATE: Duration = Duration::from_secs(15);
 
+/// The longest that a call through Twilio lasts: Twilio hangs up then. A call whose end it has not told is over by then.
+pub(in crate::server) const LONGEST: Duration = Duration::from_secs(4 * 3_600);
+
 /// Calls that are remembered.
 const MOST: usize = 1_000;
 
@@ -60,13 +63,22 @@ struct Call {
     /// The line's name of the call, once it is answered.
     line: Option<String>,
     placed: Placed,
-    /// The time from which it is no longer awaited.
-    rings_until: Instant,
+    /// The time at which it is over although nobody has told; `None` if somebody watches it.
+    until: Option<Instant>,
 }
 
 impl Call {
     fn is_over(&self) -> bool {
         !["ringing", "answered"].contains(&self.state.status)
+    }
+
+    /// Notes how it ended, unless that is known; nobody has answered it if it still rang.
+    fn end(&mut self, how: &'static str) {
+        self.state.status = match (self.state.status, how) {
+            ("ringing", "completed") => "no_answer",
+            ("ringing" | "answered", how) => how,
+            (known, _) => known,
+        };
     }
 }
 
@@ -79,8 +91,8 @@ impl PlacedCalls {
         let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         for call in &mut calls.calls {
-            if call.state.status == "ringing" && call.rings_until < now {
-                call.state.status = "no_answer";
+            if call.until.is_some_and(|until| until < now) {
+                call.end("completed");
             }
         }
         calls.placed.retain(|at| now.duration_since(*at) < HOUR);
@@ -105,8 +117,10 @@ impl PlacedCalls {
         }
         let now = Instant::now();
         calls.placed.push_back(now);
-        while calls.calls.len() >= MOST {
-            calls.calls.pop_front();
+        if calls.calls.len() >= MOST {
+            // One that goes on has to be found again, and counts.
+            let oldest = calls.calls.iter().position(Call::is_over);
+            oldest.and_then(|oldest| calls.calls.remove(oldest));
         }
         let unique = || Uuid::new_v4().simple().to_string();
         let (id, ticket) = (unique(), unique());
@@ -126,7 +140,7 @@ impl PlacedCalls {
                 message: outbound.message.clone(),
                 reconnected: false,
             },
-            rings_until: now + outbound.ring + LATE,
+            until: Some(now + outbound.ring + LATE),
         });
         Ok((id, ticket))
     }
@@ -148,6 +162,7 @@ impl PlacedCalls {
         let call = ringing.find(|call| call.state.status == "ringing" && is_it(call))?;
         call.state.status = "answered";
         call.line = Some(line.to_owned()).filter(|line| !line.is_empty());
+        call.until = call.line.as_ref().map(|_| Instant::now() + LONGEST);
         Some(call.placed.clone())
     }
 
@@ -165,11 +180,8 @@ impl PlacedCalls {
     pub(in crate::server) fn over(&self, id: &str, how: &'static str) {
         let mut calls = self.lock();
         let call = calls.calls.iter_mut().find(|call| call.state.id == id);
-        if let Some(call) = call.filter(|call| !call.is_over()) {
-            call.state.status = match (call.state.status, how) {
-                ("ringing", "completed") => "no_answer",
-                _ => how,
-            };
+        if let Some(call) = call {
+            call.end(how);
         }
     }
 
@@ -234,6 +246,40 @@ mod tests {
         advance(Duration::from_secs(46)).await;
         assert_eq!(calls.redeem(&ticket), None);
         assert_eq!(calls.state(&id).unwrap().status, "no_answer");
+    }
+
+    /// It used to take a place of `outbound.max_calls` until the server's end.
+    #[tokio::test(start_paused = true)]
+    async fn an_answered_call_whose_end_twilio_has_not_told_is_over_at_its_longest() {
+        let (calls, outbound) = (PlacedCalls::default(), outbound(1, 9));
+        let (id, _) = begin(&calls, &outbound).unwrap();
+        assert!(calls.answered(&id, "CA1"));
+        advance(LONGEST - Duration::from_secs(1)).await;
+        assert_eq!(begin(&calls, &outbound), Err(Refused::Calls));
+        advance(Duration::from_secs(2)).await;
+        assert_eq!(calls.state(&id).unwrap().status, "completed");
+        let (_, ticket) = begin(&calls, &outbound).unwrap();
+        assert!(calls.redeem(&ticket).is_some());
+        advance(2 * LONGEST).await;
+        assert_eq!(
+            begin(&calls, &outbound),
+            Err(Refused::Calls),
+            "a call through Asterisk is watched"
+        );
+    }
+
+    /// A call that had gone on for long used to be forgotten when a thousand others were placed.
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_goes_on_is_remembered() {
+        let (calls, outbound) = (PlacedCalls::default(), outbound(2, 2 * MOST));
+        let (first, ticket) = begin(&calls, &outbound).unwrap();
+        assert!(calls.redeem(&ticket).is_some());
+        for _ in 0..MOST + 1 {
+            let (id, _) = begin(&calls, &outbound).unwrap();
+            calls.over(&id, "busy");
+        }
+        assert_eq!(calls.state(&first).unwrap().status, "answered");
+        assert_eq!(calls.lock().calls.len(), MOST);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! Requests to Twilio's API about a live call.
 
 use super::account::{DIALED, PLACED, PLACED_STATUS, Twilio, in_xml};
+use crate::server::outbound::LONGEST;
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Response, StatusCode};
 use secrecy::ExposeSecret;
@@ -53,13 +54,14 @@ impl Twilio {
             self.at(&format!("{PLACED}?call={id}")),
             self.at(&format!("{PLACED_STATUS}?call={id}")),
         );
-        let ring = ring.as_secs().to_string();
+        let (ring, longest) = (ring.as_secs().to_string(), LONGEST.as_secs().to_string());
         let form = [
             ("To", to),
             ("From", from),
             ("Url", url.as_str()),
             ("Method", "POST"),
             ("Timeout", &ring),
+            ("TimeLimit", &longest),
             ("StatusCallback", status.as_str()),
             ("StatusCallbackMethod", "POST"),
         ];
