@@ -53,6 +53,7 @@ impl Forget {
             sessions.extend(indexed(index, who)?);
         }
         let mut files = recordings;
+        files.extend(reports(&super::serve::reports(config), who, &mut sessions)?);
         if let Some(folder) = calls {
             files.extend(sounds(folder, &sessions)?);
         }
@@ -174,6 +175,31 @@ fn indexed(index: &Path, who: &str) -> Result<BTreeSet<String>> {
         .collect())
 }
 
+/// The reports for the webhook that are kept until it takes them, of these sessions or with such a text; their sessions
+/// are added to `sessions`.
+fn reports(folder: &Path, who: &str, sessions: &mut BTreeSet<String>) -> Result<Vec<PathBuf>> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.with_context(|| format!("cannot read {}", folder.display()))?,
+    };
+    let mut theirs = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        let session = path.file_stem().and_then(|name| name.to_str());
+        let Some(session) = session.map(str::to_owned) else {
+            continue;
+        };
+        // One that is half written, or was sent in the meantime, cannot be read.
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let report: Value = serde_json::from_str(&text).unwrap_or_default();
+        if sessions.contains(&session) || has(&report, who) {
+            sessions.insert(session);
+            theirs.push(path);
+        }
+    }
+    Ok(theirs)
+}
+
 /// The recordings of these sessions as sound.
 fn sounds(folder: &Path, sessions: &BTreeSet<String>) -> Result<Vec<PathBuf>> {
     let mut files = files_in(folder, "wav")?;
@@ -190,7 +216,13 @@ fn sounds(folder: &Path, sessions: &BTreeSet<String>) -> Result<Vec<PathBuf>> {
 /// Whether a text occurs in a file of JSON lines.
 fn mentions(file: File, who: &str) -> Result<bool> {
     for line in BufReader::new(file).lines() {
-        if line?.contains(who) {
+        let line = line?;
+        // Not in the names of fields. The last line of a recording may be torn.
+        let found = match serde_json::from_str::<Value>(&line) {
+            Ok(value) => has(&value, who),
+            Err(_) => line.contains(who),
+        };
+        if found {
             return Ok(true);
         }
     }
@@ -200,10 +232,46 @@ fn mentions(file: File, who: &str) -> Result<bool> {
 /// Whether a text occurs in a value.
 fn has(value: &Value, who: &str) -> bool {
     match value {
-        Value::String(text) => text.contains(who),
+        Value::String(text) => occurs(text, who),
         Value::Array(values) => values.iter().any(|value| has(value, who)),
         Value::Object(fields) => fields.values().any(|value| has(value, who)),
         Value::Number(number) => number.to_string() == who,
         Value::Bool(_) | Value::Null => false,
+    }
+}
+
+/// Whether a text occurs in another, and not as a part of a longer number or word.
+fn occurs(text: &str, who: &str) -> bool {
+    // Scripts without spaces have none around a number either.
+    let is_inner = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    let mut found = text.match_indices(who);
+    found.any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + who.len()..]);
+        let begins = is_inner(before.chars().next_back()) && is_inner(who.chars().next());
+        let ends = is_inner(who.chars().next_back()) && is_inner(after.chars().next());
+        !begins && !ends
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The recordings of a caller used to go with those of another whose number begins as theirs.
+    #[test]
+    fn a_longer_number_or_word_is_another() {
+        for (text, found) in [
+            ("+15550100", true),
+            ("call me at +15550100.", true),
+            ("tel:+15550100;phone-context=x", true),
+            ("+155501001", false),
+            ("+155501001 and +15550100", true),
+            ("電話+15550100です", true),
+        ] {
+            assert_eq!(occurs(text, "+15550100"), found, "{text}");
+        }
+        assert!(occurs("+15550100", "15550100"));
+        assert!(!occurs("+4915550100", "15550100"));
+        assert!(!occurs("malice@example.com", "alice@example.com"));
     }
 }

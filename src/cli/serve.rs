@@ -113,10 +113,14 @@ fn audit(config: &Config) -> Result<Option<AuditLog>> {
     config.audit.as_ref().map(open).transpose()
 }
 
-/// The web service that is told of calls, with a folder beside the journal for reports that it does not take.
+/// The web service that is told of calls, with a folder for reports that it does not take.
 fn webhook(config: &Config) -> Webhook {
-    let folder = config.tools.journal.with_file_name("reports");
-    Webhook::keeping(service(config), folder)
+    Webhook::keeping(service(config), reports(config))
+}
+
+/// The folder of reports that the web service has not taken, beside the journal.
+pub(super) fn reports(config: &Config) -> PathBuf {
+    config.tools.journal.with_file_name("reports")
 }
 
 /// The web service of the configuration.

@@ -795,6 +795,19 @@ fn what_was_kept_of_a_caller_is_deleted_and_nothing_else() {
     let write = |path: &str, text: &str| std::fs::write(folder.join(path), text).unwrap();
     std::fs::create_dir(folder.join("calls")).unwrap();
     std::fs::create_dir(folder.join("recordings")).unwrap();
+    std::fs::create_dir(folder.join("reports")).unwrap();
+    write(
+        "reports/session-a.json",
+        "{\"turns\":[{\"text\":\"hello\"}]}",
+    );
+    write(
+        "reports/session-d.json",
+        "{\"caller\":\"+15550100\",\"turns\":[]}",
+    );
+    write(
+        "reports/session-b.json",
+        "{\"caller\":\"+155501001\",\"turns\":[]}",
+    );
     let settings = "[call_recording]\nfolder = 'calls'\n[audit]\nfile = 'audit.jsonl'\n[tools]\njournal = 'journal.jsonl'\n";
     write("undertone.toml", settings);
     write(
@@ -845,6 +858,9 @@ fn what_was_kept_of_a_caller_is_deleted_and_nothing_else() {
         ("calls/20260101T000000-session-b.wav", true),
         ("recordings/20260101T000000-7-1.jsonl", false),
         ("recordings/20260101T000000-7-2.jsonl", true),
+        ("reports/session-a.json", false),
+        ("reports/session-d.json", false),
+        ("reports/session-b.json", true),
     ] {
         assert_eq!(folder.join(path).exists(), left, "{path}");
     }
