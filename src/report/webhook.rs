@@ -161,10 +161,13 @@ impl Webhook {
     pub fn tell(&self, id: &str, report: Value) {
         let (receiver, id) = (self.0.clone(), id.to_owned());
         let place = receiver.places.clone().try_acquire_owned();
+        if place.is_ok() {
+            // Before it is on disk, where it would be taken for an old one.
+            receiver.sending().insert(id.clone());
+        }
         self.0.under_way.spawn(async move {
             let is_kept = receiver.keep(&id, &report).await;
             if place.is_ok() {
-                receiver.sending().insert(id.clone());
                 receiver.deliver(&id, &report, is_kept).await;
                 receiver.sending().remove(&id);
             } else if !is_kept {
@@ -231,6 +234,18 @@ impl Receiver {
         written.is_ok()
     }
 
+    /// The report that is kept under this id; `None` if it was taken or deleted in the meantime.
+    async fn read(&self, id: &str) -> Option<Value> {
+        let text = match tokio::fs::read_to_string(self.file(id)?).await {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            text => text,
+        };
+        let report = text.and_then(|text| serde_json::from_str(&text).map_err(io::Error::from));
+        report
+            .inspect_err(|error| tracing::warn!(%error, call = id, "a kept report cannot be read"))
+            .ok()
+    }
+
     async fn forget(&self, id: &str) {
         if let Some(file) = self.file(id) {
             // It may never have been written.
@@ -257,9 +272,12 @@ impl Receiver {
                 self.forget(&id).await;
                 continue;
             }
-            let Some(file) = self.file(&id) else { return };
-            let text = tokio::fs::read_to_string(file).await.unwrap_or_default();
-            let report: Value = serde_json::from_str(&text).unwrap_or_default();
+            if self.closing.is_cancelled() {
+                return;
+            }
+            let Some(report) = self.read(&id).await else {
+                continue;
+            };
             match self.attempt(&id, &report).await {
                 Attempt::Taken => self.forget(&id).await,
                 Attempt::Refused(status) => {
@@ -520,6 +538,31 @@ mod tests {
         let (_, url) = scripted(&[]).await;
         told(&keeping(url)).await;
         assert_eq!(files(), 0);
+    }
+
+    /// It used to be sent again without its content.
+    #[tokio::test]
+    async fn a_kept_report_that_is_deleted_before_its_turn_is_not_sent_empty() {
+        let folder = tempfile::tempdir().unwrap();
+        for id in ["7", "8"] {
+            write(&folder.path().join(format!("{id}.json")), "{\"turns\":[]}").unwrap();
+        }
+        let (kept, bodies) = (folder.path().to_owned(), Arc::new(Mutex::new(Vec::new())));
+        let got = bodies.clone();
+        let take = move |body: String| {
+            got.lock().unwrap().push(body);
+            std::fs::remove_dir_all(&kept).unwrap();
+            std::future::ready(StatusCode::OK)
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/calls", listener.local_addr().unwrap());
+        let app = Router::new().route("/calls", post(take));
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        let service = Some((url.parse().unwrap(), Secret::new(KEY).unwrap()));
+        let webhook = Webhook::with(service, Some(folder.path().into()), Vec::new());
+        webhook.0.send_kept().await;
+        assert_eq!(bodies.lock().unwrap().len(), 1);
+        assert_eq!(webhook.lost().get(), 0);
     }
 
     #[tokio::test]
