@@ -149,6 +149,34 @@ async fn a_certificate_comes_from_an_acme_server_and_is_kept_for_the_next_start(
     );
 }
 
+/// It used to be thrown away, and another one was asked for until the ACME server issued no more.
+#[tokio::test]
+async fn a_certificate_that_cannot_be_kept_is_shown_all_the_same() {
+    let (authority, folder) = (Authority::new(), tempfile::tempdir().expect("a folder"));
+    let folder = folder.path();
+    let [port] = free_ports().await;
+    let pebble = Pebble::start(folder, &authority, port).await;
+    let trusted = folder.join("root.pem");
+    std::fs::write(&trusted, authority.pem()).expect("written");
+    let cache = folder.join("cache");
+    let kept = pebble.directory.trim_start_matches("https://");
+    let kept = cache.join(kept.replace([':', '/'], "_"));
+    // Nothing can be written in its place.
+    std::fs::create_dir_all(kept.join(format!("{NAME}.key"))).expect("made");
+    let settings = AcmeSettings {
+        domains: vec![NAME.into()],
+        contact: Vec::new(),
+        cache,
+        directory: pebble.directory.parse().expect("an address"),
+        root: Some(trusted),
+    };
+    let connector = connector(&pebble.root(&authority).await, &[b"http/1.1"]);
+    let server = serve(port, &settings);
+    until(async || shown(&connector, server.address, NAME).await.ok()).await;
+    assert!(kept.join("account.json").exists());
+    assert!(!kept.join(format!("{NAME}.pem")).exists());
+}
+
 #[tokio::test]
 async fn without_a_certificate_handshakes_fail_and_the_server_stays() {
     let (authority, folder) = (Authority::new(), tempfile::tempdir().expect("a folder"));

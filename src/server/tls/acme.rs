@@ -8,6 +8,7 @@ use instant_acme::{
 };
 use jiff::{SignedDuration, Timestamp};
 use rcgen::{CertificateParams, CustomExtension, KeyPair};
+use sha2::{Digest, Sha256};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -97,7 +98,7 @@ impl Acme {
         let mut builder = std::fs::DirBuilder::new();
         let made = builder.recursive(true).mode(0o700).create(&folder);
         made.map_err(|error| TlsError::file(&folder, format!("cannot be created: {error}")))?;
-        let names = file_name(&settings.domains.join("+"));
+        let names = names(&settings.domains);
         let acme = Self {
             root: root.transpose()?,
             account: folder.join("account.json"),
@@ -157,9 +158,13 @@ impl Acme {
         tls.shown.challenges().clear();
         let (chain, key) = renewed?;
         // The key first: a certificate without its key could not be used at the next start, but would be taken for one.
-        write(&self.key, key.as_bytes())?;
-        write(&self.cert, chain.as_bytes())?;
-        Ok(Certificate::read(&self.cert, &self.key)?)
+        let kept = write(&self.key, key.as_bytes());
+        let kept = kept.and_then(|()| write(&self.cert, chain.as_bytes()));
+        if let Err(error) = kept {
+            // Asking for it again at once would not help, and ACME servers allow few certificates a week.
+            tracing::error!(%error, "the new TLS certificate is not kept: the next start asks for another");
+        }
+        Ok(Certificate::parse(chain.as_bytes(), key.as_bytes())?)
     }
 
     /// A new certificate and its key, in PEM form.
@@ -272,6 +277,24 @@ fn answer(domain: &str, digest: &[u8]) -> Result<CertifiedKey, AcmeError> {
     Ok(CertifiedKey::new(chain, key))
 }
 
+/// The longest name of a file without its ending, bytes; file systems take 255 with it.
+const LONGEST_NAME: usize = 200;
+
+/// The name of the files of these domains.
+fn names(domains: &[String]) -> String {
+    let whole = file_name(&domains.join("+"));
+    if whole.len() <= LONGEST_NAME {
+        return whole;
+    }
+    let hash = Sha256::digest(&whole);
+    let hash: String = hash
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!("{}+{hash}", &whole[..LONGEST_NAME - hash.len() - 1])
+}
+
 /// The text as the name of a file.
 fn file_name(text: &str) -> String {
     let plain = |letter: char| match letter {
@@ -351,6 +374,22 @@ mod tests {
         );
         assert_eq!(file_name("a.example+b.example"), "a.example+b.example");
         assert_eq!(file_name("../../etc"), ".._.._etc");
+    }
+
+    /// The certificate used to be issued, not kept, and asked for again until the ACME server issued no more.
+    #[test]
+    fn many_domains_have_a_file_name_that_is_not_too_long() {
+        let domains = |last: &str| -> Vec<String> {
+            let names = (0..20).map(|nth| format!("voice-{nth}.department.example.com"));
+            names.chain([last.to_owned()]).collect()
+        };
+        let [one, other] = ["a.example.com", "b.example.com"].map(|last| names(&domains(last)));
+        assert!(one.len() == LONGEST_NAME && one != other, "{one}");
+        assert!(one.starts_with("voice-0.department.example.com+voice-1."));
+        assert_eq!(
+            names(&["a.example".into(), "b.example".into()]),
+            "a.example+b.example"
+        );
     }
 
     #[test]

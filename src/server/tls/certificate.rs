@@ -94,6 +94,14 @@ impl Certificate {
         })
     }
 
+    /// Reads a certificate and its key in PEM form.
+    pub(super) fn parse(chain: &[u8], key: &[u8]) -> Result<Self, RustlsError> {
+        let broken = |error: PemError| RustlsError::General(error.to_string());
+        let chain = CertificateDer::pem_slice_iter(chain).collect::<Result<Vec<_>, _>>();
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(broken)?;
+        Self::new(chain.map_err(broken)?, key)
+    }
+
     /// Whether it should have been renewed by now.
     pub fn expires_soon(&self, now: Timestamp) -> bool {
         let life = self.until.duration_since(self.from);
