@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// Settings that take effect only at the next start, because they are loaded, opened or bound once.
-const AT_START: [&str; 24] = [
+const AT_START: [&str; 26] = [
     "server.host",
     "server.port",
     "server.max_sessions",
@@ -26,6 +26,8 @@ const AT_START: [&str; 24] = [
     "asr.model",
     "asr.threads",
     "asr.service",
+    "asr.languages",
+    "asr.follow_language",
     "tts.",
     "tools.journal",
     "speculation.patterns_file",
@@ -143,15 +145,25 @@ mod tests {
     use super::*;
     use crate::config::{Environment, load};
 
+    fn with(variables: &[(&str, &str)]) -> Loaded {
+        let variables = variables.iter();
+        let variables = variables.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        load(&Flags::default(), &variables.collect::<Environment>()).expect("a configuration")
+    }
+
+    /// The engines keep what they detect: the reload used to accept another choice without a word and to ignore it.
+    #[test]
+    fn languages_to_detect_wait_for_the_next_start_and_keyterms_do_not() {
+        let new = with(&[
+            ("UNDERTONE_ASR__FOLLOW_LANGUAGE", "false"),
+            ("UNDERTONE_ASR__KEYTERMS", "Siobhan"),
+        ]);
+        assert_eq!(stays(&with(&[]), &new), ["asr.follow_language"]);
+    }
+
     /// The reload used to accept a new folder for recordings without a word and to keep the old one.
     #[test]
     fn a_changed_recording_is_named_as_waiting_for_the_next_start_and_a_webhook_does_not_wait() {
-        let with = |variables: &[(&str, &str)]| {
-            let variables = variables.iter();
-            let variables =
-                variables.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-            load(&Flags::default(), &variables.collect::<Environment>()).expect("a configuration")
-        };
         let secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
         let new = with(&[
             ("UNDERTONE_WEBHOOK__URL", "https://example.com/calls"),
