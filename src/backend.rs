@@ -5,6 +5,9 @@ pub mod socket;
 use reqwest::header::AUTHORIZATION;
 use reqwest::{Client, RequestBuilder, Response, redirect};
 use secrecy::{ExposeSecret, SecretString};
+use std::error::Error;
+use std::io::{self, ErrorKind};
+use std::iter::successors;
 use std::time::Duration;
 use url::{Host, Url};
 
@@ -28,6 +31,8 @@ pub enum KeyForm {
 /// A server of models. Connections are reused.
 pub struct Backend {
     client: Client,
+    /// Opens a connection for each request, because other kept connections may be closed, too.
+    fresh: Client,
     base_url: Url,
     api_key: Option<SecretString>,
     connect_timeout: Duration,
@@ -58,9 +63,13 @@ impl Backend {
         if api_key.is_some() {
             without_login(&mut base_url);
         }
-        let client = client(&base_url, connect_timeout, stall_timeout);
+        let client = |kept: usize| {
+            let built = client(&base_url, connect_timeout, stall_timeout, kept);
+            built.map_err(|error| causes(&error))
+        };
         Ok(Self {
-            client: client.map_err(|error| causes(&error))?,
+            client: client(usize::MAX)?,
+            fresh: client(0)?,
             base_url,
             api_key,
             connect_timeout,
@@ -108,7 +117,9 @@ impl Backend {
         shown(&self.base_url)
     }
 
-    /// Sends a request with the key in this form.
+    /// Sends a request with the key in this form. If the connection is closed before the answer's first line, the
+    /// request is sent once more on a new connection: servers close connections that were idle for some seconds, and
+    /// may do so just when the next request is on its way.
     ///
     /// # Errors
     /// An error if the server cannot be reached.
@@ -125,7 +136,18 @@ impl Backend {
                 KeyForm::Header(name) => request.header(name, secret),
             };
         }
-        request.send().await.map_err(|error| self.explain(&error))
+        let again = request.try_clone();
+        let sent = match (request.send().await, again) {
+            (Err(error), Some(again)) if was_closed(&error) => {
+                tracing::debug!(url = self.shown(), "the server had closed the connection");
+                match again.build_split().1 {
+                    Ok(again) => self.fresh.execute(again).await,
+                    Err(error) => Err(error),
+                }
+            }
+            (sent, _) => sent,
+        };
+        sent.map_err(|error| self.explain(&error))
     }
 
     /// The body's first `limit` bytes as text.
@@ -171,16 +193,19 @@ impl Backend {
     }
 }
 
+/// A client that keeps at most so many idle connections.
 fn client(
     base_url: &Url,
     connect_timeout: Duration,
     stall_timeout: Duration,
+    kept: usize,
 ) -> reqwest::Result<Client> {
     let builder = Client::builder()
         .user_agent(concat!("undertone/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(connect_timeout)
         .read_timeout(stall_timeout)
         .pool_idle_timeout(POOL_IDLE)
+        .pool_max_idle_per_host(kept)
         .tcp_nodelay(true)
         .redirect(redirect::Policy::none());
     if is_loopback(base_url) {
@@ -188,6 +213,26 @@ fn client(
     } else {
         builder.build()
     }
+}
+
+/// Whether the connection was closed before the answer's first line.
+fn was_closed(error: &reqwest::Error) -> bool {
+    let is_closing = |kind| {
+        use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+        matches!(
+            kind,
+            BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof
+        )
+    };
+    let mut causes = successors(error.source(), |&cause| cause.source());
+    error.is_request()
+        && !error.is_connect()
+        && causes.any(|cause| {
+            let http = cause.downcast_ref::<hyper::Error>();
+            let tcp = cause.downcast_ref::<io::Error>();
+            http.is_some_and(hyper::Error::is_incomplete_message)
+                || tcp.is_some_and(|error| is_closing(error.kind()))
+        })
 }
 
 /// Whether the server is on this machine. A proxy from the environment is not used for it.
@@ -239,7 +284,7 @@ pub fn shown(url: &Url) -> String {
 
 /// The error's innermost cause, which is more specific than "error sending request for url (...)".
 fn causes(error: &reqwest::Error) -> String {
-    let mut innermost: &dyn std::error::Error = error;
+    let mut innermost: &dyn Error = error;
     while let Some(source) = innermost.source() {
         innermost = source;
     }

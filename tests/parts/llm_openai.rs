@@ -10,9 +10,11 @@ use futures_util::{StreamExt, stream};
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Barrier, mpsc, oneshot};
 use undertone::llm::prompt::Prompts;
 use undertone::llm::remote::{Remote, Settings};
@@ -616,7 +618,6 @@ async fn dropping_before_the_headers_hangs_up() {
     let (hung_up, gone) = oneshot::channel();
     let (accepted, here) = oneshot::channel();
     tokio::spawn(async move {
-        use tokio::io::AsyncReadExt;
         let (mut socket, _) = listener.accept().await.unwrap();
         accepted.send(()).unwrap();
         let mut buffer = [0; 4096];
@@ -649,6 +650,83 @@ async fn an_unreachable_server_is_an_error() {
         llm.check().await,
         Err(LlmError::Unreachable { .. })
     ));
+}
+
+/// Reads a request with its body.
+async fn read_request(socket: &mut TcpStream) {
+    let mut reader = BufReader::new(socket);
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).await.unwrap();
+        if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+        if line.trim().is_empty() {
+            break;
+        }
+    }
+    reader.read_exact(&mut vec![0; length]).await.unwrap();
+}
+
+/// A server that closes each connection when a request comes behind so many answers, as servers do whose limit of idle
+/// time ends just then. Its first two answers wait for each other. Returns its address and its connections' number.
+async fn closing_after(answers: usize) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let opened = Arc::new(AtomicUsize::new(0));
+    let count = opened.clone();
+    let both = Arc::new(Barrier::new(2));
+    tokio::spawn(async move {
+        loop {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let is_early = count.fetch_add(1, Relaxed) < 2;
+            let both = both.clone();
+            tokio::spawn(async move {
+                for _ in 0..answers {
+                    read_request(&mut socket).await;
+                    if is_early {
+                        both.wait().await;
+                    }
+                    let body = format!("{}{STOP}{DONE}", sse("<speech>Hi.</speech>"));
+                    let answer = format!(
+                        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n{body}",
+                        body.len()
+                    );
+                    socket.write_all(answer.as_bytes()).await.unwrap();
+                }
+                // The first byte of the next request.
+                let _ = socket.read_u8().await;
+            });
+        }
+    });
+    (url, opened)
+}
+
+/// A turn failed if its server closed the idle connection just when the request came.
+#[tokio::test]
+async fn a_request_on_a_connection_that_the_server_closes_is_sent_again_on_a_new_one() {
+    let (url, opened) = closing_after(1).await;
+    let llm = client(&url);
+    // Two connections are kept, and both are closed by the next request.
+    let (one, other) = tokio::join!(llm.check(), llm.check());
+    assert!(one.is_ok() && other.is_ok(), "{one:?} {other:?}");
+    assert_eq!(opened.load(Relaxed), 2);
+    let (events, error) = all(llm.generate(prompt())).await;
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(spoken(&events).trim(), "Hi.");
+    assert_eq!(opened.load(Relaxed), 3);
+}
+
+#[tokio::test]
+async fn a_server_that_closes_every_connection_is_asked_twice() {
+    let (url, opened) = closing_after(0).await;
+    let (_, error) = all(client(&url).generate(prompt())).await;
+    assert!(
+        matches!(error, Some(LlmError::Unreachable { .. })),
+        "{error:?}"
+    );
+    assert_eq!(opened.load(Relaxed), 2);
 }
 
 #[tokio::test]
