@@ -99,14 +99,17 @@ fn further_models(config: &Config) -> Vec<Finding> {
             format!("see llm.models.{name} in the configuration, and whether its server runs");
         let finding = format!("model {name}");
         try_out(finding, &mend, || {
-            let detail = model_on_a_server(config, remote, Some(name))?;
-            Ok(format!("{}{detail}", part_of(config, name, remote)))
+            let part = part_of(config, name, remote);
+            match model_on_a_server(config, remote, Some(name)) {
+                Ok(detail) => Ok(format!("{part}{detail}")),
+                Err(error) => bail!("{part}{error:#}"),
+            }
         })
     };
     config.further_llms.iter().map(check).collect()
 }
 
-/// The part of a further model: whose fallback it is, and the agents that have it.
+/// The part of a further model: whose fallback it is, whether it is the draft model, and the agents that have it.
 fn part_of(config: &Config, name: &str, remote: &RemoteLlm) -> String {
     let is_it = |other: &RemoteLlm| {
         let (own, other) = (&remote.settings, &other.settings);
@@ -122,6 +125,9 @@ fn part_of(config: &Config, name: &str, remote: &RemoteLlm) -> String {
     let others = config.further_llms.iter();
     let others = others.filter(|(_, other)| stands_in(other));
     parts.extend(others.map(|(other, _)| format!("fallback of {other}")));
+    if config.draft.as_ref().is_some_and(is_it) {
+        parts.push("draft model".to_owned());
+    }
     let agents = config.agents.iter();
     let agents = agents.filter(|agent| agent.model.as_deref() == Some(name));
     parts.extend(agents.map(|agent| format!("agent {}", agent.name)));
@@ -179,14 +185,6 @@ fn examine_parts(loaded: &Loaded) -> Vec<Finding> {
             "see llm.base_url, llm.model and the key in the configuration, and whether the server runs",
             || language_model(config),
         ),
-        match &config.draft {
-            None => skipped("draft model", "there is none"),
-            Some(draft) => try_out(
-                "draft model",
-                "see draft.model and its section in the configuration, and whether its server runs",
-                || model_on_a_server(config, draft, None),
-            ),
-        },
         try_out("tools", "see tools.folder in the configuration", || {
             tools(config)
         }),

@@ -387,6 +387,32 @@ fn the_doctor_names_what_is_broken_and_how_to_fix_it() {
     }
 }
 
+/// Its server was asked twice: as one of the further models and as the draft model.
+#[test]
+fn the_doctor_checks_a_draft_model_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let dead = "base_url = \"http://127.0.0.1:1/v1\"";
+    let text = format!(
+        "[llm]\nengine = \"openai-compatible\"\nmodel = \"large\"\n{dead}\n\
+         [llm.models.small]\nmodel = \"s\"\n{dead}\n[draft]\nmodel = \"small\"\n"
+    );
+    std::fs::write(folder.path().join("undertone.toml"), text).unwrap();
+    let output = undertone(folder.path(), &["doctor", "--json"])
+        .env("UNDERTONE_MODELS", "nowhere")
+        .output()
+        .unwrap();
+    let report = json(&output);
+    let checks = report["checks"].as_array().unwrap().iter();
+    let mut models = checks.filter(|check| check.to_string().contains("127.0.0.1:1/v1"));
+    assert_eq!(models.next().unwrap()["name"], "language model", "{report}");
+    let draft = models.next().unwrap();
+    assert_eq!(draft["name"], "model small", "{report}");
+    assert_eq!(draft["status"], "broken", "{report}");
+    let detail = draft["detail"].as_str().unwrap();
+    assert!(detail.starts_with("(draft model) "), "{report}");
+    assert_eq!(models.next(), None, "{report}");
+}
+
 #[test]
 fn the_doctor_names_the_addresses_that_browsers_are_told() {
     let folder = tempfile::tempdir().unwrap();
