@@ -151,6 +151,8 @@ fn facts(report: &Report, max_prompt_tokens: usize) -> Vec<String> {
             );
         }
     }
+    let failure = report.failure.as_deref();
+    let untold = |otherwise: &str| format!("cannot be told: {}", failure.unwrap_or(otherwise));
     fact(
         "hanging up",
         match report.stops {
@@ -158,7 +160,7 @@ fn facts(report: &Report, max_prompt_tokens: usize) -> Vec<String> {
             Some(false) => {
                 "does not stop the server: the next answer is as late as beside another".into()
             }
-            None => "cannot be told: an answer is as quick beside another as alone".into(),
+            None => untold("an answer is as quick beside another as alone"),
         },
     );
     fact(
@@ -166,7 +168,7 @@ fn facts(report: &Report, max_prompt_tokens: usize) -> Vec<String> {
         match (report.queues, report.slower) {
             (Some(true), _) => "the second begins when the first is over (one slot)".into(),
             (_, Some(slower)) => format!("each takes {slower:.2} times as long"),
-            (_, None) => "cannot be told".into(),
+            (_, None) => untold("the answers are too short to compare"),
         },
     );
     for (name, mode) in [("markup", markup), ("native", native)] {
@@ -375,6 +377,24 @@ mod tests {
             stops: None,
             slower: Some(1.0),
             queues: Some(false),
+            failure: None,
+        }
+    }
+
+    /// A failed request was reported as "an answer is as quick beside another as alone".
+    #[test]
+    fn what_a_failed_request_leaves_unknown_is_reported_with_its_reason() {
+        let failed = Report {
+            slower: None,
+            queues: None,
+            failure: Some("nothing came".into()),
+            ..report()
+        };
+        let facts = facts(&failed, 6_000);
+        for name in ["hanging up", "two streams at once"] {
+            let fact = facts.iter().find(|fact| fact.starts_with(name));
+            let fact = fact.expect("a line");
+            assert!(fact.ends_with("cannot be told: nothing came"), "{fact}");
         }
     }
 

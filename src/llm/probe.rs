@@ -381,6 +381,8 @@ pub struct Report {
     pub slower: Option<f64>,
     /// Whether a second answer begins only when the first is over; `None` if it cannot be told.
     pub queues: Option<bool>,
+    /// The failure that left some of the last three unknown.
+    pub failure: Option<String>,
 }
 
 impl Report {
@@ -414,6 +416,8 @@ pub async fn probe(
     let with = |calls: Calls, form: CallForm| {
         let mut settings = Settings {
             calls,
+            // A long prompt takes a server without a GPU longer than a conversation would wait.
+            stall_timeout: settings.stall_timeout.max(PATIENCE),
             ..settings.clone()
         };
         let seed = settings.extra_body.entry("seed");
@@ -478,6 +482,7 @@ pub async fn probe(
         slower,
         queues,
         stops,
+        failure,
         requests: count,
     } = company(&markup).await;
     requests += count;
@@ -507,6 +512,7 @@ pub async fn probe(
         stops,
         slower,
         queues,
+        failure,
     })
 }
 

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde_json::{Value, json};
 use std::fmt::Write;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use undertone::llm::markup::CallForm;
 use undertone::llm::probe::{Context, Indexes, Report, probe};
@@ -34,6 +35,8 @@ struct Scripted {
     efforts: &'static [&'static str],
     /// With tools it takes this effort alone.
     with_tools: Option<&'static str>,
+    /// How long it reads a prompt of more than 1,000 tokens.
+    reads: Duration,
 }
 
 /// A server that can do everything.
@@ -47,6 +50,7 @@ const ABLE: Scripted = Scripted {
     thoughts: Thoughts::None,
     efforts: &[],
     with_tools: None,
+    reads: Duration::ZERO,
 };
 
 /// A server's way with a prompt that is too long.
@@ -113,6 +117,9 @@ async fn chat(State(server): State<Scripted>, Json(body): Json<Value>) -> Respon
         messages.remove(1);
     }
     let tokens = length(&messages);
+    if tokens > 1_000 {
+        tokio::time::sleep(server.reads).await;
+    }
     let last = messages.last().expect("a message");
     let text = last["content"].as_str().expect("text");
     let system = messages[0]["content"].as_str().expect("text");
@@ -341,6 +348,13 @@ async fn report(server: Scripted) -> Report {
 
 /// The report of a probe with default settings, but for the effort of thinking.
 async fn report_with(server: Scripted, effort: Option<&str>) -> Report {
+    probed(server, |settings| {
+        settings.reasoning_effort = effort.map(str::to_owned);
+    })
+    .await
+}
+
+async fn probed(server: Scripted, adapt: impl FnOnce(&mut Settings)) -> Report {
     let routes = Router::new()
         .route("/v1/chat/completions", post(chat))
         .route("/v1/models", get(async || StatusCode::NOT_FOUND))
@@ -351,11 +365,27 @@ async fn report_with(server: Scripted, effort: Option<&str>) -> Report {
     tokio::spawn(async move { axum::serve(listener, routes).await });
     let mut settings = Settings::new(url.parse().expect("an address"), "scripted");
     settings.temperature = Some(0.2);
-    settings.reasoning_effort = effort.map(str::to_owned);
+    adapt(&mut settings);
     let default = undertone::llm::prompt::DEFAULT_TOKENS;
     probe(&settings, &Prompts::default(), default, &mut |_| ())
         .await
         .expect("a report")
+}
+
+/// llama.cpp on a processor reads 6,000 tokens for a minute, and sends nothing meanwhile.
+#[tokio::test]
+async fn a_server_that_reads_a_long_prompt_for_longer_than_the_stall_timeout_has_its_context_told()
+{
+    let slow = Scripted {
+        reads: Duration::from_millis(500),
+        ..ABLE
+    };
+    let stall = Duration::from_millis(250);
+    let found = probed(slow, |settings| settings.stall_timeout = stall).await;
+    assert!(
+        matches!(found.context, Context::Fits { tokens, .. } if tokens > 5_500),
+        "{found:?}"
+    );
 }
 
 #[tokio::test]

@@ -342,7 +342,7 @@ pub(super) async fn context(
 }
 
 /// How answers at the same time fare.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Company {
     /// How much slower a stream is beside another: 1 is not at all.
     pub(super) slower: Option<f64>,
@@ -350,6 +350,8 @@ pub(super) struct Company {
     pub(super) queues: Option<bool>,
     /// Hanging up stops the server.
     pub(super) stops: Option<bool>,
+    /// Why some of it is not known: a request that failed.
+    pub(super) failure: Option<String>,
     /// How many requests that took.
     pub(super) requests: usize,
 }
@@ -379,71 +381,74 @@ fn counting(tokens: u32) -> Prompt {
     prompt
 }
 
-/// Reads to the first word. `false` if there is none.
-async fn begins(events: &mut LlmStream) -> bool {
-    let is_word = |event: Result<LlmEvent, LlmError>| matches!(event, Ok(LlmEvent::Speech { .. }));
+/// The failure of an answer that has no word.
+const SILENT: &str = "the model does not count when it is asked to";
+
+/// Reads to the first word.
+async fn begins(events: &mut LlmStream) -> Result<(), String> {
     while let Some(event) = events.next().await {
-        if is_word(event) {
-            return true;
+        if let LlmEvent::Speech { .. } = event.map_err(|error| error.details())? {
+            return Ok(());
         }
     }
-    false
+    Err(SILENT.into())
+}
+
+/// The speed of one answer.
+async fn speed(llm: &dyn Llm) -> Result<Speed, String> {
+    let trial = trial(llm, counting(TIMED), usize::MAX).await;
+    let trial = trial.map_err(|error| error.details())?;
+    Speed::of(&trial).ok_or_else(|| SILENT.into())
 }
 
 /// Times an answer alone, beside another, and after another whose client has hung up. The last two differ only if
 /// hanging up stops the server; if already the first two are the same, nothing can be told.
 pub(super) async fn company(llm: &dyn Llm) -> Company {
-    let timed = || trial(llm, counting(TIMED), usize::MAX);
     let mut found = Company::default();
+    let compared = compare(llm, &mut found).await;
+    found.failure = compared.err();
+    found
+}
+
+async fn compare(llm: &dyn Llm, found: &mut Company) -> Result<(), String> {
     // From then on the prompt is in the server's cache.
     found.requests += 1;
-    if trial(llm, counting(1), usize::MAX).await.is_err() {
-        return found;
-    }
+    let first = trial(llm, counting(1), usize::MAX).await;
+    first.map_err(|error| error.details())?;
     found.requests += 1;
-    let Some(alone) = timed().await.ok().as_ref().and_then(Speed::of) else {
-        return found;
-    };
+    let alone = speed(llm).await?;
     found.requests += 2;
-    let Some((beside, queues)) = beside(llm, &alone).await else {
-        return found;
-    };
+    let (beside, queues) = beside(llm, &alone).await?;
     found.queues = queues;
     if let (Some(alone), Some(beside), Some(false)) = (alone.gap, beside.gap, queues) {
         found.slower = Some(beside.as_secs_f64() / alone.as_secs_f64().max(1e-6));
     }
     found.requests += 2;
     let mut other = llm.generate(counting(BESIDE));
-    if !begins(&mut other).await {
-        return found;
-    }
+    begins(&mut other).await?;
     drop(other);
-    let after = timed().await.ok().as_ref().and_then(Speed::of);
-    found.stops = after.and_then(|after| stops(alone, beside, after));
-    found
+    found.stops = stops(alone, beside, speed(llm).await?);
+    Ok(())
 }
 
 /// The speed of an answer beside another, and whether it had to wait for the end of that; `None` if that was over too
 /// early to tell.
-async fn beside(llm: &dyn Llm, alone: &Speed) -> Option<(Speed, Option<bool>)> {
+async fn beside(llm: &dyn Llm, alone: &Speed) -> Result<(Speed, Option<bool>), String> {
     let mut other = llm.generate(counting(BESIDE));
-    if !begins(&mut other).await {
-        return None;
-    }
+    begins(&mut other).await?;
     let began = now();
     let rest = async {
         while other.next().await.is_some_and(|event| event.is_ok()) {}
         now() - began
     };
-    let second = trial(llm, counting(TIMED), usize::MAX);
-    let (rest, second) = futures_util::future::join(rest, second).await;
-    let second = Speed::of(&second.ok()?)?;
+    let (rest, second) = futures_util::future::join(rest, speed(llm)).await;
+    let second = second?;
     let queues = match rest <= second.first {
         true if is_later(alone.first, second.first) => Some(true),
         true => None,
         false => Some(false),
     };
-    Some((second, queues))
+    Ok((second, queues))
 }
 
 fn stops(alone: Speed, beside: Speed, after: Speed) -> Option<bool> {
