@@ -86,7 +86,7 @@ pub(super) enum Main<'a> {
     Gone,
 }
 
-/// Why a held-back generation cannot become the answer.
+/// The reason for which a held-back generation cannot become the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Useless {
     /// There is nothing left to answer.
