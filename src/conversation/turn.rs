@@ -434,7 +434,8 @@ impl Turn {
     /// Handles the client's cancel of the answer, or of the `queued` one. `true` if the last question gets no answer: a
     /// committed turn gets none instead, and a user who is still speaking is answered together with what follows.
     pub(super) fn gives_up_question(&mut self, queued: bool) -> bool {
-        !(queued && self.give_up_committed()) && !self.is_open()
+        let gives_up = queued && self.give_up_committed();
+        !gives_up && !self.is_open()
     }
 
     /// Drops all committed turns but the open one.

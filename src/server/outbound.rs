@@ -178,7 +178,7 @@ async fn place(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Body
             (StatusCode::CREATED, location, Json(state)).into_response()
         }
         failed => {
-            let reason = failed.map_or_else(|error| Err(error.to_string()), |failed| failed);
+            let reason = failed.unwrap_or_else(|error| Err(error.to_string()));
             let reason = reason.err().unwrap_or_default();
             let message = format!("The call could not be placed: {reason}.");
             error(StatusCode::BAD_GATEWAY, "call_failed", None, message)
