@@ -48,6 +48,21 @@ fn a_machine_gets_the_message_once_it_is_silent() {
 }
 
 #[test]
+fn a_machine_that_greets_for_long_is_not_asked_whether_it_is_still_there() {
+    let mut sim = placed(MESSAGE);
+    sim.policy().timeouts.silence_prompt = Some(Micros::from_ms(8_000));
+    sim.silence(500);
+    sim.speak(MACHINE, 6_000);
+    sim.silence(1_000);
+    sim.speak("press one to speak to somebody", 14_000);
+    sim.silence(1_000);
+    assert_eq!(sim.spoken(), [GREETING]);
+    sim.silence(8_000);
+    assert_eq!(sim.spoken(), [GREETING, MESSAGE]);
+    assert_eq!(hung_up(&sim).unwrap().1, HangUpReason::Machine);
+}
+
+#[test]
 fn a_tone_takes_the_message_at_once_and_nothing_interrupts_it() {
     let mut sim = placed(MESSAGE);
     sim.silence(500);

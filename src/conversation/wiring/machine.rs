@@ -48,6 +48,7 @@ impl Conversation {
     /// Stops speaking, and answers nothing any more.
     fn listen_to_machine(&mut self) {
         self.common.notify(Event::MachineAnswered);
+        self.agenda.silence.is_broken(&mut self.common);
         self.barge_in();
         self.stop_for_good(ResponseStatus::Interrupted);
         self.turn.forget_committed();

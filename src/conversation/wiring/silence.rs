@@ -6,8 +6,11 @@ use crate::conversation::silence::Silent;
 use crate::time::Micros;
 
 impl Conversation {
-    /// Starts to count the user's silence.
+    /// Starts to count the user's silence. A machine that greets is not asked whether it is still there.
     pub(super) fn watch_silence(&mut self) {
+        if self.ending.machine.is_heard() {
+            return;
+        }
         let set = self.idle_timeout();
         self.agenda.silence.watch(&mut self.common, set);
     }
