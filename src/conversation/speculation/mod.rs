@@ -91,8 +91,8 @@ pub(super) struct Speculation {
     warmed: BTreeMap<String, Time>,
     /// Committed calls, oldest first.
     past: Vec<(CallId, PastCall)>,
-    /// The last results of tools that set fixed arguments of others.
-    results: BTreeMap<String, Value>,
+    /// The last results of tools that set fixed arguments of others, each with the call that it belongs to.
+    results: BTreeMap<String, (CallId, Value)>,
     drafts: Drafts,
 }
 

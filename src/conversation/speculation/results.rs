@@ -4,7 +4,7 @@
 use super::Speculation;
 use super::record::Discard;
 use crate::conversation::common::Common;
-use crate::conversation::ids::RunId;
+use crate::conversation::ids::{CallId, RunId};
 use crate::tools::Declaration;
 use serde_json::{Map, Value};
 
@@ -12,7 +12,7 @@ impl Speculation {
     /// The results that fixed arguments of a tool come from, as far as they are there.
     pub(super) fn taken_by(&self, tool: Option<&Declaration>) -> Map<String, Value> {
         let takes = tool.into_iter().flat_map(|tool| &tool.takes);
-        let taken = takes.filter_map(|of| Some((of.clone(), self.results.get(of)?.clone())));
+        let taken = takes.filter_map(|of| Some((of.clone(), self.results.get(of)?.1.clone())));
         taken.collect()
     }
 
@@ -44,13 +44,19 @@ impl Speculation {
         }
     }
 
-    /// Keeps the result of a committed run, if others may be set from it.
-    pub(super) fn keep_result(&mut self, run: RunId) {
+    /// Keeps the result of a committed run for this call, if others may be set from it. Of calls that run side by side
+    /// the last one counts, whichever is done first.
+    pub(super) fn keep_result(&mut self, run: RunId, call: CallId) {
         let run = self.ledger.get(run);
         if let Some(run) = run.filter(|run| run.is_committed() && run.feeds())
             && let Some((_, Ok(result))) = &run.outcome
+            && self
+                .results
+                .get(&run.tool)
+                .is_none_or(|(last, _)| *last <= call)
         {
-            self.results.insert(run.tool.clone(), result.clone());
+            self.results
+                .insert(run.tool.clone(), (call, result.clone()));
         }
     }
 }

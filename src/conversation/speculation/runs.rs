@@ -298,7 +298,7 @@ impl Speculation {
         call: CallId,
     ) -> Option<Result<Value, ToolError>> {
         let (_, result) = self.ledger.get(run)?.outcome.clone()?;
-        self.keep_result(run);
+        self.keep_result(run, call);
         if let Some((_, past)) = self.past.iter_mut().find(|(id, _)| *id == call) {
             past.result = result.as_ref().ok().cloned();
         }
