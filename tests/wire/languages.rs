@@ -376,7 +376,8 @@ async fn a_session_goes_on_in_the_language_that_is_spoken() {
         "{spanish}"
     );
     let back = caller.ask("What time is it?", "It").await;
-    assert!(!back.contains("Son las"), "{back}");
+    // The end of the answer before may come with it.
+    assert!(back.rfind("It") > back.rfind("Son las"), "{back}");
 
     let mut caller = Caller::new(&server, words, "de").await;
     let english = json!({"type": "session.update", "session": {"type": "realtime",
