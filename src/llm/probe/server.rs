@@ -350,7 +350,7 @@ pub(super) struct Company {
     pub(super) queues: Option<bool>,
     /// Hanging up stops the server.
     pub(super) stops: Option<bool>,
-    /// Why some of it is not known: a request that failed.
+    /// The failed request that left some of it unknown.
     pub(super) failure: Option<String>,
     /// How many requests that took.
     pub(super) requests: usize,
