@@ -164,6 +164,32 @@ impl From<&str> for Recognised {
     }
 }
 
+/// The verdict of a recogniser that judges turns on the user's: whether they are done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TurnState {
+    /// They have spoken and may go on.
+    Open,
+    /// They are probably done.
+    PerhapsOver,
+    /// They go on, although they were probably done.
+    Resumed,
+    /// They are done.
+    Over,
+}
+
+/// A recogniser's report on the user's turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnReport {
+    /// The verdict.
+    pub state: TurnState,
+    /// End of the audio that it is about.
+    pub to: Samples,
+}
+
+/// Called with each report on the user's turn.
+pub type TellTurn = Arc<dyn Fn(TurnReport) + Send + Sync>;
+
 /// An asynchronous speech recogniser, such as one on a remote server. It is opened for each session that
 /// chooses it, so no session waits for another.
 pub trait AsrService: Send + Sync {
@@ -192,6 +218,12 @@ pub trait AsrSession: Send {
     /// the position `from` in the session. After a gap `from` is further on. Must not block.
     fn listen(&mut self, from: Samples, audio: &[f32]) {
         let _ = (from, audio);
+    }
+
+    /// From now on reports on the user's turn, for services that judge turns: from the first word to the end, at least
+    /// every half second.
+    fn tell_turns(&mut self, tell: TellTurn) {
+        drop(tell);
     }
 
     /// Transcribes a part of the user's audio, whether or not it went through [`Self::listen`]. Dropping

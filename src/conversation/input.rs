@@ -7,7 +7,7 @@ use super::ids::{CallId, ClauseId, ItemId, Job, RequestId, RunId, TurnId};
 use super::policy::Declarations;
 use super::speculation::Discard;
 use super::turn_detection::TurnDetection;
-use crate::asr::Doubt;
+use crate::asr::{Doubt, TurnReport};
 use crate::language::Marks;
 use crate::llm::{LlmEvent, Message, TokenUsage, ToolChoice};
 use crate::prediction::Prediction;
@@ -51,6 +51,8 @@ pub enum Input {
         /// Probability that the user is done, 0..1.
         probability: f32,
     },
+    /// A recogniser that judges turns has judged the user's.
+    TurnJudged(TurnReport),
     /// The language model streamed an event.
     Llm {
         /// The generation it belongs to.

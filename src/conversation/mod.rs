@@ -97,6 +97,7 @@ mod tool_cache;
 mod turn;
 mod turn_detection;
 mod utterance;
+mod verdict;
 mod wait;
 mod wiring;
 

@@ -3,19 +3,19 @@
 use super::clarity::Clarity;
 use super::common::Common;
 use super::ids::RequestId;
-use super::latency::TurnLatency;
 use super::output::Output;
 use super::partials::Partials;
 use super::pause::Pause;
 use super::policy::EndpointPolicy;
 use super::segments::Segments;
 use super::speculation::Request;
-use super::timer::Timer;
-use super::turn_detection::{EndOfTurnRule, TurnDetection};
+use super::turn_detection::EndOfTurnRule;
+use super::verdict::Verdict;
 use crate::asr::Recognised;
 use crate::language::Pack;
-use crate::time::{Micros, Samples, Time};
+use crate::time::{Samples, Time};
 
+mod end;
 #[cfg(test)]
 mod tests;
 
@@ -43,6 +43,8 @@ pub(super) struct Utterance {
     answered: String,
     /// The client cancelled the answer to it.
     given_up: bool,
+    /// The verdict of a recogniser that judges turns.
+    verdict: Verdict,
 }
 
 /// The side that recognises the words.
@@ -111,6 +113,7 @@ impl Utterance {
             generations: 0,
             answered: String::new(),
             given_up: false,
+            verdict: Verdict::default(),
         }
     }
 
@@ -363,88 +366,5 @@ impl Utterance {
     /// The words so far, with `tail` for the unfinished part.
     fn text(&self, tail: &str) -> String {
         self.segments.text(tail)
-    }
-}
-
-/// Its end.
-impl Utterance {
-    /// Handles an end-of-turn score. `false` if its request is dead.
-    pub(super) fn on_completeness(&mut self, request: RequestId, score: f32, now: Time) -> bool {
-        let is_awaited = self.pause.scoring == Some(request);
-        if is_awaited {
-            self.pause.completeness = Some((score, now));
-        }
-        is_awaited
-    }
-
-    /// Whether the turn is over: the silence is long enough and the transcript has come. Otherwise sets the
-    /// timer for the next check. `asks`: whether the words are a whole request for a tool.
-    pub(super) fn judge(
-        &self,
-        common: &mut Common,
-        detection: &TurnDetection,
-        asks: Request,
-    ) -> EndOfTurn {
-        if self.stage == Stage::Speaking {
-            return EndOfTurn::NotYet;
-        }
-        let transcript = self.transcript();
-        let endpoint = common.policy.endpoint.of(detection);
-        let language = common.language();
-        let is_cut = !self.segments.are_transcribed();
-        let up_to_gap = || match detection.rule {
-            EndOfTurnRule::Client => None,
-            _ => self
-                .words_up_to_gap(&endpoint, language)
-                .filter(|_| !is_cut),
-        };
-        if self.stage == Stage::Fading {
-            return up_to_gap().map_or(EndOfTurn::NotYet, EndOfTurn::Perhaps);
-        }
-        let wait = match detection.rule {
-            _ if self.is_committed() => 0,
-            EndOfTurnRule::Silence { ms } => ms,
-            EndOfTurnRule::Client => return EndOfTurn::NotYet,
-            EndOfTurnRule::Semantic => {
-                let done =
-                    self.pause
-                        .done(language, transcript.as_deref(), self.pause.marks(), asks);
-                endpoint.silence_needed(done)
-            }
-        };
-        let due = self.last_speech.1 + Micros::from_ms(wait);
-        let transcript = transcript.filter(|_| !is_cut);
-        if common.now < due {
-            common.timers.set(Timer::EndOfTurn, due);
-            let is_unfinished =
-                detection.rule == EndOfTurnRule::Semantic && wait > endpoint.unsure_ms;
-            let plausible = match transcript {
-                Some(text) => Some(text).filter(|_| !is_unfinished),
-                None => up_to_gap(),
-            };
-            return plausible.map_or(EndOfTurn::NotYet, EndOfTurn::Perhaps);
-        }
-        match transcript {
-            _ if self.failed => EndOfTurn::Lost,
-            Some(text) => EndOfTurn::Over(text),
-            None => {
-                let patience = common.policy.timeouts.transcript_timeout;
-                let overdue = due.max(self.pause.asked) + patience;
-                common.timers.set(Timer::TranscriptOverdue, overdue);
-                EndOfTurn::NotYet
-            }
-        }
-    }
-
-    /// The stamps of a turn that ends now.
-    pub(super) fn latency(&self, now: Time) -> TurnLatency {
-        let transcript = self.pause.transcript.as_ref();
-        TurnLatency {
-            speech_end: Some(self.last_speech.1),
-            transcript: transcript.map(|(_, at)| *at),
-            completeness: self.pause.completeness.map(|(_, at)| at),
-            end_of_turn: Some(now),
-            ..TurnLatency::default()
-        }
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::asr::{TurnReport, TurnState};
 use crate::conversation::{
     CallId, ClauseId, Conversation, Experience, Job, Micros, RequestId, RunId, Samples, Time,
 };
@@ -51,6 +52,12 @@ fn arguments() -> impl Strategy<Value = Map<String, Value>> {
 /// Any input. Ids are few, so that many inputs match jobs that are running.
 fn inputs() -> impl Strategy<Value = Input> {
     let request = || (0u64..8).prop_map(RequestId);
+    let turn_state = prop::sample::select(vec![
+        TurnState::Open,
+        TurnState::PerhapsOver,
+        TurnState::Resumed,
+        TurnState::Over,
+    ]);
     let clause = || (0u64..6).prop_map(ClauseId);
     let text = || prop::sample::select(vec!["", "what is the weather in Boulder", "yes", "stop."]);
     let event = prop_oneof![
@@ -82,6 +89,10 @@ fn inputs() -> impl Strategy<Value = Input> {
         2 => (request(), 0f32..1.0).prop_map(|(request, probability)| Input::Completeness {
             request,
             probability,
+        }),
+        2 => (turn_state, 0u64..200).prop_map(|(state, window)| {
+            let to = Samples(512 * window);
+            Input::TurnJudged(TurnReport { state, to })
         }),
         6 => (request(), event).prop_map(|(request, event)| Input::Llm { request, event }),
         3 => (request(), arguments(), 0f32..1.0).prop_map(|(request, arguments, confidence)| {

@@ -20,7 +20,7 @@ use super::routing::{Answer, Routing};
 use super::source::{Report, Setback};
 use super::voices::{Voice, Wanted};
 use super::{Inbound, Outbound};
-use crate::asr::{Recognised, Utterance};
+use crate::asr::{Recognised, TellTurn, Utterance};
 use crate::audio::{Beeps, Resampler, Ring, dtmf, to_f32, to_i16};
 use crate::conversation::{
     CLIENT_TIMEOUT, CallId, ClauseId, Discard, Event, HangUpReason, Input, ItemId, Job, Micros,
@@ -264,6 +264,7 @@ impl Driver {
                 options,
                 options.speaker.language.is_none(),
                 report_to(&results),
+                Some(turns_to(&results)),
             ),
             detects: options.speaker.language.is_none(),
             options: options.clone(),
@@ -534,9 +535,10 @@ impl Driver {
 
     fn open_recogniser(&mut self) {
         let report = report_to(&self.results);
+        let turns = Some(turns_to(&self.results));
         self.recogniser =
             self.engines
-                .recogniser_of(&self.agent, &self.options, self.detects, report);
+                .recogniser_of(&self.agent, &self.options, self.detects, report, turns);
     }
 
     /// The user was heard to speak this language: the session goes on in it if the operator allows that.
@@ -589,9 +591,14 @@ impl Driver {
             let (sender, items) = mpsc::channel(items::WAITING);
             let results = self.results.clone();
             let report = report_to(&self.results);
-            let recogniser =
-                self.engines
-                    .recogniser_of(&self.agent, &self.options, self.detects, report);
+            let recogniser = self.engines.recogniser_of(
+                &self.agent,
+                &self.options,
+                self.detects,
+                report,
+                // Nobody takes a turn in them.
+                None,
+            );
             let heard = async move |input| drop(results.send(Done::Input(Box::new(input))).await);
             let transcribing = items::transcribe(recogniser, self.options.input_rate, items, heard);
             self.tasks.spawn(transcribing.in_current_span());
@@ -1325,6 +1332,12 @@ impl Driver {
 fn report_to(results: &mpsc::Sender<Done>) -> Report {
     let results = results.clone();
     Arc::new(move |setback| drop(results.try_send(Done::Setback(setback))))
+}
+
+/// A callback that tells the session of a recogniser's verdicts on the user's turn.
+fn turns_to(results: &mpsc::Sender<Done>) -> TellTurn {
+    let results = results.clone();
+    Arc::new(move |turn| drop(results.try_send(Done::Input(Box::new(Input::TurnJudged(turn))))))
 }
 
 /// The receiver of jobs' results.

@@ -14,7 +14,7 @@ use super::recognisers::{Recogniser, Recognisers};
 use super::source::{LONGEST, Report};
 use super::voices::{Spoken, Voices};
 use super::warmth::Warmth;
-use crate::asr::{Hints, Recognised};
+use crate::asr::{Hints, Recognised, TellTurn};
 use crate::conversation::{self, Briefing, Declarations, Policy};
 use crate::language::{ENGLISH, base};
 use crate::llm::Llm;
@@ -339,6 +339,7 @@ impl Engines {
         options: &SessionOptions,
         detects: bool,
         report: Report,
+        turns: Option<TellTurn>,
     ) -> Recogniser {
         let name = self.recogniser_name(agent, options);
         let own = agent.policy.speaker.language.as_deref().unwrap_or(ENGLISH);
@@ -352,7 +353,7 @@ impl Engines {
             others,
             keyterms: agent.keyterms.clone(),
         };
-        self.recognisers.open(name, hints, report)
+        self.recognisers.open(name, hints, report, turns)
     }
 
     /// The languages that are detected, and `own`; none if nothing is detected.

@@ -5,7 +5,7 @@ use super::builders::Build;
 use super::load::{Gauge, Stage};
 use super::source::{LONGEST, Report, Source, Trouble};
 use super::{INBOX, reason};
-use crate::asr::{Asr, AsrError, AsrService, AsrSession, Hints, Recognised, Utterance};
+use crate::asr::{Asr, AsrError, AsrService, AsrSession, Hints, Recognised, TellTurn, Utterance};
 use crate::audio::RATE;
 use crate::conversation::Samples;
 use crate::metrics::Metrics;
@@ -86,8 +86,14 @@ impl Recognisers {
     }
 
     /// Opens a recogniser for one session: the local one if `name` is unknown. `report` is told when the
-    /// local one has to do the work of a service.
-    pub(super) fn open(&self, name: Option<&str>, hints: Hints, report: Report) -> Recogniser {
+    /// local one has to do the work of a service, `turns` what a service thinks of the user's turn while it is up.
+    pub(super) fn open(
+        &self,
+        name: Option<&str>,
+        hints: Hints,
+        report: Report,
+        turns: Option<TellTurn>,
+    ) -> Recogniser {
         let service = name.and_then(|name| self.services.get(name));
         if let (Some(name), None) = (name, service) {
             tracing::warn!(name, "unknown recogniser: using the default");
@@ -97,10 +103,18 @@ impl Recognisers {
             worker: self.shared.clone(),
             hints,
         };
-        let (Some(Service { source, .. }), Some(session)) = (service, session) else {
+        let (Some(Service { source, .. }), Some(mut session)) = (service, session) else {
             return Recogniser::Shared(local);
         };
         source.is_needed();
+        if let Some(tell) = turns {
+            let source = source.clone();
+            session.tell_turns(Arc::new(move |turn| {
+                if source.is_up() {
+                    tell(turn);
+                }
+            }));
+        }
         Recogniser::Service(Remote {
             session,
             source: source.clone(),
@@ -483,7 +497,7 @@ mod tests {
         let setbacks = Arc::new(Mutex::new(Vec::new()));
         let told = setbacks.clone();
         let report: Report = Arc::new(move |setback| told.lock().unwrap().push(setback));
-        let mut recogniser = recognisers.open(Some("far"), Hints::default(), report);
+        let mut recogniser = recognisers.open(Some("far"), Hints::default(), report, None);
         let part = Utterance {
             from: Samples(0),
             audio: Vec::new(),
@@ -564,7 +578,7 @@ mod tests {
                 .message
                 .starts_with("far: nothing came within 400 ms")
         );
-        let mut recogniser = known.open(Some("far"), Hints::default(), Arc::new(|_| ()));
+        let mut recogniser = known.open(Some("far"), Hints::default(), Arc::new(|_| ()), None);
         let words = recogniser.transcribe_in_time(Vec::new()).await;
         assert_eq!(words.as_deref(), Some("here"));
     }

@@ -22,6 +22,7 @@ mod telephone;
 mod terms;
 mod text_limits;
 mod tool_cache;
+mod verdicts;
 
 use super::*;
 use crate::asr::Doubt;

@@ -324,6 +324,11 @@ impl Sim {
         self.now
     }
 
+    /// End of the user's audio so far.
+    pub(super) fn audio(&self) -> Samples {
+        self.audio
+    }
+
     /// The user speaks for `ms`; the transcript so far is `words`.
     pub(super) fn speak(&mut self, words: &str, ms: u64) {
         self.words = words.into();

@@ -4,6 +4,8 @@ use super::*;
 use crate::conversation::experience::Experience;
 use crate::conversation::output::Output;
 use crate::conversation::policy::Policy;
+use crate::conversation::timer::Timer;
+use crate::conversation::turn_detection::TurnDetection;
 use crate::language::Marks;
 
 fn at(ms: u64) -> Samples {

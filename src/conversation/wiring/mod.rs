@@ -147,6 +147,7 @@ impl Conversation {
             } => {
                 self.on_completeness(request, probability);
             }
+            Input::TurnJudged(report) => self.on_turn_report(report),
             Input::Llm { request, event } => self.on_llm(request, event),
             Input::Predicted {
                 request,

@@ -1,7 +1,7 @@
 //! The user's turn, from the first sound to the final transcript.
 
 use super::Conversation;
-use crate::asr::Recognised;
+use crate::asr::{Recognised, TurnReport};
 use crate::conversation::clarity::Misheard;
 use crate::conversation::endpointer::{Activity, Window};
 use crate::conversation::ids::RequestId;
@@ -126,6 +126,17 @@ impl Conversation {
         if utterance.is_some_and(|u| u.on_completeness(request, probability, now)) {
             self.try_end_turn();
         }
+    }
+
+    /// Handles the verdict of a recogniser that judges turns.
+    pub(super) fn on_turn_report(&mut self, report: TurnReport) {
+        let Some(utterance) = self.turn.utterance_mut() else {
+            return;
+        };
+        if utterance.on_turn_report(&mut self.common, report) {
+            self.drop_held();
+        }
+        self.try_end_turn();
     }
 
     /// Ends the turn if the silence is long enough and the transcript has come.

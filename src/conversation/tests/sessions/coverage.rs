@@ -1,6 +1,7 @@
 //! Finds which inputs, decisions and outcomes occur in recordings.
 
 use super::*;
+use crate::asr::TurnState;
 use crate::llm::ToolChoice;
 use crate::prediction::{Moment, Source};
 use crate::tools::ToolError;
@@ -22,6 +23,7 @@ impl Default for Seen {
         let kinds = [
             (("input", "type"), variants::<Input>("type")),
             (("input", "job"), variants::<Job>("")),
+            (("input", "state"), variants::<TurnState>("")),
             (("event", "type"), variants::<LlmEvent>("type")),
             (("item", "kind"), variants::<NewItem>("kind")),
             (("input", "place"), variants::<Place>("")),

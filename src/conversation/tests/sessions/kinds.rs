@@ -66,6 +66,22 @@ pub(super) const KINDS: &[Kind] = &[
         ..TALK
     },
     Kind {
+        name: "judged",
+        opening: &[Move::Speak, Move::Judged],
+        moves: &[
+            Move::Judged,
+            Move::Judged,
+            Move::Judged,
+            Move::Judged,
+            Move::Speak,
+            Move::Pause,
+            Move::Noise,
+            Move::Wait,
+            Move::Detection,
+        ],
+        ..TALK
+    },
+    Kind {
         name: "listeners",
         policy: lenient,
         opening: &[Move::Speak, Move::Wait],

@@ -6,6 +6,7 @@ use super::super::*;
 use super::kinds::tools;
 use super::model::{SENTENCES, drafts, guesses, numbered, script};
 use super::{Dice, Kind};
+use crate::asr::{TurnReport, TurnState};
 use crate::llm::ToolChoice;
 use std::collections::VecDeque;
 
@@ -46,6 +47,8 @@ pub(super) enum Move {
     Stopped,
     VoiceEnded,
     Detection,
+    /// The recogniser judges the turn.
+    Judged,
     Demand,
     ClientTools,
     Instructions,
@@ -263,6 +266,18 @@ impl<'a> Session<'a> {
                 }
             }
             Move::VoiceEnded => Input::VoiceEnded,
+            Move::Judged => {
+                let states = [
+                    TurnState::Open,
+                    TurnState::PerhapsOver,
+                    TurnState::Resumed,
+                    TurnState::Over,
+                ];
+                Input::TurnJudged(TurnReport {
+                    state: dice.pick(&states),
+                    to: self.sim.audio().minus_ms(dice.below(300)),
+                })
+            }
             Move::LongText => long_text(dice),
             Move::Load if dice.chance(10) => Input::Notes {
                 notes: vec!["The caller's plan is gold.".into()],
