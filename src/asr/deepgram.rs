@@ -1,10 +1,12 @@
-//! Deepgram's streaming recogniser, `/v1/listen`: it receives the user's audio while they speak, so at a pause only
-//! the last words are missing. One connection for each session, opened when the session begins.
+//! Deepgram's streaming recognisers: they receive the user's audio while they speak, so at a pause only the last words
+//! are missing. One connection for each session, opened when the session begins: to `/v1/listen`, or with a model of
+//! Flux, which also judges when the user's turn is over, to `/v2/listen`.
 
 mod connection;
+mod flux;
 mod transcript;
 
-use super::{AsrError, AsrService, AsrSession, Hints, Utterance};
+use super::{AsrError, AsrService, AsrSession, Hints, TellTurn, Utterance};
 use crate::backend::Backend;
 use crate::backend::socket::Lost;
 use crate::language::base;
@@ -21,12 +23,28 @@ use tracing::Instrument;
 use transcript::Transcript;
 use url::Url;
 
-/// The address of Deepgram.
-pub const BASE_URL: &str = "https://api.deepgram.com/v1";
+/// The version of Deepgram's interface that a model speaks, as it ends addresses.
+pub fn version(model: &str) -> &'static str {
+    match flux::is_flux(model) {
+        true => "v2",
+        false => "v1",
+    }
+}
+
+/// The address of Deepgram for a model.
+pub fn base_url(model: &str) -> &'static str {
+    match flux::is_flux(model) {
+        true => "https://api.deepgram.com/v2",
+        false => "https://api.deepgram.com/v1",
+    }
+}
 
 /// How long final results are waited for. After that, interim ones are used: Deepgram does not always
 /// confirm `Finalize`. It is shorter than a session's own margin over the time that most results take.
 const SETTLING: Duration = Duration::from_millis(120);
+
+/// Silence, ms, behind audio that nobody speaks live, so that Flux transcribes all of it: it does so in steps of 250 ms.
+const SILENCE_MS: u64 = 500;
 
 /// The timeout of connecting, TLS included.
 const CONNECT: Duration = Duration::from_secs(3);
@@ -37,9 +55,9 @@ const STALLED: Duration = Duration::from_secs(5);
 /// The service's address and the parameters of connections.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The address up to and including `/v1`.
+    /// The address up to and including [`version`].
     pub base_url: Url,
-    /// The model's name there, such as `nova-3`.
+    /// The model's name there, such as `nova-3` or `flux-general-en`.
     pub model: String,
     /// Sent as `Authorization: Token KEY`. Never shown.
     pub api_key: Option<SecretString>,
@@ -87,6 +105,7 @@ impl AsrService for Deepgram {
             shared,
             results,
             listens: false,
+            is_flux: flux::is_flux(&self.model),
         })
     }
 }
@@ -96,6 +115,7 @@ struct Session {
     results: watch::Receiver<Progress>,
     /// Whether it has received the user's audio while they spoke.
     listens: bool,
+    is_flux: bool,
 }
 
 impl AsrSession for Session {
@@ -115,12 +135,20 @@ impl AsrSession for Session {
         self.shared.push(from, audio);
     }
 
+    fn tell_turns(&mut self, tell: TellTurn) {
+        self.shared.tell_turns(tell);
+    }
+
     fn transcribe(&mut self, part: Utterance) -> BoxFuture<'static, Result<String, AsrError>> {
         let (mut from, mut to) = (part.from, part.to());
         if !self.listens {
             from = self.shared.end();
             to = Samples(from.0 + part.audio.len() as u64);
             self.shared.push(from, &part.audio);
+            if self.is_flux {
+                let silence = vec![0.0; Samples::from_ms(SILENCE_MS).0 as usize];
+                self.shared.push(to, &silence);
+            }
         }
         self.shared.finalize(to);
         let results = self.results.clone();

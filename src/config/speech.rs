@@ -14,7 +14,7 @@ use url::Url;
 pub enum RemoteAsr {
     /// OpenAI's audio API.
     OpenAi(recogniser::Settings),
-    /// Deepgram's `/v1/listen`.
+    /// Deepgram's `/v1/listen`, or with a model of Flux `/v2/listen`.
     Deepgram(deepgram::Settings),
 }
 
@@ -134,10 +134,13 @@ impl Check<'_> {
         let engine = self.choice(&format!("{section}.engine"), &raw.engine, &engines)?;
         let usual = match engine {
             AsrEngine::OpenAi => None,
-            AsrEngine::Deepgram => Some(deepgram::BASE_URL),
+            AsrEngine::Deepgram => Some(deepgram::base_url(raw.model.trim())),
         };
         let base_url = self.speech_url(section, &raw.base_url, usual)?;
         let model = self.speech_name(section, "model", &raw.model)?;
+        if engine == AsrEngine::Deepgram {
+            self.fits_model(section, &base_url, &model)?;
+        }
         let api_key = self.api_key(section, &raw.api_key_file, &raw.api_key_env)?;
         Ok(match engine {
             AsrEngine::OpenAi => RemoteAsr::OpenAi(recogniser::Settings {
@@ -151,6 +154,22 @@ impl Check<'_> {
                 api_key,
             }),
         })
+    }
+
+    /// Checks that an address of Deepgram is not that of the other version of its interface.
+    fn fits_model(&self, section: &str, base_url: &Url, model: &str) -> Checked<()> {
+        let version = deepgram::version(model);
+        let last = base_url.path().trim_end_matches('/').rsplit('/').next();
+        if last.is_none_or(|last| !["v1", "v2"].contains(&last) || last == version) {
+            return Ok(());
+        }
+        let key = format!("{section}.base_url");
+        let problem = format!("{key} is not where {model} is");
+        Err(self.wrong(
+            &key,
+            problem,
+            &format!("let it end in /{version}, or omit it"),
+        ))
     }
 
     fn voice(&self, section: &str, raw: &RawTtsService) -> Checked<RemoteTts> {

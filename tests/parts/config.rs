@@ -451,6 +451,10 @@ fn the_services_of_a_vendor_are_at_its_address() {
         nova.base_url.to_string()
     };
     assert_eq!(address(nova), "https://api.deepgram.com/v1");
+    let flux = nova.replace("nova-3", "flux-general-en");
+    assert_eq!(address(&flux), "https://api.deepgram.com/v2");
+    let old = format!("{flux}base_url = \"http://127.0.0.1:1/v1\"\n");
+    file(&old).refused(&["asr.services.nova.base_url", "flux-general-en", "/v2"]);
     let own = format!("{nova}base_url = \"http://127.0.0.1:1/v1\"\n");
     assert_eq!(address(&own), "http://127.0.0.1:1/v1");
     let voice = |engine: &str| {

@@ -1,5 +1,5 @@
-//! A simulator of Deepgram's streaming recogniser, `/v1/listen`. `foreign.rs` proves it with Deepgram's SDK for
-//! Python.
+//! A simulator of Deepgram's streaming recogniser, `/v1/listen`, and of Flux beside it. `foreign.rs` proves it with
+//! Deepgram's SDK for Python.
 
 use super::speech_services::{HEARD, KEY};
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
@@ -22,10 +22,10 @@ use undertone::asr::deepgram::{Deepgram, Settings};
 use undertone::audio::from_pcm16le;
 
 /// Hz, of the audio that it takes.
-const RATE: usize = 16_000;
+pub(super) const RATE: usize = 16_000;
 
 /// How long each word of the transcript lasts, in samples. Loud audio is speech.
-const WORD: usize = 110 * RATE / 1_000;
+pub(super) const WORD: usize = 110 * RATE / 1_000;
 
 /// Silence after which the transcript begins anew, in samples.
 const PAUSE: usize = 300 * RATE / 1_000;
@@ -57,8 +57,10 @@ pub(crate) enum Manner {
     Closes(u16, &'static str),
     /// The same, once.
     ClosesOnce(u16, &'static str),
-    /// Gives interim results alone.
+    /// Gives interim results alone: no turn of Flux ends.
     NeverFinal,
+    /// Is silent from a turn's probable end on.
+    SilentFromEager,
     /// Says that something went wrong instead of the next result.
     Errs,
 }
@@ -83,9 +85,16 @@ pub(crate) struct DeepgramService {
     seen: watch::Receiver<Seen>,
 }
 
-struct Known {
-    manner: watch::Sender<Manner>,
-    seen: watch::Sender<Seen>,
+pub(super) struct Known {
+    pub(super) manner: watch::Sender<Manner>,
+    pub(super) seen: watch::Sender<Seen>,
+}
+
+impl Known {
+    pub(super) fn mistake(&self, what: &str) {
+        let what = what.to_owned();
+        self.seen.send_modify(|seen| seen.mistakes.push(what));
+    }
 }
 
 impl DeepgramService {
@@ -97,6 +106,7 @@ impl DeepgramService {
         });
         let router = Router::new()
             .route("/v1/listen", get(listen))
+            .route("/v2/listen", get(super::flux::listen))
             .with_state(known.clone());
         Self {
             address: super::serve_on_a_thread(router),
@@ -133,10 +143,24 @@ pub(crate) fn recogniser(address: SocketAddr, key: &str) -> Arc<dyn AsrService> 
     Arc::new(Deepgram::new(settings).expect("a client"))
 }
 
-fn refusal(status: u16, code: &str, message: &str) -> Response {
+pub(super) fn refusal(status: u16, code: &str, message: &str) -> Response {
     let status = StatusCode::from_u16(status).expect("a status");
     let body = json!({"err_code": code, "err_msg": message, "request_id": "r"});
     (status, Json(body)).into_response()
+}
+
+/// The refusal of a connection with this key and in the manner of the moment.
+pub(super) fn refused(known: &Known, headers: &HeaderMap) -> Option<Response> {
+    let key = headers
+        .get("authorization")
+        .and_then(|key| key.to_str().ok());
+    if key.and_then(|key| key.strip_prefix("Token ")) != Some(KEY) {
+        return Some(refusal(401, "INVALID_AUTH", "Invalid credentials."));
+    }
+    match *known.manner.borrow() {
+        Manner::Refuses(status) => Some(refusal(status, "canary", "canary")),
+        _ => None,
+    }
 }
 
 async fn listen(
@@ -148,16 +172,10 @@ async fn listen(
     known
         .seen
         .send_modify(|seen| seen.queries.push(shown(&query)));
+    if let Some(refusal) = refused(&known, &headers) {
+        return refusal;
+    }
     let query: BTreeMap<_, _> = query.into_iter().collect();
-    let key = headers
-        .get("authorization")
-        .and_then(|key| key.to_str().ok());
-    if key.and_then(|key| key.strip_prefix("Token ")) != Some(KEY) {
-        return refusal(401, "INVALID_AUTH", "Invalid credentials.");
-    }
-    if let Manner::Refuses(status) = *known.manner.borrow() {
-        return refusal(status, "canary", "canary");
-    }
     let is = |name: &str, value: &str| query.get(name).is_none_or(|given| given == value);
     let right = is("encoding", "linear16")
         && query.get("sample_rate").is_some_and(|rate| rate == "16000")
@@ -175,7 +193,7 @@ async fn listen(
 }
 
 /// A query, in which what may be given several times is a list.
-fn shown(query: &[(String, String)]) -> Value {
+pub(super) fn shown(query: &[(String, String)]) -> Value {
     let mut shown = serde_json::Map::new();
     for (name, value) in query {
         match (name.as_str(), shown.get_mut(name)) {
@@ -188,7 +206,70 @@ fn shown(query: &[(String, String)]) -> Value {
 }
 
 /// A message, and when it is sent.
-type Due = (Instant, Message);
+pub(super) type Due = (Instant, Message);
+
+/// One connection, which begins with `first`. `take` returns what there is to say to a message, and whether the
+/// connection goes on.
+pub(super) async fn converse(
+    known: &Known,
+    socket: WebSocket,
+    first: Vec<Message>,
+    mut take: impl FnMut(&Message) -> (Vec<Message>, bool),
+) {
+    let (sink, mut stream) = socket.split();
+    let (outgoing, due) = mpsc::channel(MESSAGES);
+    let sending = tokio::spawn(send(sink, due));
+    let (mut results, mut goes_on) = (first, true);
+    while answer(known, results, &outgoing).is_some() && goes_on {
+        let Ok(message) = timeout(IDLE, stream.next()).await else {
+            let reason = "Deepgram did not receive audio data or a text message within the timeout window. \
+                See https://dpgr.am/net0001";
+            known.mistake("was idle");
+            drop(outgoing.try_send((super::now(), closed(1011, reason))));
+            break;
+        };
+        let Some(Ok(message)) = message else { break };
+        (results, goes_on) = take(&message);
+    }
+    drop(outgoing);
+    drop(sending.await);
+    // Closing a socket with unread data would lose the close frame.
+    let rest = async { while let Some(Ok(_)) = stream.next().await {} };
+    drop(timeout(IDLE, rest).await);
+}
+
+/// Sends results in the manner of the moment. `None` if the connection is over.
+fn answer(known: &Known, results: Vec<Message>, outgoing: &mpsc::Sender<Due>) -> Option<()> {
+    let manner = *known.manner.borrow();
+    let now = super::now();
+    for result in results {
+        let due = match manner {
+            Manner::Late(by) => now + by,
+            _ => now,
+        };
+        let (result, goes_on) = match manner {
+            Manner::Silent => continue,
+            Manner::Closes(code, reason) => (closed(code, reason), false),
+            Manner::ClosesOnce(code, reason) => {
+                known.manner.send_replace(Manner::Well);
+                (closed(code, reason), false)
+            }
+            Manner::Errs => {
+                let error = json!({
+                    "type": "Error", "variant": "canary", "code": "canary", "description": "canary",
+                    "sequence_id": 1,
+                });
+                (text(&error), true)
+            }
+            _ => (result, true),
+        };
+        outgoing.try_send((due, result)).ok()?;
+        if !goes_on {
+            return None;
+        }
+    }
+    Some(())
+}
 
 /// One connection.
 struct Hearing<'a> {
@@ -222,64 +303,12 @@ impl<'a> Hearing<'a> {
     }
 
     async fn serve(mut self, socket: WebSocket) {
-        let (sink, mut stream) = socket.split();
-        let (outgoing, due) = mpsc::channel(MESSAGES);
-        let sending = tokio::spawn(send(sink, due));
-        loop {
-            let Ok(message) = timeout(IDLE, stream.next()).await else {
-                let reason = "Deepgram did not receive audio data or a text message within the timeout window. \
-                    See https://dpgr.am/net0001";
-                self.mistake("was idle");
-                drop(outgoing.try_send((super::now(), closed(1011, reason))));
-                break;
-            };
-            let Some(Ok(message)) = message else { break };
-            let (results, goes_on) = self.take(&message);
-            if self.answer(results, &outgoing).is_none() || !goes_on {
-                break;
-            }
-        }
-        drop(outgoing);
-        drop(sending.await);
-        // Closing a socket with unread data would lose the close frame.
-        let rest = async { while let Some(Ok(_)) = stream.next().await {} };
-        drop(timeout(IDLE, rest).await);
+        let known = self.known;
+        converse(known, socket, Vec::new(), |message| self.take(message)).await;
     }
 
     fn mistake(&self, what: &str) {
-        let what = what.to_owned();
-        self.known.seen.send_modify(|seen| seen.mistakes.push(what));
-    }
-
-    /// Sends results in the manner of the moment. `None` if the connection is over.
-    fn answer(&self, results: Vec<Message>, outgoing: &mpsc::Sender<Due>) -> Option<()> {
-        let manner = *self.known.manner.borrow();
-        let now = super::now();
-        for result in results {
-            let due = match manner {
-                Manner::Late(by) => now + by,
-                _ => now,
-            };
-            let (result, goes_on) = match manner {
-                Manner::Silent => continue,
-                Manner::Closes(code, reason) => (closed(code, reason), false),
-                Manner::ClosesOnce(code, reason) => {
-                    self.known.manner.send_replace(Manner::Well);
-                    (closed(code, reason), false)
-                }
-                Manner::Errs => {
-                    let error =
-                        json!({"type": "Error", "variant": "canary", "description": "canary"});
-                    (text(&error), true)
-                }
-                _ => (result, true),
-            };
-            outgoing.try_send((due, result)).ok()?;
-            if !goes_on {
-                return None;
-            }
-        }
-        Some(())
+        self.known.mistake(what);
     }
 
     /// Takes in a message. Returns what there is to say, and whether the connection goes on.
@@ -399,15 +428,15 @@ impl<'a> Hearing<'a> {
     }
 }
 
-fn seconds(samples: usize) -> f64 {
+pub(super) fn seconds(samples: usize) -> f64 {
     samples as f64 / RATE as f64
 }
 
-fn text(value: &Value) -> Message {
+pub(super) fn text(value: &Value) -> Message {
     Message::Text(value.to_string().into())
 }
 
-fn closed(code: u16, reason: &'static str) -> Message {
+pub(super) fn closed(code: u16, reason: &'static str) -> Message {
     let reason = reason.into();
     Message::Close(Some(CloseFrame { code, reason }))
 }

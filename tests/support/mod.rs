@@ -5,6 +5,7 @@ pub(crate) mod cartesia;
 pub(crate) mod deepgram;
 pub(crate) mod dtmf;
 pub(crate) mod elevenlabs;
+pub(crate) mod flux;
 pub(crate) mod live;
 pub(crate) mod mcp;
 pub(crate) mod program;

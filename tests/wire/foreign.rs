@@ -239,6 +239,40 @@ async fn deepgrams_sdk_takes_the_simulator_for_its_service() {
 }
 
 #[tokio::test]
+async fn deepgrams_sdk_takes_the_simulator_for_flux() {
+    let service = DeepgramService::start();
+    let python = need(".venv/bin/python");
+    let args = ["deepgram_flux.py", &service.address.to_string(), KEY];
+    let report = report(Command::new(python).args(args)).await;
+    let events = [
+        "StartOfTurn",
+        "EagerEndOfTurn",
+        "TurnResumed",
+        "EagerEndOfTurn",
+        "EndOfTurn",
+        "StartOfTurn",
+        "EndOfTurn",
+    ];
+    assert_eq!(report["events"], json!(events), "{report}");
+    assert_eq!(report["transcripts"][1], "How are", "{report}");
+    assert_eq!(report["transcripts"][3], HEARD, "{report}");
+    assert_eq!(report["transcripts"][4], HEARD, "{report}");
+    assert_eq!(report["turn"], 0, "{report}");
+    assert_eq!(report["last_word"], "afar?", "{report}");
+    assert_eq!(report["trigger"], "model", "{report}");
+    assert_eq!(
+        report["forced"],
+        json!([1, "manual", "How are"]),
+        "{report}"
+    );
+    assert_eq!(report["error"], "UNPARSABLE_CLIENT_MESSAGE", "{report}");
+    assert_eq!(report["refused"], 401, "{report}");
+    let seen = service.seen();
+    assert_eq!(seen.messages, ["ForceEndTurn", "CloseStream", "Nonsense"]);
+    assert_eq!(seen.mistakes, ["a message of the type Nonsense"]);
+}
+
+#[tokio::test]
 async fn elevenlabs_sdk_takes_the_simulator_for_its_service() {
     let service = ElevenLabsService::start();
     let python = need(".venv/bin/python");

@@ -3,6 +3,7 @@
 //! `foreign.rs` proves with the openai package.
 
 mod deepgram;
+mod flux;
 mod vendors;
 
 use crate::support;

@@ -1,6 +1,8 @@
 //! A session's connection to Deepgram: sends the audio and collects the results.
 
+use super::flux;
 use super::transcript::{Results, Transcript};
+use crate::asr::{TellTurn, TurnReport};
 use crate::audio::{Ring, to_i16, to_pcm16le};
 use crate::backend::socket::{Lost, Socket};
 use crate::backend::{Backend, KeyForm};
@@ -8,7 +10,7 @@ use crate::time::Samples;
 use bytes::Bytes;
 use serde::Deserialize;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
@@ -25,6 +27,12 @@ const KEPT_MS: u64 = 10_000;
 /// The interval of `KeepAlive` messages while no audio is sent. Deepgram closes a connection after 10 s without a
 /// message, and advises 3 to 5 s.
 const KEEP_ALIVE: Duration = Duration::from_secs(4);
+
+/// The audio between two reports of Flux, and some more, ms.
+const STEP_MS: u64 = 300;
+
+/// How long after the last audio Flux is made to end the turn, if words are awaited. Live audio comes every 20 ms or so.
+const STOPPED: Duration = Duration::from_millis(150);
 
 /// The shortest and the longest wait between two connections.
 const SHORTEST_WAIT: Duration = Duration::from_millis(100);
@@ -58,9 +66,11 @@ impl Progress {
 }
 
 /// The audio of a session, for the task that sends it.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Shared {
     audio: Mutex<Audio>,
+    /// Told of the verdicts on the user's turn.
+    turns: OnceLock<TellTurn>,
     /// Notified when there is something to do.
     news: Notify,
 }
@@ -84,7 +94,8 @@ struct Audio {
 enum Next {
     /// Send audio that begins at this position.
     Send(Samples, Vec<f32>),
-    Finalize,
+    /// The words up to here are wanted at once.
+    Finalize(Samples),
     Replace,
     Close,
     Wait,
@@ -124,6 +135,11 @@ impl Shared {
         self.news.notify_one();
     }
 
+    /// From now on tells the verdicts on the user's turn.
+    pub(super) fn tell_turns(&self, tell: TellTurn) {
+        self.turns.get_or_init(|| tell);
+    }
+
     /// Has the connection replaced.
     pub(super) fn replace(&self) {
         self.lock().replace = true;
@@ -153,9 +169,8 @@ impl Shared {
         if audio.replace || from < audio.ring.start() {
             return Next::Replace;
         }
-        if audio.finalize.is_some_and(|to| to <= from) {
-            audio.finalize = None;
-            return Next::Finalize;
+        if let Some(to) = audio.finalize.take_if(|to| *to <= from) {
+            return Next::Finalize(to);
         }
         let to = end.min(Samples(from.0 + Samples::from_ms(PIECE_MS).0));
         if to <= from {
@@ -174,7 +189,7 @@ impl Shared {
     }
 }
 
-/// A message from Deepgram.
+/// A message from Deepgram's `/v1/listen`.
 #[derive(Deserialize)]
 #[serde(tag = "type")]
 enum Message {
@@ -249,25 +264,45 @@ impl Connection {
         true
     }
 
-    /// One connection, until it is to be closed or replaced.
-    async fn serve(&self) -> Result<(), Lost> {
-        let mut query = vec![
-            ("model", self.model.as_str()),
-            ("encoding", "linear16"),
-            ("sample_rate", "16000"),
+    fn is_flux(&self) -> bool {
+        flux::is_flux(&self.model)
+    }
+
+    fn query(&self) -> Vec<(&str, &str)> {
+        let audio = [("encoding", "linear16"), ("sample_rate", "16000")];
+        let mut query = vec![("model", self.model.as_str())];
+        query.extend(audio);
+        let language = self.language.as_deref();
+        if self.is_flux() {
+            query.push(("eager_eot_threshold", flux::EAGER));
+            let hint = language.filter(|_| flux::takes_languages(&self.model));
+            query.extend(hint.map(|tag| ("language_hint", tag)));
+            query.extend(self.keyterms.iter().map(|term| ("keyterm", term.as_str())));
+            return query;
+        }
+        query.extend([
             ("channels", "1"),
             ("interim_results", "true"),
             ("punctuate", "true"),
             // The session knows better when the user pauses.
             ("endpointing", "false"),
-        ];
-        query.extend(self.language.as_deref().map(|tag| ("language", tag)));
+        ]);
+        query.extend(language.map(|tag| ("language", tag)));
         let boosted = boosted_by(&self.model);
         query.extend(self.keyterms.iter().map(|term| (boosted, term.as_str())));
-        let request = self.backend.get_with(PATH, &query);
+        query
+    }
+
+    /// One connection, until it is to be closed or replaced.
+    async fn serve(&self) -> Result<(), Lost> {
+        let request = self.backend.get_with(PATH, &self.query());
         let mut socket = Socket::open(&self.backend, request, KeyForm::Token).await?;
-        let mut begun = false;
-        let mut idle = pin!(sleep(KEEP_ALIVE));
+        let (mut begun, mut awaited) = (false, None);
+        let patience = match self.is_flux() {
+            true => STOPPED,
+            false => KEEP_ALIVE,
+        };
+        let mut idle = pin!(sleep(patience));
         loop {
             match self.shared.next() {
                 Next::Send(from, samples) => {
@@ -280,7 +315,8 @@ impl Connection {
                     let bytes = Bytes::from(to_pcm16le(&to_i16(&samples)));
                     socket.send(bytes).await?;
                 }
-                Next::Finalize => socket.send(r#"{"type":"Finalize"}"#).await?,
+                Next::Finalize(to) if self.is_flux() => awaited = Some(to),
+                Next::Finalize(_) => socket.send(r#"{"type":"Finalize"}"#).await?,
                 Next::Close => {
                     socket.finish(r#"{"type":"CloseStream"}"#).await;
                     return Ok(());
@@ -291,19 +327,66 @@ impl Connection {
                         () = self.shared.news.notified() => {}
                         text = socket.next() => self.take(&socket, &text?)?,
                         () = idle.as_mut() => {
-                            socket.send(r#"{"type":"KeepAlive"}"#).await?;
+                            if !self.is_flux() {
+                                socket.send(r#"{"type":"KeepAlive"}"#).await?;
+                            } else if awaited.take().is_some_and(|to| !self.is_settled(to)) {
+                                socket.send(flux::FORCE_END).await?;
+                            }
                             idle.set(sleep(KEEP_ALIVE));
                         }
                     }
                     continue;
                 }
             }
-            idle.set(sleep(KEEP_ALIVE));
+            idle.set(sleep(patience));
         }
+    }
+
+    /// Whether all audio up to here, after which none came, is transcribed. Flux reports in steps, and none ends where
+    /// the audio does. Without a turn it has heard nothing since the last.
+    fn is_settled(&self, to: Samples) -> bool {
+        let mut is_settled = true;
+        self.heard.send_if_modified(|heard| {
+            let missing = to.since(heard.transcript.known_to());
+            let is_silence = heard.transcript.is_between_turns();
+            is_settled = missing == 0 || (is_silence && missing <= Samples::from_ms(STEP_MS).0);
+            if is_settled {
+                heard.transcript.is_transcribed_to(to);
+            }
+            is_settled && missing > 0
+        });
+        is_settled
     }
 
     /// Takes in a message.
     fn take(&self, socket: &Socket, text: &str) -> Result<(), Lost> {
+        match self.is_flux() {
+            true => self.take_turn(socket, text),
+            false => self.take_results(socket, text),
+        }
+    }
+
+    fn take_turn(&self, socket: &Socket, text: &str) -> Result<(), Lost> {
+        let info = match serde_json::from_str(text) {
+            Ok(flux::Message::TurnInfo(info)) => info,
+            Ok(flux::Message::Error { code, description }) => {
+                return Err(socket.failed(&format!("failed: {code} {description}")));
+            }
+            Ok(flux::Message::Other) => return Ok(()),
+            Err(error) => return Err(socket.failed(&format!("sent what is no message: {error}"))),
+        };
+        let (mut verdict, mut to) = (None, Samples(0));
+        self.heard.send_modify(|heard| {
+            verdict = info.add_to(&mut heard.transcript);
+            to = heard.transcript.known_to();
+        });
+        if let (Some(state), Some(tell)) = (verdict, self.shared.turns.get()) {
+            tell(TurnReport { state, to });
+        }
+        Ok(())
+    }
+
+    fn take_results(&self, socket: &Socket, text: &str) -> Result<(), Lost> {
         match serde_json::from_str(text) {
             Ok(Message::Results(results)) => {
                 self.heard
@@ -340,7 +423,7 @@ mod tests {
                     let end = Samples(from.0 + audio.len() as u64);
                     format!("{}-{}", from.as_ms(), end.as_ms())
                 }
-                Next::Finalize => "F".into(),
+                Next::Finalize(_) => "F".into(),
                 Next::Replace => "replace".into(),
                 Next::Close => "close".into(),
                 Next::Wait => return done,

@@ -1,4 +1,4 @@
-//! PURE: the transcript of one connection, from Deepgram's results.
+//! PURE: the transcript of one connection, from Deepgram's results. Flux has turns instead.
 
 use crate::time::Samples;
 use serde::Deserialize;
@@ -103,6 +103,38 @@ impl Transcript {
         self.interim.clear();
     }
 
+    /// Takes in all words of a turn of Flux so far, each with the time of its middle in seconds. The audio up to
+    /// `end` is transcribed; `is_over` if the next words are those of another turn.
+    pub(super) fn push_turn(
+        &mut self,
+        words: impl Iterator<Item = (String, f64)>,
+        end: f64,
+        is_over: bool,
+    ) {
+        let words = words.map(|(text, middle)| {
+            let middle = self.position(middle);
+            Word { text, middle }
+        });
+        self.interim = words.collect();
+        // Flux revises words while a turn lasts, but does not tell which.
+        self.final_to = self.final_to.max(self.position(end));
+        if is_over {
+            self.finals.extend(self.interim.drain(..));
+            let over = self.finals.len().saturating_sub(WORDS);
+            self.finals.drain(..over);
+        }
+    }
+
+    /// Whether no turn of Flux has words now.
+    pub(super) fn is_between_turns(&self) -> bool {
+        self.interim.is_empty()
+    }
+
+    /// Notes that there are no other words up to `to`.
+    pub(super) fn is_transcribed_to(&mut self, to: Samples) {
+        self.final_to = self.final_to.max(to);
+    }
+
     /// All words between two positions, if they are final.
     pub(super) fn settled(&self, from: Samples, to: Samples) -> Option<String> {
         let is_settled = self.final_to >= to.minus_ms(SHORT_MS);
@@ -121,7 +153,8 @@ impl Transcript {
         is_known.then(|| self.text(from, to))
     }
 
-    fn known_to(&self) -> Samples {
+    /// The end of the audio whose words are known.
+    pub(super) fn known_to(&self) -> Samples {
         self.final_to.max(self.interim_to)
     }
 

@@ -7,7 +7,7 @@ use undertone::asr::{AsrService, Hints, Utterance};
 use undertone::conversation::Samples;
 
 /// Engines with this recogniser for all sessions.
-fn with_ear(ear: Arc<dyn AsrService>) -> Builders {
+pub(super) fn with_ear(ear: Arc<dyn AsrService>) -> Builders {
     let far = || "far".to_owned();
     Builders {
         recognisers: [(far(), ear)].into(),
@@ -20,7 +20,7 @@ fn serve(service: &DeepgramService) -> Server {
     live::serve(with_ear(recogniser(service.address, KEY)))
 }
 
-fn count(messages: &[String], kind: &str) -> usize {
+pub(super) fn count(messages: &[String], kind: &str) -> usize {
     messages.iter().filter(|known| *known == kind).count()
 }
 
@@ -64,7 +64,7 @@ async fn what_deepgram_hears_while_the_user_speaks_is_a_partial_transcript() {
 }
 
 /// Faults of a connection that is open.
-const FAULTS: [Manner; 5] = [
+pub(super) const FAULTS: [Manner; 5] = [
     Manner::Late(Duration::from_secs(3)),
     Manner::Silent,
     Manner::Closes(1011, "NET-0000"),
@@ -133,7 +133,7 @@ async fn a_deepgram_that_does_not_take_the_key_is_never_asked_again() {
 }
 
 /// A part of the audio that `session` has listened to, of which everything is loud.
-fn spoken(session: &mut dyn undertone::asr::AsrSession, from: Samples) -> Utterance {
+pub(super) fn spoken(session: &mut dyn undertone::asr::AsrSession, from: Samples) -> Utterance {
     let audio = vec![0.5; 16 * 600];
     for (nth, frame) in audio.chunks(320).enumerate() {
         session.listen(Samples(from.0 + 320 * nth as u64), frame);
