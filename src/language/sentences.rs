@@ -126,6 +126,7 @@ mod tests {
             "",
             "Set a timer for ten minutes.",
             "Stop it",
+            "What time is it then?",
         ] {
             assert!(!SENTENCES.reads_unfinished(text), "{text}");
         }

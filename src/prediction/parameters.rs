@@ -235,7 +235,7 @@ impl Parameter {
         }
         // "The weather in the" names no place yet; "a" may be a number.
         let is_named = matches!(self.kind, Kind::Place | Kind::Code | Kind::Text);
-        if is_named && slots::lacks_noun(words) {
+        if is_named && (slots::lacks_noun(words) || slots::names_nothing(words)) {
             return None;
         }
         match &self.kind {
@@ -370,6 +370,10 @@ mod tests {
             ("city", &text, "here", None),
             ("city", &text, "the", None),
             ("query", &text, "all of my", None),
+            ("city", &text, "though", None),
+            ("city", &text, "please now", None),
+            ("city", &text, "boston though", Some(json!("Boston"))),
+            ("query", &text, "please", None),
             ("recipient", &text, "her", Some(json!("her"))),
             ("city", &text, "the hague", Some(json!("The Hague"))),
             ("date", &text, "next friday", Some(json!("2026-11-27"))),

@@ -710,6 +710,18 @@ mod tests {
     }
 
     #[test]
+    fn a_word_that_completes_nothing_is_no_place() {
+        let rules = builtins();
+        for text in ["What time is it in though?", "what time is it in please"] {
+            let predicted = predict(&rules, text, true);
+            let has_place = |one: &Prediction| !one.arguments.is_empty();
+            assert!(!predicted.iter().any(has_place), "{text}: {predicted:?}");
+        }
+        let (_, arguments, _) = best(&rules, "What time is it in Rome though?", true).unwrap();
+        assert_eq!(arguments["place"], "Rome");
+    }
+
+    #[test]
     fn what_is_denied_past_or_told_stays_below_the_default_threshold() {
         let rules = rules(&[weather(&[CITY]), flight()]);
         for text in [

@@ -29,6 +29,7 @@ fn requests_are_read() {
         ("Können Sie mir bitte sagen, wie spät es ist?", time(None)),
         ("Wie viel Uhr ist es in Tokio?", time(Some("Tokyo"))),
         ("Wie spät ist es gerade in München?", time(Some("Munich"))),
+        ("Wie spät ist es in dann?", time(None)),
         ("Welcher Tag ist heute?", time(None)),
         ("Welches Datum haben wir heute?", time(None)),
         ("Stell einen Timer auf zehn Minuten.", timer(600)),

@@ -23,7 +23,7 @@ pub(super) static SENTENCES: Sentences = Sentences {
         "vor", "weil", "wenn", "zu", "zum", "zur", "zwischen", "äh", "ähm", "hm",
     ],
     ends_a_question: &[
-        "an", "auf", "aus", "das", "dem", "den", "der", "die", "mit", "vor", "zu",
+        "an", "auf", "aus", "das", "dem", "den", "denn", "der", "die", "mit", "vor", "zu",
     ],
     ordinal_dots: true,
 };

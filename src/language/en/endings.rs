@@ -117,7 +117,7 @@ impl Head {
 
 /// The probability, 0..1, that the words are finished. `marks` are those of the recogniser, if it tells.
 pub(crate) fn finished(text: &str, marks: Option<Marks>) -> f32 {
-    let words = HEAD.score(text);
+    let words = score(text);
     let odds = match marks {
         Some(Marks { ends, goes_on }) => {
             let ratio = ((ends + 0.01) / (goes_on + 0.01)).ln();
@@ -126,6 +126,32 @@ pub(crate) fn finished(text: &str, marks: Option<Marks>) -> f32 {
         None => 0.6 * words + 0.3,
     };
     1.0 / (1.0 + (-odds).exp())
+}
+
+/// Words that may follow a request and do not complete it. Not "now" and "then", which may be all that a preposition
+/// needs: "for now".
+const AFTER: [&str; 8] = [
+    "actually", "anyway", "exactly", "maybe", "please", "sorry", "thanks", "though",
+];
+
+const PREPOSITIONS: [&str; 9] = [
+    "at", "between", "for", "from", "in", "into", "of", "to", "with",
+];
+
+/// The score of the words. "Though" behind a preposition does not complete it: "what time is it in though".
+fn score(text: &str) -> f32 {
+    let last = |text: &str| last_sentence(text).pop().unwrap_or_default();
+    let mut begun = text.trim_end();
+    while AFTER.contains(&last(begun).as_str())
+        && let Some((before, _)) = begun.rsplit_once(char::is_whitespace)
+    {
+        begun = before.trim_end();
+    }
+    let score = HEAD.score(text);
+    match begun.len() < text.trim_end().len() && PREPOSITIONS.contains(&last(begun).as_str()) {
+        true => score.min(HEAD.score(begun)),
+        false => score,
+    }
 }
 
 /// The logarithm of the odds of a probability, kept finite.
@@ -241,6 +267,24 @@ mod tests {
                 part + 1.0 < whole,
                 "{beginning}: {part}, {request}: {whole}"
             );
+        }
+    }
+
+    #[test]
+    fn a_word_that_completes_nothing_finishes_no_request() {
+        let marks = Some(Marks {
+            ends: 0.97,
+            goes_on: 0.003,
+        });
+        for (begun, whole) in [
+            ("What time is it in though?", "What time is it though?"),
+            ("Set a timer for, please.", "Set a timer, please."),
+        ] {
+            let (open, done) = (finished(begun, marks), finished(whole, marks));
+            assert!(open + 0.1 < done, "{begun}: {open}, {whole}: {done}");
+        }
+        for whole in ["That is all for now.", "Just the one please."] {
+            assert_eq!(score(whole), HEAD.score(whole), "{whole}");
         }
     }
 

@@ -34,5 +34,6 @@ const LEADING_ON: &[&str] = &[
 ];
 
 const ENDS_A_QUESTION: &[&str] = &[
-    "about", "at", "by", "for", "from", "in", "into", "is", "like", "of", "that", "to", "with",
+    "about", "at", "by", "for", "from", "in", "into", "is", "like", "of", "that", "then", "to",
+    "with",
 ];

@@ -104,13 +104,23 @@ pub fn lacks_noun(words: &str) -> bool {
 pub fn without_tail(words: &str) -> &str {
     static TAIL: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(
-            r"(?: (?:please|now|right now|currently|at the moment|today|tonight|tomorrow|this (?:morning|afternoon|evening|week|weekend)|for me|thanks|thank you|like|again|then|!)|!)+$",
+            r"(?: (?:please|now|right now|currently|at the moment|today|tonight|tomorrow|this (?:morning|afternoon|evening|week|weekend)|for me|thanks|thank you|like|again|then|though|anyway|exactly|!)|!)+$",
         )
         .ok()
     });
     let words = words.trim();
     let tail = TAIL.as_ref().and_then(|tail| tail.find(words));
     tail.map_or(words, |found| &words[..found.start()])
+}
+
+/// Whether the words only follow a request and name nothing: "though", "please".
+pub fn names_nothing(words: &str) -> bool {
+    const AFTER: [&str; 12] = [
+        "actually", "again", "anyway", "exactly", "maybe", "now", "please", "right", "sorry",
+        "thanks", "then", "though",
+    ];
+    let mut words = words.split_whitespace();
+    words.all(|word| AFTER.contains(&word.trim_matches(|c: char| !c.is_alphanumeric())))
 }
 
 /// The only words in quotation marks, as they were transcribed.

@@ -9,7 +9,7 @@ const AROUND: &str = " \
     should shall may might must not no yes \
     of in on at to for from by with about into onto over under up down out off near around between through until \
     please thanks thank hello hi hey okay ok well just really also still only already yet now today tomorrow tonight \
-    yesterday currently right moment soon again maybe perhaps actually possible exactly ever \
+    yesterday currently right moment soon again maybe perhaps actually possible exactly ever though anyway \
     tell show give check find found look looking lookup get got getting read list search searching fetch see know \
     knowing hear say let want wanted need needed like love wonder wondering wish ask asking try trying help call \
     calling offer carry sell have make makes making cook use using mean means curious interested question idea \

@@ -28,6 +28,7 @@ fn requests_are_read() {
         ("¿Qué hora es?", time(None)),
         ("¿Me puede decir qué hora es, por favor?", time(None)),
         ("¿Qué hora es en Tokio?", time(Some("Tokyo"))),
+        ("¿Qué hora es en entonces?", time(None)),
         ("¿Qué hora es ahora en Londres?", time(Some("London"))),
         ("¿Qué día es hoy?", time(None)),
         ("¿A cuántos estamos?", time(None)),
