@@ -40,6 +40,7 @@ use crate::time::{Micros, Time};
 use crate::tools::{Declaration, canonical};
 use drafts::Drafts;
 use ledger::Ledger;
+use results::Results;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
@@ -91,8 +92,8 @@ pub(super) struct Speculation {
     warmed: BTreeMap<String, Time>,
     /// Committed calls, oldest first.
     past: Vec<(CallId, PastCall)>,
-    /// The last results of tools that set fixed arguments of others, each with the call that it belongs to.
-    results: BTreeMap<String, (CallId, Value)>,
+    /// The last calls of tools whose results set fixed arguments of others.
+    results: BTreeMap<String, Results>,
     drafts: Drafts,
 }
 

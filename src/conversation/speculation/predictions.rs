@@ -362,7 +362,7 @@ impl Speculation {
             name: name.clone(),
             arguments: prediction.arguments.clone(),
             by_client: tool.by_client,
-            taken: self.taken_by(Some(tool)),
+            taken: self.taken_by(Some(tool), None),
         });
         common.notify(Event::Speculation(SpeculationEvent::Started {
             at: common.now,

@@ -1,32 +1,51 @@
-//! Results that set fixed arguments of later calls: the last one of each tool, from a committed call that has
-//! succeeded. A run that took an older one is stale.
+//! Results that set fixed arguments of later calls: for each call the one of the last call of that tool before it, which
+//! was committed and has succeeded. A run that took an older one is stale.
 
 use super::Speculation;
 use super::record::Discard;
 use crate::conversation::common::Common;
+use crate::conversation::generation::MOST_CALLS;
 use crate::conversation::ids::{CallId, RunId};
 use crate::tools::Declaration;
 use serde_json::{Map, Value};
 
+/// The most calls of one tool whose results are kept: as many as a generation can make.
+const KEPT: usize = MOST_CALLS;
+
+/// The last committed calls of one tool, in order, with their results; `None` while it runs, or if it has failed.
+pub(super) type Results = Vec<(CallId, Option<Value>)>;
+
 impl Speculation {
-    /// The results that fixed arguments of a tool come from, as far as they are there.
-    pub(super) fn taken_by(&self, tool: Option<&Declaration>) -> Map<String, Value> {
+    /// The results that fixed arguments of a call come from, as far as they are there. `call` is `None` if it is not
+    /// committed: then all calls so far come before it.
+    pub(super) fn taken_by(
+        &self,
+        tool: Option<&Declaration>,
+        call: Option<CallId>,
+    ) -> Map<String, Value> {
         let takes = tool.into_iter().flat_map(|tool| &tool.takes);
-        let taken = takes.filter_map(|of| Some((of.clone(), self.results.get(of)?.1.clone())));
+        let taken = takes.filter_map(|of| Some((of.clone(), self.last_result(of, call)?.clone())));
         taken.collect()
+    }
+
+    /// The result of the last call of this tool before `call`.
+    fn last_result(&self, tool: &str, call: Option<CallId>) -> Option<&Value> {
+        let is_before = |of: CallId| call.is_none_or(|call| of < call);
+        let mut calls = self.results.get(tool)?.iter().rev();
+        calls.find(|(of, _)| is_before(*of))?.1.as_ref()
     }
 
     /// A fixed argument of the tool has no value yet.
     pub(super) fn lacks_result(&self, tool: &Declaration) -> bool {
         let mut takes = tool.takes.iter();
-        takes.any(|of| !self.results.contains_key(of))
+        takes.any(|of| self.last_result(of, None).is_none())
     }
 
-    /// A committed call runs whose result sets an argument of the tool.
-    pub(super) fn awaits_result(&self, tool: &Declaration) -> bool {
+    /// A call before `call` runs whose result sets an argument of the tool.
+    pub(super) fn awaits_result(&self, tool: &Declaration, call: CallId) -> bool {
         let mut runs = self.ledger.runs();
         runs.any(|run| {
-            run.is_committed()
+            run.calls.iter().any(|of| *of < call)
                 && run.outcome.is_none()
                 && run.feeds()
                 && tool.takes.contains(&run.tool)
@@ -34,29 +53,35 @@ impl Speculation {
     }
 
     /// A call of the tool is committed: its earlier result is no longer the last, nor is what was begun with it.
-    pub(super) fn outdate_result(&mut self, common: &mut Common, tool: &Declaration) {
+    pub(super) fn outdate_result(&mut self, common: &mut Common, tool: &Declaration, call: CallId) {
         let name = &tool.spec.name;
-        if tool.by_client || self.results.remove(name).is_none() {
+        if tool.by_client || !tool.feeds {
             return;
         }
-        for run in self.ledger.mark_stale(|run| run.takes().contains(name)) {
-            self.discard(common, run, Discard::Stale);
+        let had_result = self.last_result(name, None).is_some();
+        let calls = self.results.entry(name.clone()).or_default();
+        // A step of a plan may be committed after a call that comes behind it.
+        let at = calls.partition_point(|(of, _)| *of < call);
+        calls.insert(at, (call, None));
+        if calls.len() > KEPT {
+            calls.remove(0);
+        }
+        if had_result {
+            for run in self.ledger.mark_stale(|run| run.takes().contains(name)) {
+                self.discard(common, run, Discard::Stale);
+            }
         }
     }
 
-    /// Keeps the result of a committed run for this call, if others may be set from it. Of calls that run side by side
-    /// the last one counts, whichever is done first.
+    /// Keeps the result of a committed run for this call, if others may be set from it.
     pub(super) fn keep_result(&mut self, run: RunId, call: CallId) {
         let run = self.ledger.get(run);
         if let Some(run) = run.filter(|run| run.is_committed() && run.feeds())
             && let Some((_, Ok(result))) = &run.outcome
-            && self
-                .results
-                .get(&run.tool)
-                .is_none_or(|(last, _)| *last <= call)
+            && let Some(calls) = self.results.get_mut(&run.tool)
+            && let Some((_, kept)) = calls.iter_mut().find(|(of, _)| *of == call)
         {
-            self.results
-                .insert(run.tool.clone(), (call, result.clone()));
+            *kept = Some(result.clone());
         }
     }
 }

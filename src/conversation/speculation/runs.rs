@@ -36,7 +36,7 @@ impl Speculation {
         self.remember_call(call, name, &arguments);
         if let Some(tool) = tool {
             self.make_stale(common, &tool.writes);
-            self.outdate_result(common, tool);
+            self.outdate_result(common, tool, call);
             if let Some(run) = self.take_over(common, track, tool, call, &arguments) {
                 let taken = self.ledger.get(run)?;
                 return taken.outcome.is_some().then_some(run);
@@ -224,7 +224,7 @@ impl Speculation {
         let deferred = tool.is_some_and(|tool| {
             self.write_pending(&tool.reads)
                 || self.write_pending(&tool.writes)
-                || self.awaits_result(tool)
+                || self.awaits_result(tool, call)
         });
         self.ledger.insert(Run {
             key: tool.map_or_else(Map::new, |tool| canonical(tool, &arguments)),
@@ -241,7 +241,7 @@ impl Speculation {
                 name: name.to_owned(),
                 arguments,
                 by_client: tool.is_some_and(|tool| tool.by_client),
-                taken: self.taken_by(tool.map(Arc::as_ref)),
+                taken: self.taken_by(tool.map(Arc::as_ref), Some(call)),
             });
         }
     }
@@ -332,14 +332,17 @@ impl Speculation {
             other.id < id
                 && other.is_committed()
                 && other.outcome.is_none()
-                && (labels.clone().any(|label| other.writes().contains(label))
-                    || run.takes().contains(&other.tool) && other.feeds())
+                && labels.clone().any(|label| other.writes().contains(label))
         });
-        if blocked {
+        let (call, tool) = (run.calls.first().copied(), run.declaration.as_deref());
+        // A run that began early may belong to a later call.
+        let awaits = tool.zip(call);
+        let awaits = awaits.is_some_and(|(tool, call)| self.awaits_result(tool, call));
+        if blocked || awaits {
             return;
         }
         let started = common.now;
-        let taken = self.taken_by(run.declaration.as_deref());
+        let taken = self.taken_by(tool, call);
         if let Some(run) = self.ledger.get_mut(id) {
             (run.deferred, run.started) = (false, started);
             common.outputs.push_back(Output::StartTool {
@@ -364,7 +367,8 @@ impl Speculation {
         let Some(refused) = self.ledger.get(run) else {
             return;
         };
-        let taken = self.taken_by(refused.declaration.as_deref());
+        let call = refused.calls.first().copied();
+        let taken = self.taken_by(refused.declaration.as_deref(), call);
         let Some(refused) = self.ledger.get_mut(run) else {
             return;
         };

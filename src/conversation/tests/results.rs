@@ -4,6 +4,7 @@ use super::sim::{Script, call_with};
 use super::speculation::prediction;
 use super::*;
 use crate::conversation::{Decision, Decline, Fate};
+use crate::llm::plan::PLAN;
 use crate::tools::Eligibility;
 use serde_json::{Map, Value, json};
 
@@ -113,6 +114,33 @@ fn a_run_with_the_result_before_a_newer_call_is_stale() {
         )
     };
     assert!(sim.records()[1].runs.iter().any(stale));
+}
+
+#[test]
+fn a_result_of_a_later_call_that_began_early_sets_no_argument() {
+    for early in [true, false] {
+        let mut policy = bank("find");
+        policy.briefing.plans = true;
+        policy.speculation.preemptive = true;
+        policy.speculation.enabled = early;
+        let mut sim = Sim::new(policy);
+        (sim.tool_ms, sim.by_prompt) = (600, true);
+        // The balance of the first customer, and a search for the second.
+        let steps = json!([
+            {"tool": "balance", "arguments": {}},
+            {"tool": "find", "arguments": {"name": "Ben"}},
+        ]);
+        let calls = [
+            ("find", json!({"name": "Ann"})),
+            (PLAN, json!({ "steps": steps })),
+        ];
+        let mut script = calling(&calls);
+        script.remove(0);
+        sim.scripts.extend([script, answer()]);
+        ask(&mut sim, "what is her balance", 8_000);
+        let first = json!({"find": "find of {\"name\":\"Ann\"}"});
+        assert_eq!(taken(&sim), [(true, first)], "early: {early}");
+    }
 }
 
 #[test]
