@@ -21,7 +21,7 @@ use crate::session::{
 use crate::tools::builtin::SendDigits;
 use crate::tools::declared::{self, Kind};
 use crate::tools::{Clock, Journal, JournalFile, LiveTools, Registry, SystemClock};
-use crate::tts::{self, Piper, Tts, TtsError, TtsService};
+use crate::tts::{self, Tts, TtsError, TtsService};
 use crate::turn_model::{SmartTurn, TurnModel};
 use crate::vad::{Gated, SileroModel, Vad};
 use anyhow::{Context, Result, ensure};
@@ -321,7 +321,7 @@ pub(super) fn tts_builder(
     models: &Models,
 ) -> impl FnMut() -> Result<Box<dyn Tts>, TtsError> + Send + use<> {
     let path: PathBuf = config.voice.clone().unwrap_or_else(|| models.voice());
-    move || Ok(Box::new(Piper::load(&path)?) as Box<dyn Tts>)
+    move || tts::load(&path)
 }
 
 fn llm(
@@ -403,7 +403,7 @@ fn cast(config: &Config, metrics: &Metrics) -> Result<Cast> {
 fn voices(config: &Config) -> Result<BTreeMap<String, OtherVoice>> {
     let mut voices = BTreeMap::new();
     for (name, path) in &config.voices {
-        let voice = Piper::on_demand(path).with_context(|| format!("tts.voices.{name}"))?;
+        let voice = tts::on_demand(path).with_context(|| format!("tts.voices.{name}"))?;
         ensure!(
             voice.bytes <= config.voice_memory,
             "tts.voices.{name} takes some {} MB, more than tts.memory_mb allows",

@@ -365,7 +365,8 @@ impl Check<'_> {
                 return Err(self.wrong(
                     "tts.voices",
                     problem,
-                    "name a Piper voice: its folder, or its file that ends in .onnx",
+                    "name a Piper voice, its folder or its file that ends in .onnx, or a Kokoro voice, its file that ends \
+                     in .bin",
                 ));
             };
             voices.insert(name.clone(), folder);

@@ -62,9 +62,9 @@ pub struct Config {
     pub asr: AsrEngine,
     /// The languages that the local recogniser detects.
     pub detection: Detection,
-    /// The folder of a Piper voice to use instead of the default one. Its sha256 is not verified.
+    /// The Piper or Kokoro voice to use instead of the default one. Its sha256 is not verified.
     pub voice: Option<PathBuf>,
-    /// The folders of further Piper voices, by name, for agents.
+    /// Further Piper and Kokoro voices, by name, for agents.
     pub voices: BTreeMap<String, PathBuf>,
     /// The memory that they may take together, bytes.
     pub voice_memory: u64,

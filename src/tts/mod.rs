@@ -5,6 +5,7 @@ pub mod elevenlabs;
 mod espeak;
 mod formant;
 mod kept;
+mod kokoro;
 mod on_demand;
 pub mod openai;
 mod pcm;
@@ -17,6 +18,7 @@ mod trim;
 
 pub use formant::Formant;
 pub use kept::Kept;
+pub use kokoro::Kokoro;
 pub use on_demand::{Loader, OnDemand};
 pub use piper::Piper;
 pub use prepared::Prepared;
@@ -27,6 +29,7 @@ use crate::language::{Pack, pack};
 use crate::time::Micros;
 use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 
 /// A voice, the language that it speaks, and how fast.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -151,6 +154,28 @@ pub fn whole(tts: &mut dyn Tts, text: &str) -> Result<Vec<f32>, TtsError> {
 pub fn whole_at(tts: &mut dyn Tts, text: &str, speed: Speed) -> Result<Vec<f32>, TtsError> {
     let chunks: Result<Vec<_>, _> = tts.speak_at(text, speed)?.collect();
     Ok(chunks?.concat())
+}
+
+/// Loads the local voice at `path`: a Kokoro voice if it ends in `.bin`, else a Piper voice.
+///
+/// # Errors
+/// As [`Piper::load`] and [`Kokoro::load`].
+pub fn load(path: &Path) -> Result<Box<dyn Tts>, TtsError> {
+    Ok(match kokoro::is_voice(path) {
+        true => Box::new(Kokoro::load(path)?),
+        false => Box::new(Piper::load(path)?),
+    })
+}
+
+/// The local voice at `path`, which is loaded when it is needed.
+///
+/// # Errors
+/// As [`Piper::on_demand`] and [`Kokoro::on_demand`].
+pub fn on_demand(path: &Path) -> Result<OnDemand, TtsError> {
+    match kokoro::is_voice(path) {
+        true => Kokoro::on_demand(path),
+        false => Piper::on_demand(path),
+    }
 }
 
 /// An asynchronous voice, such as one on a remote server. It is opened for each session that chooses it,

@@ -40,7 +40,7 @@ const FIRST_CHUNKS: [usize; 2] = [12, 24];
 /// Frames of every other chunk, 0.51 s: longer ones hardly cost less per frame.
 const CHUNK: usize = 44;
 /// Words spoken at once; the encoder takes 0.5 ms per frame for all of them before any is heard.
-const MOST_WORDS: usize = 12;
+pub(super) const MOST_WORDS: usize = 12;
 /// Voices come at -23 dBFS while they speak; this brings them to -20, with peaks still below 1.
 const GAIN: f32 = 1.4;
 /// Where the limiter begins.
@@ -495,7 +495,7 @@ fn chunks(frames: usize) -> impl Iterator<Item = Range<usize>> {
 }
 
 /// Phrases grouped so that each group has [`MOST_WORDS`] at most, which each phrase has.
-fn breaths(phrases: &[Phrase]) -> Vec<&[Phrase]> {
+pub(super) fn breaths(phrases: &[Phrase]) -> Vec<&[Phrase]> {
     let mut breaths = Vec::new();
     let (mut start, mut words) = (0, 0);
     for (index, phrase) in phrases.iter().enumerate() {
@@ -512,7 +512,7 @@ fn breaths(phrases: &[Phrase]) -> Vec<&[Phrase]> {
 
 /// The most silence after a clause that ends in `mark`: short enough not to drag, long enough to hear
 /// where a sentence ends. The silence before the next clause adds some 10 ms.
-fn pause_ms(mark: Option<char>) -> usize {
+pub(super) fn pause_ms(mark: Option<char>) -> usize {
     match mark {
         Some('.' | '!' | '?') => 90,
         Some(':' | ';') => 80,
@@ -522,7 +522,7 @@ fn pause_ms(mark: Option<char>) -> usize {
 }
 
 /// Louder, and softly kept below 1.
-fn levelled(sample: f32) -> f32 {
+pub(super) fn levelled(sample: f32) -> f32 {
     let loud = sample * GAIN;
     let over = loud.abs() - KNEE;
     if over <= 0.0 {
@@ -532,14 +532,14 @@ fn levelled(sample: f32) -> f32 {
     (KNEE + room * (over / room).tanh()).copysign(loud)
 }
 
-fn session(path: &Path) -> Result<Session, TtsError> {
+pub(super) fn session(path: &Path) -> Result<Session, TtsError> {
     crate::onnx::session(path).map_err(|error| TtsError::Load {
         path: path.display().to_string(),
         reason: error.to_string(),
     })
 }
 
-fn failed(error: ort::Error) -> TtsError {
+pub(super) fn failed(error: ort::Error) -> TtsError {
     TtsError::Run(error.to_string())
 }
 

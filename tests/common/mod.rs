@@ -47,7 +47,7 @@ pub const STORY: &str = "Once upon a time there was a lighthouse on a small isla
     The captains came up the stairs and thanked him with a silver bell.";
 
 /// Synthesises the text at `rate` Hz.
-pub fn spoken(voice: &mut Piper, text: &str, rate: u32) -> Vec<f32> {
+pub fn spoken(voice: &mut dyn Tts, text: &str, rate: u32) -> Vec<f32> {
     let speech = tts::whole(voice, text).expect("speech");
     resampled(&speech, voice.sample_rate(), rate)
 }

@@ -114,8 +114,65 @@ fn written_forms_are_heard_as_they_were_meant() {
     assert!(words + 3 >= sample.len(), "{words} of {}", sample.len());
 }
 
+/// Run it with `UNDERTONE_KOKORO=voices/af_heart.bin`.
+#[test]
+#[ignore = "needs the Kokoro voice that UNDERTONE_KOKORO names"]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "it prints how long the voice takes"
+)]
+fn a_kokoro_voice_is_heard_as_it_was_meant() {
+    let path = std::env::var("UNDERTONE_KOKORO").expect("UNDERTONE_KOKORO names a voice");
+    let weights = common::weights();
+    let mut voice = tts::load(path.as_ref()).expect("a voice");
+    let mut asr = WhisperOnnx::load(&weights.join("whisper-tiny.en")).unwrap();
+    let mut errors = Errors::default();
+    for clauses in ANSWERS {
+        let text = clauses.join(" ");
+        let heard = heard_back(&mut *voice, &mut asr, &text);
+        println!("{text:?} was heard as {heard:?}");
+        errors.add(&text, &heard);
+    }
+    let rate = voice.sample_rate() as f32;
+    for clause in ["It is noon.", "I have set a timer for ten minutes."] {
+        let began = std::time::Instant::now();
+        let speech = voice
+            .speak(clause)
+            .expect("speech")
+            .next()
+            .expect("audio")
+            .expect("audio");
+        let seconds = speech.len() as f32 / rate;
+        println!(
+            "{clause:?}: {seconds:.2} s of sound after {:?}",
+            began.elapsed()
+        );
+        let onset = speech
+            .iter()
+            .position(|sample| sample.abs() > 0.02)
+            .expect("sound");
+        assert!(
+            onset < RATE as usize / 15,
+            "{onset} samples of silence first"
+        );
+        assert!(speech.iter().all(|sample| sample.abs() < 1.0));
+    }
+    let fast = tts::whole_at(
+        &mut *voice,
+        "One two three four.",
+        tts::Speed::of(2.0).expect("a speed"),
+    );
+    let slow = tts::whole(&mut *voice, "One two three four.").expect("speech");
+    let (fast, slow) = (fast.expect("speech").len(), slow.len());
+    assert!(5 * fast < 4 * slow, "{fast} and {slow} samples");
+    assert!(tts::whole(&mut *voice, "...").expect("silence").is_empty());
+    let percent = errors.percent();
+    println!("{percent:.1} % of {} words wrong", errors.words);
+    assert!(percent <= 10.0, "{percent} %");
+}
+
 /// A text as a session says it and the recogniser hears it.
-fn heard_back(voice: &mut Piper, asr: &mut WhisperOnnx, text: &str) -> String {
+fn heard_back(voice: &mut dyn Tts, asr: &mut WhisperOnnx, text: &str) -> String {
     let mut speech = vec![0.0; 8_000];
     for clause in clauses(text) {
         speech.extend(common::spoken(voice, &clause, 16_000));
