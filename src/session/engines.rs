@@ -12,7 +12,7 @@ use super::observers::Observers;
 use super::options::{Profile, SessionOptions, SpokenBy};
 use super::recognisers::{Recogniser, Recognisers};
 use super::source::{LONGEST, Report};
-use super::voices::{Spoken, Voices};
+use super::voices::{KnownVoice, Spoken, Voices};
 use super::warmth::Warmth;
 use crate::asr::{Hints, Recognised, TellTurn};
 use crate::conversation::{self, Briefing, Declarations, Policy};
@@ -439,9 +439,8 @@ impl Engines {
         self.voices.names(services)
     }
 
-    /// The local voices, the server's default first: their names, how sessions choose them, and the languages of those
-    /// that speak only one.
-    pub fn local_voices(&self) -> impl Iterator<Item = (&str, Speaker, Option<&str>)> {
+    /// The local voices, the server's default first.
+    pub fn local_voices(&self) -> impl Iterator<Item = KnownVoice<'_>> {
         self.voices.local()
     }
 

@@ -61,7 +61,7 @@ pub use observers::Observers;
 pub use options::{Profile, SessionOptions, SpokenBy};
 pub(crate) use pacer::Pacer;
 pub use recorder::Recordings;
-pub use voices::Spoken;
+pub use voices::{KnownVoice, Spoken};
 
 use driver::Driver;
 use std::sync::Arc;

@@ -52,6 +52,19 @@ struct Local {
     rate: u32,
 }
 
+/// A local voice, as clients may choose it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KnownVoice<'a> {
+    /// The name by which clients choose it.
+    pub name: &'a str,
+    /// The engine's name for it, such as `kokoro af_heart`.
+    pub engine: &'a str,
+    /// How sessions choose it.
+    pub speaker: Speaker,
+    /// The primary language that it speaks; `None` if it speaks any.
+    pub language: Option<&'a str>,
+}
+
 struct Service {
     service: Arc<dyn TtsService>,
     source: Arc<Source>,
@@ -130,11 +143,13 @@ impl Voices {
         }
     }
 
-    /// The local voices: their names, how sessions choose them, and the languages of those that speak only one.
-    pub(super) fn local(&self) -> impl Iterator<Item = (&str, Speaker, Option<&str>)> {
-        self.local.iter().map(|voice| {
-            let name = voice.choice.as_deref().unwrap_or(&voice.name);
-            (name, voice.speaker(None), voice.language.as_deref())
+    /// The local voices.
+    pub(super) fn local(&self) -> impl Iterator<Item = KnownVoice<'_>> {
+        self.local.iter().map(|voice| KnownVoice {
+            name: voice.choice.as_deref().unwrap_or(&voice.name),
+            engine: &voice.name,
+            speaker: voice.speaker(None),
+            language: voice.language.as_deref(),
         })
     }
 

@@ -404,17 +404,17 @@ impl Connection {
         };
         let mut voices = self.service.engines.local_voices();
         if let Some(name) = name {
-            let named = voices.find(|(known, _, _)| *known == name);
-            let (_, speaker, _) = named.ok_or_else(|| Refused::Voice(name.to_owned()))?;
-            return Ok(speaker);
+            let named = voices.find(|known| known.name == name);
+            let named = named.ok_or_else(|| Refused::Voice(name.to_owned()))?;
+            return Ok(named.speaker);
         }
         let Some(tag) = language else {
             return Ok(Speaker::default());
         };
         let spoken = base(&tag);
         let speaks = |own: Option<&str>| own.is_none_or(|own| own == spoken);
-        match voices.find(|(_, _, own)| speaks(*own)) {
-            Some((_, speaker, _)) => Ok(speaker),
+        match voices.find(|known| speaks(known.language)) {
+            Some(known) => Ok(known.speaker),
             None => Err(Refused::Language(tag)),
         }
     }

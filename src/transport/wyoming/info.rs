@@ -42,17 +42,21 @@ pub(super) fn answered(engines: &Engines) -> Vec<String> {
 /// take the first language of all voices for what is to be said.
 fn voices(engines: &Engines) -> Vec<Value> {
     let shown = engines.languages();
-    let voices = engines.local_voices().filter(|(_, speaker, language)| {
-        let stands_in = speaker.language.is_some();
-        !stands_in || language.is_some_and(|language| shown.iter().any(|known| known == language))
+    let voices = engines.local_voices().filter(|voice| {
+        let stands_in = voice.speaker.language.is_some();
+        let is_shown = |language| shown.iter().any(|known| known == language);
+        !stands_in || voice.language.is_some_and(is_shown)
     });
-    let voices = voices.map(|(name, speaker, language)| {
-        let maker = match speaker.language {
+    let voices = voices.map(|voice| {
+        let maker = match voice.speaker.language {
             Some(_) => ["espeak-ng", "https://github.com/espeak-ng/espeak-ng"],
+            None if voice.engine.starts_with("kokoro") => {
+                ["Kokoro", "https://huggingface.co/hexgrad/Kokoro-82M"]
+            }
             None => ["Piper", "https://github.com/rhasspy/piper"],
         };
-        let language = language.unwrap_or(ENGLISH).to_owned();
-        artifact(name, name, maker, &[language])
+        let language = voice.language.unwrap_or(ENGLISH).to_owned();
+        artifact(voice.name, voice.name, maker, &[language])
     });
     voices.collect()
 }
