@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -60,8 +60,12 @@ impl Forget {
         for file in &files {
             super::print(&format!("{} {}", self.verb(), file.display()))?;
             if !self.dry_run {
-                std::fs::remove_file(file)
-                    .with_context(|| format!("cannot delete {}", file.display()))?;
+                match std::fs::remove_file(file) {
+                    Err(error) if error.kind() == ErrorKind::NotFound => {}
+                    removed => {
+                        removed.with_context(|| format!("cannot delete {}", file.display()))?;
+                    }
+                }
             }
         }
         let is_theirs = |line: &Value| {
@@ -163,7 +167,7 @@ fn files_in(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
 /// The sessions of a caller, by the index of the recorded calls.
 fn indexed(index: &Path, who: &str) -> Result<BTreeSet<String>> {
     let text = match std::fs::read_to_string(index) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
         text => text.with_context(|| format!("cannot read {}", index.display()))?,
     };
     let lines = text
@@ -179,7 +183,7 @@ fn indexed(index: &Path, who: &str) -> Result<BTreeSet<String>> {
 /// are added to `sessions`.
 fn reports(folder: &Path, who: &str, sessions: &mut BTreeSet<String>) -> Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(folder) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.with_context(|| format!("cannot read {}", folder.display()))?,
     };
     let mut theirs = Vec::new();
@@ -189,10 +193,12 @@ fn reports(folder: &Path, who: &str, sessions: &mut BTreeSet<String>) -> Result<
         let Some(session) = session.map(str::to_owned) else {
             continue;
         };
-        // One that is half written, or was sent in the meantime, cannot be read.
-        let text = std::fs::read_to_string(&path).unwrap_or_default();
-        let report: Value = serde_json::from_str(&text).unwrap_or_default();
-        if sessions.contains(&session) || has(&report, who) {
+        let file = match File::open(&path) {
+            // The webhook has taken it meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            file => file.with_context(|| format!("cannot read {}", path.display()))?,
+        };
+        if sessions.contains(&session) || mentions(file, who)? {
             sessions.insert(session);
             theirs.push(path);
         }

@@ -387,6 +387,13 @@ fn the_doctor_names_what_is_broken_and_how_to_fix_it() {
     }
 }
 
+/// The doctor's report on the configuration in this folder, without models.
+fn examined(folder: &Path) -> Value {
+    let mut doctor = undertone(folder, &["doctor", "--json"]);
+    let output = doctor.env("UNDERTONE_MODELS", "nowhere").output().unwrap();
+    json(&output)
+}
+
 /// Its server was asked twice: as one of the further models and as the draft model.
 #[test]
 fn the_doctor_checks_a_draft_model_once() {
@@ -397,11 +404,7 @@ fn the_doctor_checks_a_draft_model_once() {
          [llm.models.small]\nmodel = \"s\"\n{dead}\n[draft]\nmodel = \"small\"\n"
     );
     std::fs::write(folder.path().join("undertone.toml"), text).unwrap();
-    let output = undertone(folder.path(), &["doctor", "--json"])
-        .env("UNDERTONE_MODELS", "nowhere")
-        .output()
-        .unwrap();
-    let report = json(&output);
+    let report = examined(folder.path());
     let checks = report["checks"].as_array().unwrap().iter();
     let mut models = checks.filter(|check| check.to_string().contains("127.0.0.1:1/v1"));
     assert_eq!(models.next().unwrap()["name"], "language model", "{report}");
@@ -429,11 +432,7 @@ fn the_doctor_names_the_addresses_that_browsers_are_told() {
     ] {
         let text = format!("[webrtc]\nudp_port = {port}\nadvertise = {advertise}\n");
         std::fs::write(folder.path().join("undertone.toml"), text).unwrap();
-        let output = undertone(folder.path(), &["doctor", "--json"])
-            .env("UNDERTONE_MODELS", "nowhere")
-            .output()
-            .unwrap();
-        let report = json(&output);
+        let report = examined(folder.path());
         let mut checks = report["checks"].as_array().unwrap().iter();
         let check = checks
             .find(|check| check["name"] == "UDP port of WebRTC")
@@ -446,10 +445,8 @@ fn the_doctor_names_the_addresses_that_browsers_are_told() {
 
 #[test]
 fn the_doctor_counts_the_tokens_of_mcp_tools_and_keeps_to_a_budget() {
-    let examined = |setup: &Setup| {
-        let mut doctor = undertone(setup.folder.path(), &["doctor", "--json"]);
-        let output = doctor.env("UNDERTONE_MODELS", "nowhere").output().unwrap();
-        let report = json(&output);
+    let mcp_servers = |setup: &Setup| {
+        let report = examined(setup.folder.path());
         let mut checks = report["checks"].as_array().unwrap().iter();
         let check = checks.find(|check| check["name"] == "MCP servers");
         let check = check.unwrap();
@@ -460,7 +457,7 @@ fn the_doctor_counts_the_tokens_of_mcp_tools_and_keeps_to_a_budget() {
     let setup = Setup::of_program(std::slice::from_ref(&short));
     setup.declare("look", "effect = \"read\"");
     setup.accept(&[short]);
-    let (status, detail) = examined(&setup);
+    let (status, detail) = mcp_servers(&setup);
     assert_eq!(status, "ok", "{detail}");
     let tokens = detail.strip_prefix("1 connected; look ");
     let tokens = tokens.and_then(|rest| rest.strip_suffix(" tokens"));
@@ -473,10 +470,10 @@ fn the_doctor_counts_the_tokens_of_mcp_tools_and_keeps_to_a_budget() {
         long["inputSchema"]["properties"][format!("field{number}")] = said;
     }
     setup.list(std::slice::from_ref(&long));
-    let (status, detail) = examined(&setup);
+    let (status, detail) = mcp_servers(&setup);
     assert_eq!((&*status, &*detail), ("broken", "look is drifted"));
     setup.accept(&[long]);
-    let (status, detail) = examined(&setup);
+    let (status, detail) = mcp_servers(&setup);
     assert_eq!(status, "broken", "{detail}");
     assert!(
         detail.contains("of every prompt, more than 500"),
@@ -485,7 +482,7 @@ fn the_doctor_counts_the_tokens_of_mcp_tools_and_keeps_to_a_budget() {
 
     let nobody = "[mcp.crm]\nurl = \"http://127.0.0.1:1/mcp\"\n";
     setup.configure(nobody);
-    let (status, detail) = examined(&setup);
+    let (status, detail) = mcp_servers(&setup);
     assert_eq!(status, "broken", "{detail}");
     assert!(
         detail.contains("crm is not connected: cannot connect"),
@@ -830,6 +827,8 @@ fn what_was_kept_of_a_caller_is_deleted_and_nothing_else() {
         "reports/session-d.json",
         "{\"caller\":\"+15550100\",\"turns\":[]}",
     );
+    // One that a crash has torn.
+    write("reports/session-e.json", "{\"caller\":\"+15550100\",");
     write(
         "reports/session-b.json",
         "{\"caller\":\"+155501001\",\"turns\":[]}",
@@ -886,6 +885,7 @@ fn what_was_kept_of_a_caller_is_deleted_and_nothing_else() {
         ("recordings/20260101T000000-7-2.jsonl", true),
         ("reports/session-a.json", false),
         ("reports/session-d.json", false),
+        ("reports/session-e.json", false),
         ("reports/session-b.json", true),
     ] {
         assert_eq!(folder.join(path).exists(), left, "{path}");
