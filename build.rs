@@ -14,10 +14,10 @@ fn main() {
         }
         _ => of_repository().or_else(of_package).unwrap_or_default(),
     };
-    println!("cargo:rustc-env=UNDERTONE_BUILT_FROM={commit}");
-    println!("cargo:rustc-env=UNDERTONE_BUILT_DATE={date}");
+    println!("cargo:rustc-env=BUILT_FROM={commit}");
+    println!("cargo:rustc-env=BUILT_DATE={date}");
     let target = std::env::var("TARGET").unwrap_or_default();
-    println!("cargo:rustc-env=UNDERTONE_BUILT_FOR={target}");
+    println!("cargo:rustc-env=BUILT_FOR={target}");
 }
 
 /// The commit of the checkout, marked if something is changed, and its date.

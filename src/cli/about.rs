@@ -20,9 +20,9 @@ pub(super) fn version() -> &'static str {
         format!(
             "{}\ncommit   {} {}\nfor      {}\nfeatures {FEATURES}",
             env!("CARGO_PKG_VERSION"),
-            env!("UNDERTONE_BUILT_FROM"),
-            env!("UNDERTONE_BUILT_DATE"),
-            env!("UNDERTONE_BUILT_FOR"),
+            env!("BUILT_FROM"),
+            env!("BUILT_DATE"),
+            env!("BUILT_FOR"),
         )
     });
     &VERSION
