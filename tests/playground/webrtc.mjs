@@ -185,10 +185,14 @@ try {
   const [ended] = await wait('response.done', since);
   assert.equal(ended.response.status, 'cancelled');
   assert.equal(ended.response.status_details.reason, 'client_cancelled');
-  await pause(500);
-  const quiet = await page.evaluate(energy);
-  await pause(1000);
-  const still = await page.evaluate(energy);
+  // The answer would last several seconds more; a browser on a busy machine plays out late.
+  let [quiet, still] = [await page.evaluate(energy)];
+  for (let tries = 0; tries < 3; tries += 1) {
+    await pause(1000);
+    still = await page.evaluate(energy);
+    if (still.energy - quiet.energy < 1e-4) break;
+    if (tries < 2) quiet = still;
+  }
   assert.ok(still.energy - quiet.energy < 1e-4, 'it speaks on');
   assert.ok(still.packets > quiet.packets + 30, 'silence is sent, too');
 
