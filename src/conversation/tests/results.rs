@@ -162,3 +162,17 @@ fn a_speculative_result_sets_nothing() {
     assert!(sim.started().contains(&(false, "find".to_owned())));
     assert_eq!(taken(&sim), [(true, Value::Object(Map::new()))]);
 }
+
+/// Whichever was done last used to count, so that a run that had begun early changed what a later call got.
+#[test]
+fn of_calls_side_by_side_the_last_one_counts_although_it_was_done_first() {
+    let mut sim = Sim::new(bank("find"));
+    sim.policy().speculation.assumed_per_turn = 0;
+    sim.router = Box::new(|_| vec![prediction("find", json!({"n": 2}), 0.9)]);
+    let both = [("find", json!({"n": 1})), ("find", json!({"n": 2}))];
+    sim.scripts
+        .extend([calling(&both), calling(&[("balance", json!({}))]), answer()]);
+    ask(&mut sim, "find both of them", 9_000);
+    let last = json!({"find": "find of {\"n\":2}"});
+    assert_eq!(taken(&sim), [(true, last)]);
+}
