@@ -58,7 +58,7 @@ pub use engines::Engines;
 pub use handle::{Inbound, Outbound, SessionError, SessionFactory, SessionHandle};
 pub(crate) use notes::{check_greeting, check_instructions};
 pub use observers::Observers;
-pub use options::{Profile, SessionOptions, SpokenBy};
+pub use options::{PlacedCall, Profile, SessionOptions, SpokenBy};
 pub(crate) use pacer::Pacer;
 pub use recorder::Recordings;
 pub use voices::{KnownVoice, Spoken};

@@ -27,10 +27,8 @@ pub struct SessionOptions {
     /// The provider's name of a telephone call that it can put through to others. Tools that need such
     /// a call are offered.
     pub call: Option<String>,
-    /// The message for an answering machine, if the server has placed the call; it is hung up on if this is empty.
-    pub placed: Option<String>,
-    /// The call was connected to a session before. The other party is a person: machines are not listened for.
-    pub reconnected: bool,
+    /// The call, if the server has placed it.
+    pub placed: Option<PlacedCall>,
     /// The facts on the caller.
     pub values: SessionValues,
     /// The agent that the client was granted or may choose, and has chosen. Otherwise the routes lead to one.
@@ -53,7 +51,6 @@ impl SessionOptions {
             client: None,
             call: None,
             placed: None,
-            reconnected: false,
             values: SessionValues::default(),
             agent: None,
             demonstrates: false,
@@ -62,7 +59,10 @@ impl SessionOptions {
 
     /// The message for an answering machine, if one may have answered.
     pub(super) fn machine_message(&self) -> Option<&String> {
-        self.placed.as_ref().filter(|_| !self.reconnected)
+        match &self.placed {
+            Some(PlacedCall::Answered { message }) => Some(message),
+            Some(PlacedCall::Back) | None => None,
+        }
     }
 
     /// The number or address of the person at the other end: of a call that the server has placed, the called one.
@@ -73,6 +73,18 @@ impl SessionOptions {
         };
         Some(self.values.get(&name)?.0)
     }
+}
+
+/// A call that the server has placed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PlacedCall {
+    /// It has just been answered, perhaps by a machine, which is listened for.
+    Answered {
+        /// The message for a machine, which is hung up on if this is empty.
+        message: String,
+    },
+    /// It was connected to a session before, and comes back from a transfer: the other party is a person.
+    Back,
 }
 
 /// The policy and the greeting that a session begins with.
@@ -115,10 +127,18 @@ mod tests {
             ..SessionOptions::new(Profile::PhoneCall, 8_000)
         };
         assert_eq!(options.other_party(), Some("+15550199"));
-        options.placed = Some(String::new());
-        assert_eq!(options.other_party(), Some("+15550100"));
-        assert!(options.machine_message().is_some());
-        options.reconnected = true;
-        assert!(options.machine_message().is_none());
+        for (placed, watched) in [
+            (
+                PlacedCall::Answered {
+                    message: String::new(),
+                },
+                true,
+            ),
+            (PlacedCall::Back, false),
+        ] {
+            options.placed = Some(placed);
+            assert_eq!(options.other_party(), Some("+15550100"));
+            assert_eq!(options.machine_message().is_some(), watched);
+        }
     }
 }

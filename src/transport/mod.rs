@@ -34,7 +34,7 @@ pub mod webrtc;
 pub mod wyoming;
 
 use crate::conversation::{Input, ItemId, Micros};
-use crate::session::{Outbound, SessionOptions};
+use crate::session::{Outbound, PlacedCall, SessionOptions};
 use crate::tools::{Named, Origin, SessionValues};
 use futures_util::future::BoxFuture;
 
@@ -104,16 +104,14 @@ pub struct Admitted {
 }
 
 /// A call that the server has placed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed {
     /// The agent that speaks, if one was named.
     pub agent: Option<String>,
     /// Values for its instructions and tools.
     pub values: SessionValues,
-    /// The message for an answering machine, which is hung up on if it is empty.
-    pub message: String,
-    /// It was connected to a session before, and comes back from a transfer.
-    pub reconnected: bool,
+    /// Whether a machine may have answered.
+    pub call: PlacedCall,
 }
 
 impl From<SessionValues> for Admitted {
@@ -129,14 +127,17 @@ impl Admitted {
     /// The options of a call that came by `transport`, with what is known of it.
     pub(crate) fn call(self, transport: &str, options: SessionOptions) -> SessionOptions {
         let mut values = self.values;
-        let message = self.placed.as_ref().map(|placed| placed.message.clone());
-        let placed = self.placed.unwrap_or_default();
-        values.extend(placed.values);
+        let (agent, placed) = match self.placed {
+            Some(placed) => {
+                values.extend(placed.values);
+                (placed.agent, Some(placed.call))
+            }
+            None => (None, None),
+        };
         SessionOptions {
             values: values.with(Named::Transport, transport, Origin::Verified),
-            agent: placed.agent,
-            placed: message,
-            reconnected: placed.reconnected,
+            agent,
+            placed,
             ..options
         }
     }

@@ -22,13 +22,20 @@ use undertone::asr::AsrError;
 use undertone::audio::g711::Law;
 use undertone::llm::scripted::{Cue, Scripted};
 use undertone::server::{App, Ari, Outbound, OutboundLine, ServerSettings, SessionOptions};
-use undertone::session::{self, AgentSettings, Builders, Cast, Engines, PhoneSettings};
+use undertone::session::{self, AgentSettings, Builders, Cast, Engines, PhoneSettings, PlacedCall};
 use undertone::tools::Named;
 
 const KEY: &str = "0123456789abcdef";
 const CALLEE: &str = "+15550100";
 const OWN: &str = "+15550199";
 const MESSAGE: &str = "Your cake is ready.";
+
+/// A call that a machine may have answered.
+fn watched() -> PlacedCall {
+    PlacedCall::Answered {
+        message: MESSAGE.into(),
+    }
+}
 
 fn outbound(line: OutboundLine) -> Outbound {
     Outbound {
@@ -231,7 +238,7 @@ async fn a_call_through_twilio_is_placed_answered_and_over() {
         .expect("in time")
         .expect("a session");
     assert_eq!(options.agent.as_deref(), Some("baker"));
-    assert_eq!(options.placed.as_deref(), Some(MESSAGE));
+    assert_eq!(options.placed, Some(watched()));
     let cake = options.values.get(&Named::Param("cake".into()));
     assert_eq!(cake.map(|(value, _)| value), Some("lemon"));
     assert_eq!(status(&server, &id).await, "answered");
@@ -462,8 +469,8 @@ async fn a_call_through_asterisk_comes_back_with_its_ticket() {
         .expect("in time")
         .expect("a session");
     assert_eq!(
-        (options.agent.as_deref(), options.placed.as_deref()),
-        (Some("baker"), Some(MESSAGE))
+        (options.agent.as_deref(), options.placed),
+        (Some("baker"), Some(watched()))
     );
     assert!(
         server.try_open(&path(ticket), &token).await.is_err(),

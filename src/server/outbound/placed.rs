@@ -1,6 +1,7 @@
 //! The calls that the server has placed: how many there may be, and what became of each.
 
 use super::Outbound;
+use crate::session::PlacedCall;
 use crate::tools::{Named, Origin, SessionValues};
 use crate::transport::Placed;
 use serde::Serialize;
@@ -137,8 +138,9 @@ impl PlacedCalls {
                 agent,
                 // Lines tell it less reliably.
                 values: values.with(Named::Called, to, Origin::Verified),
-                message: outbound.message.clone(),
-                reconnected: false,
+                call: PlacedCall::Answered {
+                    message: outbound.message.clone(),
+                },
             },
             until: Some(now + outbound.ring + LATE),
         });
@@ -172,7 +174,7 @@ impl PlacedCalls {
         let mut calls = calls.calls.iter_mut();
         let call = calls.find(|call| call.line.as_deref() == Some(line))?;
         let placed = call.placed.clone();
-        call.placed.reconnected = true;
+        call.placed.call = PlacedCall::Back;
         Some(placed)
     }
 
@@ -234,7 +236,8 @@ mod tests {
         let (id, ticket) = begin(&calls, &outbound).unwrap();
         assert_eq!(calls.redeem("forged"), None);
         let placed = calls.redeem(&ticket).unwrap();
-        assert_eq!(placed.message, "Bye.");
+        let message = "Bye.".to_owned();
+        assert_eq!(placed.call, PlacedCall::Answered { message });
         let called = placed.values.get(&Named::Called);
         assert_eq!(called, Some(("+15550100", Origin::Verified)));
         assert_eq!(calls.redeem(&ticket), None, "it is used up");
@@ -288,9 +291,9 @@ mod tests {
         let (id, _) = begin(&calls, &outbound).unwrap();
         assert_eq!(calls.on_line("CA1"), None);
         assert!(calls.answered(&id, "CA1") && !calls.answered(&id, "CA2"));
-        assert!(!calls.on_line("CA1").unwrap().reconnected);
+        assert_ne!(calls.on_line("CA1").unwrap().call, PlacedCall::Back);
         // Whoever came back from a transfer used to be taken for a machine after a long sentence.
-        assert!(calls.on_line("CA1").unwrap().reconnected);
+        assert_eq!(calls.on_line("CA1").unwrap().call, PlacedCall::Back);
         assert_eq!((calls.on_line("CA2"), calls.on_line("")), (None, None));
     }
 }
