@@ -304,7 +304,7 @@ impl Answer {
         let left = tokens_left(most, self.usage.output);
         let is_clients = left.is_some_and(|left| own.is_none_or(|own| left <= own));
         let is_cut = self.generation.as_ref().is_some_and(Generation::is_cut);
-        let reason = self.silence(is_clients)?;
+        let reason = self.close_generation(is_clients)?;
         if left.is_none() || !is_cut {
             return Some(Unanswered::Failed(reason));
         }
@@ -314,7 +314,7 @@ impl Answer {
 
     /// Ends the generation. Returns the reason if the user was left without an answer. The client's token limit
     /// (`has_limit`) may do that; the operator's may not.
-    fn silence(&mut self, has_limit: bool) -> Option<&'static str> {
+    fn close_generation(&mut self, has_limit: bool) -> Option<&'static str> {
         self.items.close();
         let generation = self.take_generation()?;
         let (is_cut, has_called) = (generation.is_cut(), generation.has_begun_call());

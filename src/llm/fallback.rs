@@ -25,7 +25,7 @@ const SLOW: Duration = Duration::from_millis(3_000);
 const REST: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct Substitute {
+pub(crate) struct FallbackModel {
     model: String,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Substitute {
 #[derive(Debug, Clone, Default)]
 pub struct FallbackFigures {
     /// By the fallback's name.
-    pub(crate) answers: Family<Substitute, Counter>,
+    pub(crate) answers: Family<FallbackModel, Counter>,
 }
 
 #[cfg(test)]
@@ -41,7 +41,7 @@ impl FallbackFigures {
     /// Makes the family have a member, so that it is exported.
     pub(crate) fn have_model(&self) {
         let model = "backup".to_owned();
-        drop(self.answers.get_or_create(&Substitute { model }));
+        drop(self.answers.get_or_create(&FallbackModel { model }));
     }
 }
 
@@ -72,7 +72,10 @@ impl Fallback {
     #[must_use]
     pub fn counted(mut self, figures: &FallbackFigures) -> Self {
         let model = self.backup.name().to_owned();
-        self.answers = figures.answers.get_or_create(&Substitute { model }).clone();
+        self.answers = figures
+            .answers
+            .get_or_create(&FallbackModel { model })
+            .clone();
         self
     }
 
