@@ -344,6 +344,7 @@ impl Default for Metrics {
         metrics.register_drafts();
         metrics.register_latencies();
         metrics.register_operation();
+        metrics.register_models_and_agents();
         metrics
     }
 }
@@ -574,6 +575,10 @@ impl Metrics {
             "1 while the journal cannot be written and tools with side effects do not run",
             self.journal.failing.clone(),
         );
+    }
+
+    fn register_models_and_agents(&mut self) {
+        let registry = &mut self.registry;
         registry.register(
             "mcp_up",
             "1 while an MCP server is connected",

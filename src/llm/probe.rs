@@ -446,23 +446,19 @@ pub async fn probe(
         reports.push(report);
     }
     let mut in_markup = reports.remove(0);
+    let others = match in_markup.is_always_right() {
+        true => Vec::new(),
+        false => other_forms(|form| with(Calls::Markup, form), most, say).await?,
+    };
+    requests += others.iter().map(|(.., count)| count).sum::<usize>();
     let mut forms = vec![in_markup.calls_in(CallForm::Python)];
-    let mut others = Vec::new();
-    if !in_markup.is_always_right() {
-        for form in [CallForm::Json, CallForm::Hermes] {
-            say(&format!("calls in the form {form:?}").to_lowercase());
-            let asked = questions()
-                .into_iter()
-                .filter(|(kind, ..)| *kind < CALL_KINDS);
-            let llm = with(Calls::Markup, form)?;
-            let (report, _, count) = mode(&llm, asked.collect(), most).await;
-            requests += count;
-            forms.push(report.calls_in(form));
-            others.push((form, report));
-        }
-    }
+    forms.extend(
+        others
+            .iter()
+            .map(|(form, report, _)| report.calls_in(*form)),
+    );
     let form = best_form(&forms);
-    if let Some((_, best)) = others.into_iter().find(|(other, _)| *other == form) {
+    if let Some((_, best, _)) = others.into_iter().find(|(other, ..)| *other == form) {
         in_markup.take_calls(best);
     }
     say("cache and context");
@@ -514,6 +510,24 @@ pub async fn probe(
         queues,
         failure,
     })
+}
+
+/// Asks for calls in the forms other than Python's. Returns each with its report and the requests that it took.
+async fn other_forms(
+    model: impl Fn(CallForm) -> Result<Remote, LlmError>,
+    most: Option<u32>,
+    say: &mut dyn FnMut(&str),
+) -> Result<Vec<(CallForm, ModeReport, usize)>, LlmError> {
+    let mut found = Vec::new();
+    for form in [CallForm::Json, CallForm::Hermes] {
+        say(&format!("calls in the form {form:?}").to_lowercase());
+        let asked = questions()
+            .into_iter()
+            .filter(|(kind, ..)| *kind < CALL_KINDS);
+        let (report, _, count) = mode(&model(form)?, asked.collect(), most).await;
+        found.push((form, report, count));
+    }
+    Ok(found)
 }
 
 /// The form with the most right calls. The first opens calls earliest, so another one must be clearly better.

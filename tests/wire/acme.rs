@@ -6,7 +6,7 @@ use crate::support::tls::{Authority, NAME, connector, shown};
 use crate::support::{PATIENCE, Script, Server, local};
 use serde_json::json;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
@@ -114,14 +114,20 @@ fn serve(port: u16, settings: &AcmeSettings) -> Server {
     })
 }
 
+/// An ACME server for the server at this port, and the file with the certificate that it is trusted by.
+async fn issuer(folder: &Path, authority: &Authority, port: u16) -> (Pebble, PathBuf) {
+    let pebble = Pebble::start(folder, authority, port).await;
+    let trusted = folder.join("root.pem");
+    std::fs::write(&trusted, authority.pem()).expect("written");
+    (pebble, trusted)
+}
+
 #[tokio::test]
 async fn a_certificate_comes_from_an_acme_server_and_is_kept_for_the_next_start() {
     let (authority, folder) = (Authority::new(), tempfile::tempdir().expect("a folder"));
     let folder = folder.path();
     let [port] = free_ports().await;
-    let pebble = Pebble::start(folder, &authority, port).await;
-    let trusted = folder.join("root.pem");
-    std::fs::write(&trusted, authority.pem()).expect("written");
+    let (pebble, trusted) = issuer(folder, &authority, port).await;
     let settings = AcmeSettings {
         domains: vec![NAME.into(), "other.example.com".into()],
         contact: vec!["mailto:ops@example.com".into()],
@@ -155,9 +161,7 @@ async fn a_certificate_that_cannot_be_kept_is_shown_all_the_same() {
     let (authority, folder) = (Authority::new(), tempfile::tempdir().expect("a folder"));
     let folder = folder.path();
     let [port] = free_ports().await;
-    let pebble = Pebble::start(folder, &authority, port).await;
-    let trusted = folder.join("root.pem");
-    std::fs::write(&trusted, authority.pem()).expect("written");
+    let (pebble, trusted) = issuer(folder, &authority, port).await;
     let cache = folder.join("cache");
     let kept = pebble.directory.trim_start_matches("https://");
     let kept = cache.join(kept.replace([':', '/'], "_"));
