@@ -1,4 +1,4 @@
-//! Virtual time: what is due comes in order, and nothing sleeps.
+//! Virtual time: events come in the order in which they are due, and nothing sleeps.
 
 use crate::time::{Micros, Time};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ impl<E> Clock<E> {
         self.due.insert((self.now + wait, self.counter), event);
     }
 
-    /// When the next event is due.
+    /// The time at which the next event is due.
     pub(super) fn next_at(&self) -> Option<Time> {
         self.due.keys().next().map(|(at, _)| *at)
     }

@@ -25,20 +25,20 @@ const STEPS: [(&str, &str, f64, usize); 6] = [
 /// Tokens of the system prompt and the tools: with the results the task has the article's 142,000 prompt tokens.
 const SYSTEM: usize = 9_200;
 
-/// The article's money for tools is $0.041 for six calls.
+/// The price of a call, $: the article's six calls cost $0.041.
 const CALL_COST: f64 = 0.041 / 6.0;
 
 /// Prices of a million tokens, $: of prompts, of prompts found in the cache, of output.
 const PRICES: [f64; 3] = [5.0, 0.5, 25.0];
-/// Output tokens a second.
+/// Output tokens per second.
 const OUTPUT_RATE: f64 = 67.0;
-/// Writing a call, without the thought before it, s.
+/// The time to write a call, without the reasoning before it, s.
 const WRITING: f64 = 0.2;
 
-/// The article's shares of guesses that are right: 22 % and 14 % are wrong.
+/// The article's shares of correct guesses: 22 % and 14 % are wrong.
 const LEARNED: f64 = 0.78;
 const PREDICTOR: f64 = 0.86;
-/// How long a small model takes in units of the large one: as in the paper, 4.05 s to 6.3 s.
+/// The time of a small model relative to the large one: in the paper, 4.05 s against 6.3 s.
 const PREDICTOR_TIME: f64 = 4.05 / 6.3;
 
 const TASKS: usize = 40;
@@ -109,7 +109,7 @@ impl Arm {
         }
     }
 
-    /// How long the source of predictions takes, s.
+    /// The latency of the source of predictions, s.
     fn delay(self, generation: f64) -> f64 {
         match self {
             Self::Predictor => PREDICTOR_TIME * generation,
@@ -124,7 +124,7 @@ impl Arm {
 }
 
 impl Sums {
-    /// The model's tokens and the tools, $ a task.
+    /// The cost of the model's tokens and the tools, $ per task.
     fn spend(&self) -> f64 {
         let [fresh, cached, output] = PRICES.map(|price| price / 1e6);
         let model = (self.prompt_tokens - self.cached_tokens) * fresh
@@ -137,7 +137,7 @@ impl Sums {
         sum / self.tasks
     }
 
-    /// The share of steps is at most this many seconds.
+    /// The quantile of the steps' durations at `share`, s.
     fn quantile(&self, share: f64) -> f64 {
         let mut steps = self.steps.clone();
         steps.sort_by(f64::total_cmp);

@@ -18,40 +18,40 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use tokio_tungstenite::tungstenite::Message;
 
-/// The audio that a listener has in hand before it plays: what the server sends ahead of time. The server's first
-/// frames are ahead by themselves; an echo's are not.
+/// The audio that a listener buffers before playout: as much as the server sends ahead of time. The server's first
+/// frames fill this buffer; an echo sends nothing ahead.
 const AHEAD: Duration = Duration::from_millis(200);
 
-/// The length of a question to stubs.
+/// The length of a question when the server runs stub engines.
 const LOUD: Duration = Duration::from_millis(300);
 
 /// The pause before a question, and the longest wait for an answer.
 const PAUSE: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Between two new calls.
+/// The interval between two new calls.
 const BETWEEN: Duration = Duration::from_millis(2);
 
-/// From the last call's beginning to the measurement: all have been answered by then.
+/// The time from the start of the last call to the measurement: by then every call has been answered.
 const WARM_UP: Duration = Duration::from_secs(4);
 
 /// The longest clip.
 const LONGEST: Duration = Duration::from_mins(1);
 
-/// Counts of the time that was measured.
+/// Counts over the measured time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Tally {
-    /// Calls that were not let in.
+    /// Calls that were refused or cut off.
     pub(super) refused: usize,
-    /// Frames that went in.
+    /// Frames sent to the server.
     pub(super) sent: u64,
-    /// Frames that came, and those among them that came after their time.
+    /// Frames received, and how many of them were late.
     pub(super) heard: u64,
     pub(super) late: u64,
     /// Questions, and those without an answer.
     pub(super) asked: u64,
     pub(super) unanswered: u64,
-    /// The generator's own delay: how much later than due frames were sent, 99th percentile.
+    /// The load generator's own lag: how late it sent frames, 99th percentile.
     pub(super) lag_ms: f64,
 }
 
@@ -142,7 +142,7 @@ impl Load {
 #[derive(Default)]
 struct Caller {
     tally: Tally,
-    /// µs.
+    /// How late each frame was sent, µs.
     lags: Vec<u32>,
     stage: Stage,
 }
@@ -159,7 +159,7 @@ enum Stage {
     Waiting {
         until: Instant,
     },
-    /// `played`: when all that has come will have been played.
+    /// `played`: the end of playout of all audio received so far.
     Hearing {
         played: Instant,
         until: Instant,
@@ -179,7 +179,7 @@ async fn call(shared: Arc<Shared>) -> Caller {
     };
     shared.open.fetch_add(1, Ordering::Relaxed);
     if converse(&shared, &mut socket, &mut caller).await.is_err() {
-        // It was cut off: that counts as a call that was not let in.
+        // A call that was cut off counts as refused.
         shared.open.fetch_sub(1, Ordering::Relaxed);
     }
     caller
@@ -235,7 +235,7 @@ impl Caller {
             self.stage = Stage::Speaking { next: next + 1 };
             return frame.clone();
         }
-        // An echo answers nothing: it just comes.
+        // An echo is not an answer, so it counts as no question and is heard right away.
         self.tally.asked += u64::from(counts && !shared.words.is_empty());
         let until = now + PATIENCE;
         self.stage = match shared.words.is_empty() {
@@ -251,7 +251,7 @@ impl Caller {
     fn take(&mut self, now: Instant, message: &Message, counts: bool) {
         match message {
             Message::Binary(_) => self.hear(now, counts),
-            // The last word of an answer: what was heard of it.
+            // The final transcript of the answer: it is over.
             Message::Text(text)
                 if text.contains(r#""role":"agent""#) && text.contains(r#""final":true"#) =>
             {
@@ -261,7 +261,7 @@ impl Caller {
         }
     }
 
-    /// Counts a frame that has arrived. It is late if all before it has been played.
+    /// Counts a frame that has arrived. It is late if everything before it has already been played.
     fn hear(&mut self, now: Instant, counts: bool) {
         let played = match self.stage {
             Stage::Hearing { played, .. } => {

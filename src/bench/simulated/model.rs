@@ -67,7 +67,7 @@ struct Message {
     content: Option<String>,
 }
 
-/// A chunk of the answer, and when it is sent, counted from the request.
+/// A chunk of the answer, and the time at which it is sent, counted from the request.
 #[derive(Debug, PartialEq)]
 pub(super) struct Piece {
     pub(super) at: Duration,

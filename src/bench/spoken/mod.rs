@@ -29,10 +29,10 @@ const TOOLS: [Duration; 4] = [
     Duration::from_millis(2_000),
 ];
 
-/// The time that the floor grants the voice for its first sound, s.
+/// The time to first audio that the floor assumes for the voice, s.
 const VOICE: f64 = 0.09;
 
-/// The length of a call without words.
+/// The length of a silent call.
 const SILENCE: Duration = Duration::from_secs(20);
 
 /// A delay of the tool, and the turns without and with speculation.
@@ -44,7 +44,7 @@ struct Measured {
     tool: Vec<ToolArms>,
     /// Without a tool: the local brain, the simulated model.
     plain: [Vec<Turn>; 2],
-    /// A call without words, in cores.
+    /// CPU use of the server during a silent call, in cores.
     silence: Option<f64>,
 }
 
@@ -52,7 +52,7 @@ struct Measured {
 #[derive(Debug, Clone, Copy)]
 struct Turn {
     heard: Heard,
-    /// If the tool was called.
+    /// The tool call; `None` if there was none.
     call: Option<Call>,
     /// CPU time of the server, and the length of the call, s.
     cpu: f64,
@@ -62,16 +62,16 @@ struct Turn {
 /// A call of the tool, s after the end of the question.
 #[derive(Debug, Clone, Copy)]
 struct Call {
-    /// The model had written it.
+    /// When the model had written it.
     committed: f64,
-    /// The run with its result began and ended.
+    /// When the run that gave its result began and ended.
     began: f64,
     ended: f64,
 }
 
 impl Call {
-    /// The earliest that the answer can be heard: the result's generation is asked when the result is there, and its
-    /// answer is heard when the call is committed.
+    /// The earliest time at which the answer can be heard: the model is asked for it when the result arrives, and it
+    /// is played once the call is committed.
     fn floor(self, delay: Duration) -> f64 {
         let asked = self.began + delay.as_secs_f64();
         self.committed.max(asked + FIRST.as_secs_f64()) + VOICE
@@ -231,7 +231,7 @@ async fn turn(
     })
 }
 
-/// The last call of the model, and the run with its result. The log has the latest first.
+/// The last call of the model, and the run with its result. The log is newest first.
 fn call(log: &[Logged], ended: Instant) -> Option<Call> {
     let after = |at: Instant| match at.checked_duration_since(ended) {
         Some(later) => later.as_secs_f64(),
