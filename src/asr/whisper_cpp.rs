@@ -19,8 +19,8 @@ pub struct WhisperCpp {
 }
 
 impl WhisperCpp {
-    /// Loads a ggml model from a file. More threads than cores that are free make it slower by
-    /// orders of magnitude: they wait for each other by spinning.
+    /// Loads a ggml model from a file. With more threads than free cores it is slower by
+    /// orders of magnitude, because the threads spin while they wait for each other.
     ///
     /// # Errors
     /// [`AsrError::Load`] naming the file and the reason.

@@ -130,7 +130,7 @@ impl WhisperOnnx {
         let mut no_speech = 0.0;
         let mut marks = None;
         let mut spoken = None;
-        // The last first.
+        // In reverse order, to pop from the end.
         let mut prompt: Vec<u32> = before.iter().rev().copied().collect();
         let mut next = prompt.pop().unwrap_or(self.tokens.start);
         for position in 0.. {
@@ -142,7 +142,7 @@ impl WhisperOnnx {
                 let is_first = position == 0 || hints.others.is_empty();
                 let alone = match is_first {
                     true => logits,
-                    // The words before are of one language, and would be taken for a sign of it.
+                    // Without the keyterms: the language they are written in would bias the detection.
                     false => {
                         let (start, past) = (self.tokens.start, self.sizes.empty_past()?);
                         step(&mut self.decoder, start, 0, &past, &cross)?.0
@@ -164,7 +164,7 @@ impl WhisperOnnx {
             log_probability += chosen.log_probability;
             marks = match self.is_word(token) {
                 true => None,
-                // Those right after the last word count.
+                // Only the marks right after the last word count.
                 false => marks.or(Some(chosen.marks)),
             };
             if token == self.tokens.end || tokens.len() >= limits.tokens {
@@ -256,7 +256,7 @@ impl Asr for WhisperOnnx {
         if !heard.text.is_empty() || before.len() == 1 {
             return Ok(heard);
         }
-        // Behind keyterms the model sometimes hears no words where it hears some without them.
+        // With keyterms the model sometimes hears no words in audio in which it hears some without them.
         let start = [self.tokens.start];
         with_retry(audio.len(), |frames| {
             self.decode(&audio, frames, &start, hints)
@@ -272,7 +272,7 @@ impl Asr for WhisperOnnx {
 struct Chosen {
     token: u32,
     log_probability: f32,
-    /// How likely marks were in its place.
+    /// The probabilities of punctuation marks in its place.
     marks: Marks,
 }
 

@@ -2,7 +2,7 @@
 
 use std::f32::consts::TAU;
 
-/// Hz, of the rows and the columns of the keypad.
+/// The frequencies of the keypad's rows and columns, Hz.
 const ROWS: [f32; 4] = [697.0, 770.0, 852.0, 941.0];
 const COLUMNS: [f32; 3] = [1_209.0, 1_336.0, 1_477.0];
 
@@ -17,7 +17,7 @@ const GAP_MS: u32 = 100;
 /// The length of a `w`, ms: as long as Twilio's and Asterisk's.
 const WAIT_MS: u32 = 500;
 
-/// The level of each of the two tones, of full scale: -12 dBFS.
+/// The amplitude of each of the two tones, relative to full scale: -12 dBFS.
 const LEVEL: f32 = 0.25;
 
 /// The rise and the fall of a tone, ms, so that it does not click.

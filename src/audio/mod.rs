@@ -24,7 +24,7 @@ use std::borrow::Cow;
 /// The rate inside the server, Hz.
 pub const RATE: u32 = 16_000;
 
-/// The bytes end within a PCM16 sample. Contains their number.
+/// The bytes end in the middle of a PCM16 sample. Contains the number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0} bytes of audio are not whole 16-bit samples")]
 pub struct OddLength(pub usize);

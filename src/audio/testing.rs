@@ -1,4 +1,4 @@
-//! Where tests find the models.
+//! The models that tests use.
 
 use std::path::{Path, PathBuf};
 

@@ -50,7 +50,7 @@ const FRAME_MS: u32 = 20;
 /// Ticks between updates of the level meter: 100 ms.
 const METER_TICKS: u32 = 10;
 
-/// The reason for the end if the user stopped it.
+/// The reason given for the end of a conversation that the user stopped.
 const STOPPED: &str = "stopped";
 
 /// The reason that `talk` fails.
@@ -173,7 +173,7 @@ pub async fn talk<W: Write>(
     over
 }
 
-/// Opens both devices, after a failure again as `recovery` says. `None` if it was stopped.
+/// Opens both devices and retries after failures as `recovery` allows. `None` if the user stopped it.
 async fn open(
     desk: &Desk,
     recovery: &mut Recovery<DesktopError>,
@@ -375,7 +375,7 @@ impl Talk {
 
     /// Opens both devices again after a fault. Sound systems drop streams when they restart, change
     /// devices or fall behind, and the next stream often works, even if the old one could not be
-    /// closed. Devices that fail again and again are given up. False if it was stopped.
+    /// closed. Devices that keep failing are given up. `false` if the user stopped it.
     async fn reopen(
         &mut self,
         fault: DesktopError,

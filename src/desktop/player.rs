@@ -23,7 +23,7 @@ pub struct Player {
     opened: Instant,
     rate: u32,
     resampler: Resampler,
-    /// The audio that was not played yet, at the loudspeaker's rate, and how much of it was handed to the device.
+    /// The audio that has not been played yet, at the loudspeaker's rate, and how much of it was handed to the device.
     waiting: VecDeque<f32>,
     handed: usize,
 }
@@ -95,7 +95,7 @@ impl Player {
         if let Some(fault) = self.faults.try_first() {
             self.reopen(fault)?;
         }
-        // Nobody compares it with a microphone.
+        // Discarded: there is no microphone whose echo it would cancel.
         self.loudspeaker.take_played();
         let played = self.handed.saturating_sub(self.loudspeaker.feed.waiting());
         self.waiting.drain(..played);

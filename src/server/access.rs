@@ -61,7 +61,7 @@ pub(super) enum Denied {
          or server.insecure if the proxy authenticates clients"
     )]
     Proxied,
-    /// Neither a web page nor a client with a token.
+    /// The client is neither a web page nor has a token.
     #[error("clients without an Origin header need a token")]
     NoOrigin,
 }
@@ -105,13 +105,13 @@ pub(super) fn check(
     }
 }
 
-/// Whether `shown` is the server's token.
+/// Returns `true` if `shown` is the server's token.
 pub(super) fn is_token(shown: &str, settings: &ServerSettings) -> bool {
     let token = settings.auth_token.as_ref();
     token.is_some_and(|token| equal(shown, token.expose_secret()))
 }
 
-/// Whether the client presents the server's token in its headers.
+/// Returns `true` if the client presents the server's token in its headers.
 pub(super) fn shows_token(headers: &HeaderMap, settings: &ServerSettings) -> bool {
     let token = settings.auth_token.as_ref();
     token.is_some_and(|token| shows(headers, token))
@@ -223,14 +223,14 @@ fn ip(host: &str) -> Option<IpAddr> {
 
 /// A client that may open a session.
 pub(super) struct Admitted {
-    /// The session configuration in its client secret; null if it has no secret, or the secret no
-    /// configuration.
+    /// The session configuration in its client secret; null if there is no secret, or no
+    /// configuration in it.
     pub(super) session: Value,
     /// The caller according to the secret.
     pub(super) values: SessionValues,
     /// The agent that the secret is for.
     pub(super) agent: Option<String>,
-    /// It has shown the server's token.
+    /// `true` if it has presented the server's token.
     pub(super) is_trusted: bool,
 }
 
@@ -238,7 +238,7 @@ impl Admitted {
     /// The agent that the client gets, if it has a choice: that of its secret, or the one it names.
     ///
     /// # Errors
-    /// It may not have the one that it names.
+    /// A [`Fault`] if it may not have the agent that it names.
     pub(super) fn agent(
         &self,
         agents: &Choosable,

@@ -35,10 +35,10 @@ const TENS: [(&str, u64); 9] = [
     ("achtzig", 80),
     ("neunzig", 90),
 ];
-/// Articles, which are read as numbers only by those who know better.
+/// Articles that are also number words; `normalise` leaves them as they are.
 const ARTICLES: [&str; 1] = ["ein"];
 
-/// Lower case, without marks, numbers as digits with a decimal point.
+/// Lower-cases text, strips marks, and writes numbers as digits with a decimal point.
 pub(super) fn normalise(text: &str) -> String {
     let words = digits::without_marks(&text.to_lowercase());
     let words = words.split(' ').map(|word| match value(word) {

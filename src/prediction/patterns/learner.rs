@@ -36,7 +36,7 @@ const COMBINED: usize = 9;
 const UNLIKELY: f64 = 0.02;
 /// The number of likely tools for which each call teaches whether their arguments were available.
 const COMPARED: usize = 8;
-/// Quantile of the lower bound of a confidence: one standard deviation.
+/// The z-score of the lower bounds: one standard deviation.
 const Z: f64 = 1.0;
 /// Stands for "no call follows". It cannot be a tool's name.
 const NOTHING: &str = "(no call)";
@@ -56,7 +56,7 @@ impl Rate {
         self.tries = self.tries * decay + 1.0;
     }
 
-    /// The estimated share of hits, smoothed for the case that little is known.
+    /// The estimated share of hits, smoothed so that a few cases do not decide it.
     fn likely(self) -> f64 {
         (self.hits + 0.5) / (self.tries + 2.0)
     }
@@ -203,12 +203,12 @@ impl Patterns {
         self.size
     }
 
-    /// Whether nothing was learned yet.
+    /// Returns `true` if nothing has been learned yet.
     pub fn is_empty(&self) -> bool {
         self.size == 0
     }
 
-    /// Learns that this call was committed at this point of the conversation that `begin` has named. A call of an
+    /// Learns that this call was committed at this point of the conversation that `begin` named. A call of an
     /// unknown tool teaches nothing.
     pub fn learn(
         &mut self,
@@ -664,7 +664,7 @@ fn combined(values: &[Vec<Valued<'_>>]) -> Vec<(Vec<u8>, f64, f64)> {
     chosen
 }
 
-/// Whether two of these are the same text.
+/// Returns `true` if two of the arguments are the same text.
 fn are_alike(slots: &[(String, &Value)]) -> bool {
     let mut texts = slots.iter().filter_map(|(_, value)| value.as_str());
     let mut before = Vec::with_capacity(slots.len());
