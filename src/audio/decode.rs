@@ -1,4 +1,4 @@
-//! Decodes audio files, which are told apart by their content, and writes WAV.
+//! Decodes audio files, whose format is recognised by their content, and writes WAV.
 
 use super::{RATE, Resampler, to_i16};
 use anyhow::{Context, Result, bail, ensure};
@@ -15,11 +15,11 @@ use symphonia::core::io::{MediaSource, MediaSourceStream};
 use symphonia::core::meta::MetadataOptions;
 use symphonia::core::packet::Packet;
 
-/// The formats that are read.
-const FORMATS: &str = "WAV, MP3, FLAC, Ogg (Vorbis, Opus), WebM and M4A are read";
+/// The supported formats, for error messages.
+const FORMATS: &str = "WAV, MP3, FLAC, Ogg (Vorbis, Opus), WebM, M4A";
 
-/// The sample rates that are read, Hz. Others can come only from files made to cost memory: what a resampler needs
-/// grows with the rate over its common divisor with [`RATE`].
+/// The supported sample rates, Hz. Any other rate is refused, because a crafted one would cost memory: a resampler's
+/// need grows with the rate divided by its greatest common divisor with [`RATE`].
 const RATES: [u32; 14] = [
     8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 64_000, 88_200, 96_000,
     176_400, 192_000,
@@ -28,12 +28,12 @@ const RATES: [u32; 14] = [
 /// The longest Opus packet, samples at [`RATE`]: 120 ms.
 const LONGEST_PACKET: usize = RATE as usize * 120 / 1_000;
 
-/// Reads audio in a container as mono in -1..1 at [`RATE`]. It is kept in memory, so audio longer than `longest` is
-/// refused. Reading stops when `wants` returns `false`.
+/// Decodes an audio file to mono samples in -1..1 at [`RATE`]. All of them are kept in memory, so audio longer than
+/// `longest`, in whole seconds, is refused. Stops early, with the audio so far, once `wants` returns `false`.
 ///
 /// # Errors
-/// The content is not audio of a supported kind, is damaged from the start, or is too long; the text says
-/// which. Damaged parts after the start are left out and logged.
+/// The file is not in a supported format, is damaged from the start, contains no audio, or is too long; the message
+/// says which. Damaged parts after the start are left out and logged.
 pub fn decode(
     source: Box<dyn MediaSource>,
     longest: Duration,
@@ -48,7 +48,7 @@ pub fn decode(
             MetadataOptions::default(),
         )
         .with_context(|| {
-            format!("it is damaged, or not an audio file of a known format: {FORMATS}")
+            format!("it is damaged, or not an audio file in a supported format: {FORMATS}")
         })?;
     let mut audio = Audio {
         longest: longest.as_secs() as usize * RATE as usize,
@@ -63,7 +63,7 @@ pub fn decode(
             },
             Ok(Some(_)) => {}
             Ok(None) => break,
-            // The next of several recordings in one file.
+            // The file goes on with another recording.
             Err(Error::ResetRequired) => track = Track::of(&*format)?,
             Err(error) => {
                 audio.damaged(error.to_string());
@@ -97,7 +97,7 @@ pub fn write_wav(sink: impl Write + Seek, rate: u32, samples: &[f32]) -> Result<
     writer.finalize()
 }
 
-/// The audio of one recording in a file.
+/// One recording in a file, and its decoder.
 struct Track {
     id: u32,
     decoder: Decoder,
@@ -112,16 +112,16 @@ impl Track {
     fn of(format: &dyn FormatReader) -> Result<Self> {
         let track = format
             .default_track(TrackType::Audio)
-            .with_context(|| format!("it has no audio that is known: {FORMATS}"))?;
+            .with_context(|| format!("it has no audio track in a supported format: {FORMATS}"))?;
         let Some(CodecParameters::Audio(codec)) = &track.codec_params else {
-            bail!("it does not say how its audio is coded");
+            bail!("it does not name the codec of its audio");
         };
         let decoder = if codec.codec == CODEC_ID_OPUS {
             Decoder::Opus(opus::Decoder::new(RATE, opus::Channels::Mono)?)
         } else {
             let decoder = symphonia::default::get_codecs()
                 .make_audio_decoder(codec, &AudioDecoderOptions::default())
-                .with_context(|| format!("its audio is in a coding that is not read: {FORMATS}"))?;
+                .with_context(|| format!("its audio codec is not supported; the formats are {FORMATS}"))?;
             Decoder::Any(decoder)
         };
         Ok(Self {
@@ -130,7 +130,7 @@ impl Track {
         })
     }
 
-    /// Mono samples, and their rate in Hz.
+    /// Decodes a packet to mono samples. Returns their rate, Hz, and the samples.
     fn decode(&mut self, packet: &Packet) -> Result<(u32, Vec<f32>), String> {
         match &mut self.decoder {
             Decoder::Any(decoder) => {
@@ -139,7 +139,7 @@ impl Track {
                 let (rate, channels) = (spec.rate(), spec.channels().count());
                 if !RATES.contains(&rate) {
                     return Err(format!(
-                        "it has {rate} samples a second, which is not usual"
+                        "a sample rate of {rate} Hz is not supported"
                     ));
                 }
                 if channels == 0 {
@@ -162,12 +162,12 @@ impl Track {
 /// The audio decoded so far.
 #[derive(Default)]
 struct Audio {
-    /// At [`RATE`].
+    /// Mono, at [`RATE`].
     samples: Vec<f32>,
-    /// The most of them.
+    /// The most samples.
     longest: usize,
     resampler: Option<(u32, Resampler)>,
-    /// The parts that could not be decoded, and why the first could not.
+    /// The number of parts that could not be decoded, and the error of the first.
     damaged: usize,
     reason: Option<String>,
 }
@@ -180,7 +180,7 @@ impl Audio {
             self.resampler = Some((rate, Resampler::new(rate, RATE)));
         }
         if let Some((_, resampler)) = &mut self.resampler {
-            // A packet may hold more than the whole recording may.
+            // A single packet may exceed the limit of the whole recording.
             for second in samples.chunks(rate as usize) {
                 if self.samples.len() > self.longest {
                     break;
@@ -205,7 +205,7 @@ impl Audio {
         self.reason.get_or_insert(reason);
     }
 
-    /// All audio. What is missing is logged.
+    /// Returns all audio, and logs how many parts are missing.
     fn finish(mut self) -> Result<Vec<f32>> {
         self.flush();
         match self.reason {

@@ -4,7 +4,7 @@
 pub(super) struct Dice(u64);
 
 impl Dice {
-    /// Dice of their own for each `name`, so that one bench does not shift the numbers of another.
+    /// A generator for one `name`, so that the numbers that one bench draws do not shift those of another.
     pub(super) fn new(seed: u64, name: &str) -> Self {
         let name = name.bytes().fold(0xCBF2_9CE4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
@@ -36,7 +36,7 @@ impl Dice {
         }
     }
 
-    /// `count` answers of which this share is `true`, to the nearest whole number, in random order.
+    /// `count` flags in random order, of which `share`, rounded to a whole number of flags, are `true`.
     pub(super) fn exactly(&mut self, share: f64, count: usize) -> Vec<bool> {
         let hits = (share * count as f64).round() as usize;
         let mut all: Vec<bool> = (0..count).map(|at| at < hits).collect();

@@ -1,4 +1,4 @@
-//! The paths that every session takes many times a second, for `cargo bench --bench core`.
+//! Hot paths, which every session takes many times a second, for `cargo bench --bench core`.
 
 use crate::conversation::{ClauseId, ItemId, Micros, Time};
 use crate::llm::markup::Parser;
@@ -9,12 +9,12 @@ const ANSWER: &str = "<speech>Let me check that for you. It only takes a moment.
     <tool>get_forecast(city=\"Boulder\", days=3)</tool>\
     <speech>It is sixty two degrees and cloudy, with some wind from the west.</speech>";
 
-/// Hz.
+/// The pacer's sample rate, Hz.
 const RATE: u32 = 16_000;
 
 pub use crate::conversation::Rehearsal;
 
-/// Parses an answer that comes in pieces of four characters. Returns how many events that gives.
+/// Parses an answer that is streamed in pieces of four characters. Returns the number of events.
 pub fn parse() -> usize {
     let mut parser = Parser::new();
     let pieces = ANSWER.as_bytes().chunks(4);
@@ -22,7 +22,7 @@ pub fn parse() -> usize {
     texts.map(|text| parser.push(text).len()).sum()
 }
 
-/// Sends a clause of a second, whose samples are made 100 ms at a time, in frames. Returns how many that are.
+/// Paces a clause of one second, whose `samples` are synthesised 100 ms at a time. Returns the number of frames sent.
 pub fn pace(samples: &[i16]) -> usize {
     let mut pacer = Pacer::new(RATE);
     let clause = ClauseId(1);

@@ -18,10 +18,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The caller's end of the socket.
 pub(super) struct Relay(Socket);
 
-/// When words came, after the beginning of the question.
+/// The times at which words came, counted from the beginning of the question.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Told {
-    /// The first words of all.
+    /// The first words, such as those of a filler.
     pub(super) first: Duration,
     /// The answer.
     pub(super) answer: Duration,
@@ -46,7 +46,8 @@ impl Relay {
         Ok(relay)
     }
 
-    /// Asks, and waits for the `answer`. Each of `prompts` is when the words are sent, and whether they are final.
+    /// Asks a question and waits for the `answer`. Each of `prompts` sends `words` at that time: as the final
+    /// transcript if it is `true`, otherwise as a partial.
     #[allow(clippy::disallowed_methods, reason = "it measures, in real time")]
     pub(super) async fn ask(
         &mut self,
@@ -62,7 +63,7 @@ impl Relay {
             tokio::select! {
                 () = sleep_until(next.unwrap_or(began + PATIENCE)) => {
                     let Some((_, last)) = prompts.next() else {
-                        return Err(BenchError::sockets("an answer over a socket", "it did not come"));
+                        return Err(BenchError::sockets("an answer over a socket", "it did not come in time"));
                     };
                     let prompt = json!({
                         "type": "prompt", "voicePrompt": words, "lang": "en-US", "last": last,
@@ -96,7 +97,7 @@ impl Relay {
     }
 }
 
-/// The words of a message that are to be spoken.
+/// The words that a message from the server tells the client to speak; `None` if it has none.
 fn token(message: Message) -> Option<String> {
     let Message::Text(text) = message else {
         return None;

@@ -9,16 +9,17 @@ use crate::language::sentences::{Ending, is_item_number, unclosed};
 use crate::language::{Pack, pack};
 use cleaner::{BREAK, Cleaner, LINE};
 
-/// The least words before a comma, colon or dash may end the first clause. It is short because the first
-/// audio waits for it.
+/// The fewest words after which a comma, semicolon, colon or dash may end the first clause: few, because the first
+/// audio waits for them.
 const FIRST_CLAUSE_WORDS: usize = 3;
-/// The least words before such a mark may end a later clause. Longer ones sound better, and nobody waits for them.
+/// The fewest words after which such a mark may end a later clause. Longer clauses sound better, and nobody waits for
+/// them.
 const LATER_CLAUSE_WORDS: usize = 6;
 /// The most words in a clause: before its first audio, the voice's encoder takes 0.5 ms per 12 ms of speech.
 const MOST_WORDS: usize = 12;
-/// The least words before a conjunction at which a long clause is cut.
+/// The fewest words before a conjunction at which a long clause is cut.
 const WORDS_BEFORE_CONJUNCTION: usize = 4;
-/// The most bytes of a clause. One without spaces is cut anywhere.
+/// The most bytes of a clause. Text without spaces is cut anywhere.
 const MOST_BYTES: usize = 400;
 
 /// Cuts a response into clauses as it streams in. Use one per response, or call [`Clauses::finish`] in
@@ -29,7 +30,7 @@ pub struct Clauses {
     cleaner: Cleaner,
     /// Clean text that belongs to no clause yet.
     pending: String,
-    /// Where the last line begins in `pending`.
+    /// The position in `pending` at which the last line begins, bytes.
     line: Option<usize>,
     /// A clause of this response was returned.
     started: bool,
@@ -113,14 +114,14 @@ impl Clauses {
         Some(clause[..end].trim().to_owned())
     }
 
-    /// Where the last line begins, if it turns out to be a numbered item.
+    /// The beginning of the last line, if it turns out to be a numbered item.
     fn item_start(&self, at: usize, c: char) -> Option<usize> {
         let start = self.line?;
         let item = self.pending.get(start..at)?.strip_suffix('.')?;
         (c == ' ' && start > 0 && is_item_number(item)).then_some(start)
     }
 
-    /// Where a sentence ends, now that the character `c` at `at` is known.
+    /// The end of a sentence, now that the character `c` at `at` is known.
     fn sentence_end(&self, at: usize, c: char) -> Option<usize> {
         let before = &self.pending[..at];
         if before.ends_with(['。', '！', '？']) {
@@ -135,7 +136,7 @@ impl Clauses {
             .then_some(before.len())
     }
 
-    /// Where a clause ends, if it is long enough.
+    /// The end of a clause behind a comma, semicolon, colon or dash, if the clause is long enough.
     fn clause_end(&self, at: usize, c: char) -> Option<usize> {
         let before = &self.pending[..at];
         let dash = before.ends_with('—') && c != '—';
@@ -148,7 +149,7 @@ impl Clauses {
         ((dash || mark) && words(before) >= enough).then_some(at)
     }
 
-    /// Where to cut a clause that has become too long.
+    /// The position at which to cut a clause that has become too long.
     fn too_long(&self, at: usize) -> Option<usize> {
         let before = &self.pending[..at];
         if words(&self.pending) > MOST_WORDS {
@@ -159,7 +160,8 @@ impl Clauses {
         (self.pending.len() > MOST_BYTES).then(|| before.rfind(' ').unwrap_or(at))
     }
 
-    /// The best space to cut a long text at: after its last comma, before its last conjunction, or its end.
+    /// The best space at which to cut a long text: after its last comma, else before its last conjunction, else at its
+    /// end.
     fn best_space(&self, text: &str) -> usize {
         let text = text.trim_end();
         let mut best = None;

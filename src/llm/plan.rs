@@ -8,19 +8,19 @@
 //!  "result": {"flight": "$flights[0].id", "seats": "$seats[*].number"}}
 //! ```
 //!
-//! A text that begins with `$` and a name is a reference to the result of an earlier step:
+//! A string that begins with `$` and a name is a reference to the result of an earlier step:
 //!
 //! ```text
 //! reference = "$" name { "." field | "[" index "]" | "[*]" }
 //! name      = letter or "_", then letters, digits, "_" or "-"
-//! field     = the same, or any text as ["text"]
+//! field     = name, or any text as ["text"]
 //! index     = digits, from 0
 //! ```
 //!
-//! `[*]` is the list of what the rest of the path finds in each element, of which there are at most
-//! [`MOST_ELEMENTS`]. A reference is the whole text of its argument, at any depth. `$$` stands for a `$` that begins a
-//! text. A step without a name is called `step1`, `step2` and so on. Without `result`, the result is that of the steps
-//! that no other step uses.
+//! `[*]` applies the rest of the path to each element of a list, at most [`MOST_ELEMENTS`], and gives the list of what
+//! that finds. A reference must be a whole string, at any depth of the arguments. A string that begins with a literal
+//! `$` is written with `$$`. A step without a name is called `step1`, `step2` and so on. Without `result`, the result
+//! of the plan is that of the steps that no other step uses.
 //!
 //! Nothing in a result is ever read as a reference: results come from outside.
 
@@ -43,7 +43,7 @@ pub const MOST_STEPS: usize = 8;
 /// The most elements of a list that `[*]` goes through.
 pub const MOST_ELEMENTS: usize = 16;
 
-/// The longest result of a plan, bytes of JSON. The model reads it.
+/// The longest result of a plan, bytes of JSON. It goes into the prompt.
 const LONGEST_OUTCOME: usize = 8_000;
 
 /// The longest name in an error, characters.
@@ -59,7 +59,7 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// The result, with references to steps.
     result: Option<Value>,
-    /// Steps that come after others, whose results the server gives them.
+    /// For each step with arguments that the server takes from results: the earlier steps with those results, by index.
     fed: BTreeMap<usize, BTreeSet<usize>>,
 }
 
@@ -68,13 +68,13 @@ pub struct Plan {
 pub struct Step {
     /// The name of its result.
     pub name: String,
-    /// The tool.
+    /// The tool's name.
     pub tool: String,
     /// The arguments by name, with references to earlier steps.
     pub arguments: Map<String, Value>,
 }
 
-/// The tool with which a model that has these `tools` makes a plan.
+/// The declaration of [`PLAN`] for a model that has these `tools`.
 pub fn spec(tools: &[&str]) -> ToolSpec {
     let description = format!(
         "Makes several calls at once, if one needs the result of another: write all of them as steps, in order, \
@@ -110,7 +110,7 @@ pub fn spec(tools: &[&str]) -> ToolSpec {
     }
 }
 
-/// The arguments of a plan for the prompt, which shows how one is written.
+/// The arguments of a sample plan, for the prompt.
 pub fn example() -> Map<String, Value> {
     let step = |name: &str, arguments: Value| json!({"name": name, "tool": "tool_name", "arguments": arguments});
     let steps = [
@@ -124,7 +124,7 @@ impl Plan {
     /// Reads the arguments of a call of [`PLAN`].
     ///
     /// # Errors
-    /// The fault, in words for the model.
+    /// The first error, in words for the model.
     pub fn read(arguments: &Map<String, Value>) -> Result<Self, String> {
         if let Some(other) = arguments
             .keys()
@@ -174,7 +174,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The plan as arguments of a call, every step with its name.
+    /// The arguments of a call that makes this plan, with a name for every step.
     pub fn arguments(&self) -> Map<String, Value> {
         let steps = self.steps.iter().map(|step| {
             let Step {
@@ -192,7 +192,8 @@ impl Plan {
         [steps].into_iter().chain(result).collect()
     }
 
-    /// Arguments of a call for the steps from `step` on, whose own arguments are these.
+    /// The arguments of a call that makes the rest of this plan, from `step` on. That step gets `arguments` instead of
+    /// its own.
     pub fn rest(&self, step: usize, arguments: &Map<String, Value>) -> Map<String, Value> {
         let mut rest = self.clone();
         rest.steps.drain(..step.min(self.steps.len()));
@@ -202,7 +203,7 @@ impl Plan {
         rest.arguments()
     }
 
-    /// The server gives a step the results of `earlier` steps: it comes after them.
+    /// Notes that the server takes arguments of `step` from the results of `earlier` steps: it comes after them.
     pub fn feed(&mut self, step: usize, earlier: BTreeSet<usize>) {
         self.fed.insert(step, earlier);
     }
@@ -220,7 +221,7 @@ impl Plan {
     /// The arguments of a step, with the `results` of the steps so far, by index.
     ///
     /// # Errors
-    /// Names the step, the reference and the missing part.
+    /// Names the step, and the reference with its missing part, or says that the arguments are too long.
     pub fn arguments_of(
         &self,
         step: usize,
@@ -256,7 +257,7 @@ impl Plan {
         })
     }
 
-    /// The results of the steps that no other uses: by their names, if there are several.
+    /// The results of the steps that no other step uses: one alone, or several in an object by their steps' names.
     fn last_results(&self, results: &[Option<Value>]) -> Result<Value, Unfilled> {
         let used: BTreeSet<usize> = (0..self.steps.len())
             .flat_map(|step| self.needs(step))
@@ -334,7 +335,7 @@ impl Plan {
         }
     }
 
-    /// `value` with the results in place of their references, at most this long in all.
+    /// Replaces the references in `value`. The whole may have `most` bytes of JSON.
     fn fill_within(
         &self,
         most: usize,
@@ -345,8 +346,8 @@ impl Plan {
         within(most, filled)
     }
 
-    /// Replaces the references in `value`, but none in the results that they stand for. The length of copies is taken
-    /// from the budget.
+    /// Replaces the references in `value`, but none in the results that they stand for. The bytes of the copies are
+    /// taken from `budget`.
     fn fill(
         &self,
         value: &Value,
@@ -396,12 +397,12 @@ impl Plan {
     }
 }
 
-/// An error of a reference to another step's result.
+/// An error of replacing references.
 #[derive(Debug, PartialEq)]
 enum Unfilled {
     /// A reference to something that does not exist.
     Wrong(String),
-    /// All of it together would be too long.
+    /// The value with all its results would be too long.
     TooLong,
 }
 
@@ -411,12 +412,12 @@ impl From<String> for Unfilled {
     }
 }
 
-/// An error with the reference that it is about.
+/// The text of an error, with its reference.
 fn wrong(written: &str, why: &str) -> String {
     format!("`{}`: {why}", shortened(written, LONGEST_REFERENCE))
 }
 
-/// A copy of a part of a result, which is measured first.
+/// A copy of a part of a result, if the budget allows it.
 fn copied(value: &Value, budget: &mut Budget) -> Result<Value, Unfilled> {
     match budget.take(value) {
         true => Ok(value.clone()),
@@ -424,7 +425,7 @@ fn copied(value: &Value, budget: &mut Budget) -> Result<Value, Unfilled> {
     }
 }
 
-/// The value, if it is at most this long.
+/// The value, if it has at most `most` bytes of JSON.
 fn within(most: usize, value: Value) -> Result<Value, Unfilled> {
     match Budget(most).take(&value) {
         true => Ok(value),
@@ -467,7 +468,7 @@ impl Step {
     }
 }
 
-/// A reference, taken apart.
+/// A parsed reference.
 #[derive(Debug, PartialEq)]
 struct Path {
     name: String,
@@ -481,7 +482,7 @@ enum Part {
     Each,
 }
 
-/// The reference that a text is, without its `$`.
+/// The reference in `text` without its `$`; `None` if the text is not a reference.
 fn reference(text: &str) -> Option<&str> {
     let written = text.strip_prefix('$')?;
     let (name, behind) = split_name(written);
@@ -506,7 +507,7 @@ impl Path {
 }
 
 impl Part {
-    /// Reads one part, and returns what is behind it.
+    /// Reads one part. Returns it and the rest of the text.
     fn read(text: &str) -> Option<(Self, &str)> {
         if let Some(text) = text.strip_prefix('.') {
             let (field, rest) = split_name(text);
@@ -574,7 +575,7 @@ fn part(value: &Value, parts: &[Part], budget: &mut Budget) -> Result<Value, Unf
                 let all = all.len();
                 return Err(format!("the list has {all} elements, {MOST_ELEMENTS} at most").into());
             }
-            // Its brackets, since it may be empty.
+            // The brackets of the list count, too: it may be empty.
             copied(&json!([]), budget)?;
             let each = all.iter().map(|one| part(one, rest, budget));
             Ok(Value::Array(each.collect::<Result<_, _>>()?))

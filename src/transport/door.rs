@@ -1,4 +1,4 @@
-//! Protocols over bare TCP, as the server admits their clients.
+//! Protocols over bare TCP: their interface to the server, which admits their clients.
 
 use super::pump::PumpContext;
 use futures_util::future::BoxFuture;
@@ -6,7 +6,7 @@ use tokio::net::TcpStream;
 
 /// A protocol over bare TCP in which the client speaks first.
 pub trait Door: Send + Sync {
-    /// The places that its connections take.
+    /// The kind of place that a connection takes.
     fn places(&self) -> Places;
 
     /// Serves a client until it leaves or the server stops.
@@ -16,12 +16,12 @@ pub trait Door: Send + Sync {
     fn turn_away(&self, stream: TcpStream) -> BoxFuture<'static, ()>;
 }
 
-/// The places that a door's connections take.
+/// The kind of place that each of a door's connections takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Places {
     /// Each connection is a session and takes a session's place.
     OfSessions,
-    /// A client may stay connected for days before it opens a session, so connections have places of
-    /// their own, as many as there are sessions. A session opens only while the models have room.
+    /// Connections have places of their own, as many as there are for sessions, because a client may stay connected for
+    /// days before it opens a session. A session opens only while the models have room.
     OfTheirOwn,
 }

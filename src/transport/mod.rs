@@ -1,6 +1,6 @@
-//! Wire dialects: bytes of a client to and from the events of a session.
+//! Wire protocols: translate a client's bytes to and from the events of a session.
 //!
-//! A [`Dialect`] translates and does no I/O; [`socket`] carries its [`Action`]s out over one
+//! A [`Dialect`] translates and does no I/O; [`socket`] carries out its [`Action`]s over one
 //! WebSocket, with the limits, timeouts and close codes that all dialects share.
 //!
 //! | module | subject |
@@ -10,14 +10,14 @@
 //! | [`phone`] | telephone calls: providers' media streams, Asterisk |
 //! | [`wyoming`] | Home Assistant's protocol over TCP |
 //! | [`webrtc`] | the Realtime protocol for browsers: audio on a track, events on a data channel |
-//! | [`door`] | protocols over bare TCP, as the server admits their clients |
+//! | [`door`] | protocols over bare TCP: their interface to the server |
 //! | [`socket`] | the pump between one WebSocket, one dialect and one session |
 //! | [`link`] | a pump's link to its session, whatever carries the bytes |
-//! | [`patience`] | when a client counts as slow, vanished or idle |
-//! | [`pump`] | what a pump uses of the server, and how its connection ends |
-//! | [`intake`] | how fast a client's audio may enter the session |
-//! | [`frame_pacer`] | a frame of audio every 20 ms |
-//! | [`outbox`] | how much may wait for a client that reads slowly |
+//! | [`patience`] | deadlines after which a client counts as slow, vanished or idle |
+//! | [`pump`] | parts that all pumps share: access to the server, the end of a connection |
+//! | [`intake`] | backpressure on a client's audio, and its order with requests |
+//! | [`frame_pacer`] | playout to clients without a clock of their own: a frame every 20 ms |
+//! | [`outbox`] | bounded queue to a client that reads slowly |
 
 pub mod door;
 pub mod frame_pacer;
@@ -56,7 +56,7 @@ pub enum Frame {
     Binary(Vec<u8>),
 }
 
-/// An action that a dialect asks of the socket. They are carried out in order.
+/// An action that a dialect asks of its connection. Actions are carried out in order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
     /// Open the session. Happens once, before any audio or request.
@@ -67,16 +67,16 @@ pub enum Action {
     SendAudio {
         /// The message.
         frame: Frame,
-        /// How long it plays.
+        /// Its playing time.
         length: Micros,
     },
-    /// Play audio, at the session's output rate, on the client's track. A socket has none.
+    /// Play audio, at the session's output rate, on the client's track. A WebSocket has no track and ignores it.
     Play(Vec<i16>),
     /// Drop the audio that still waits to be sent.
     DropAudio,
-    /// Give audio of the client, at the session's input rate, to the session.
+    /// Pass audio of the client, at the session's input rate, to the session.
     Audio(Vec<i16>),
-    /// Give an item that was spoken elsewhere to the session: [`crate::session::Inbound::Spoken`].
+    /// Pass a recorded item of the user's to the session: [`crate::session::Inbound::Spoken`].
     Spoken {
         /// Its audio, at the session's input rate.
         audio: Vec<i16>,
@@ -85,13 +85,13 @@ pub enum Action {
         /// The item.
         item: Box<Input>,
     },
-    /// Give a request of the client to the session.
+    /// Pass a request of the client to the session.
     Request(Input),
-    /// Close the socket.
+    /// Close the connection.
     Close(Close),
 }
 
-/// Whether a client may go on: what is known of it then, `None` if it may not.
+/// The answer to [`Dialect::question`]: the facts on a client that may go on, or `None` if it may not.
 pub type Admission = Option<Admitted>;
 
 /// Facts on a client that may go on.
@@ -124,7 +124,7 @@ impl From<SessionValues> for Admitted {
 }
 
 impl Admitted {
-    /// The options of a call that came by `transport`, with what is known of it.
+    /// Adds the facts on a call that came by `transport` to its `options`.
     pub(crate) fn call(self, transport: &str, options: SessionOptions) -> SessionOptions {
         let mut values = self.values;
         let (agent, placed) = match self.placed {
@@ -143,32 +143,32 @@ impl Admitted {
     }
 }
 
-/// How a socket is closed.
+/// The close code and reason of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Close {
     /// The WebSocket close code.
     pub code: u16,
-    /// For the client's developer, at most 123 bytes.
+    /// A reason for the client's developer, at most 123 bytes.
     pub reason: &'static str,
 }
 
 /// Close codes of RFC 6455 and the IANA registry.
 pub mod close_code {
-    /// Nothing is wrong.
+    /// A normal end.
     pub const NORMAL: u16 = 1000;
     /// The server shuts down.
     pub const GOING_AWAY: u16 = 1001;
-    /// Not a WebSocket frame that makes sense here.
+    /// A WebSocket frame that is not allowed here.
     pub const PROTOCOL: u16 = 1002;
-    /// A kind of message that this dialect has no use for.
+    /// A type of message that this dialect does not accept.
     pub const UNSUPPORTED: u16 = 1003;
     /// A payload that is not what its type says: bad UTF-8, half a sample.
     pub const INVALID: u16 = 1007;
-    /// The client does what it may not.
+    /// A violation of the server's rules.
     pub const POLICY: u16 = 1008;
     /// A message over the limit.
     pub const TOO_BIG: u16 = 1009;
-    /// A fault of the server.
+    /// An internal error of the server.
     pub const INTERNAL: u16 = 1011;
     /// Overloaded: try again later.
     pub const TRY_AGAIN: u16 = 1013;
@@ -186,8 +186,8 @@ pub trait Dialect: Send + 'static {
     /// from the dialect.
     fn session(&mut self, outbound: Outbound) -> Vec<Action>;
 
-    /// A question that has come up and decides whether the client may go on. The socket asks after
-    /// every step; it reads nothing more of the client before [`Dialect::admitted`] has the answer.
+    /// A question that decides whether the client may go on; `None` if there is none. The connection asks for one after
+    /// every step, and reads nothing more from the client until [`Dialect::admitted`] has the answer.
     fn question(&mut self) -> Option<BoxFuture<'static, Admission>> {
         None
     }

@@ -4,17 +4,17 @@ use crate::time::Samples;
 use serde::Deserialize;
 use std::collections::VecDeque;
 
-/// The most words that are kept: many times those of one utterance.
+/// The most words kept: many times as many as one utterance has.
 const WORDS: usize = 2_000;
 
-/// A result may end this much before the audio that it was asked for, ms.
+/// A tolerance, ms: a final result that ends at most this much before the requested audio still covers it.
 const SHORT_MS: u64 = 100;
 
-/// The longest time between the end of an interim result and the end of the audio, ms, for which the result still has
-/// all words: it ends in a pause.
+/// The same tolerance for interim results, ms: the end of the audio may be a pause, in which the result misses no
+/// words.
 const PAUSE_MS: u64 = 200;
 
-/// How much of the audio, ms, may be missing in the words of somebody who is still speaking.
+/// The same tolerance for a partial, ms: while the user is still speaking, the words lag behind the audio.
 const BEHIND_MS: u64 = 500;
 
 /// A message of the type `Results`. Times are seconds since the connection was opened.
@@ -61,13 +61,14 @@ pub(super) struct Transcript {
     finals: VecDeque<Word>,
     /// Results for the audio before this position are final.
     final_to: Samples,
-    /// The words after that, which may change.
+    /// The words after `final_to`, which may change.
     interim: Vec<Word>,
+    /// Results for the audio before this position have come, final or interim.
     interim_to: Samples,
 }
 
 impl Transcript {
-    /// Of a connection whose audio begins at `from`.
+    /// An empty transcript of a connection whose audio begins at `from`.
     pub(super) fn new(from: Samples) -> Self {
         Self {
             from,
@@ -82,7 +83,7 @@ impl Transcript {
         self.from
     }
 
-    /// Whether no result has come yet, not even one of silence.
+    /// Returns `true` until the first result has come, be it one of silence.
     pub(super) fn is_new(&self) -> bool {
         self.known_to() == self.from
     }
@@ -135,19 +136,20 @@ impl Transcript {
         self.final_to = self.final_to.max(to);
     }
 
-    /// All words between two positions, if they are final.
+    /// The words between two positions; `None` until they are final.
     pub(super) fn settled(&self, from: Samples, to: Samples) -> Option<String> {
         let is_settled = self.final_to >= to.minus_ms(SHORT_MS);
         is_settled.then(|| self.text(from, to))
     }
 
-    /// All words between two positions, if they are known, although they may change.
+    /// The words between two positions, some of which may change; `None` until results cover them.
     pub(super) fn known(&self, from: Samples, to: Samples) -> Option<String> {
         let is_known = self.known_to() >= to.minus_ms(PAUSE_MS);
         is_known.then(|| self.text(from, to))
     }
 
-    /// The words of somebody who is still speaking.
+    /// The words so far of a user who is still speaking; `None` if the results lag behind, or if the speech began
+    /// before this connection's audio.
     pub(super) fn so_far(&self, from: Samples, to: Samples) -> Option<String> {
         let is_known = from >= self.from && self.known_to() >= to.minus_ms(BEHIND_MS);
         is_known.then(|| self.text(from, to))
@@ -198,7 +200,7 @@ mod tests {
         Samples::from_ms(ms)
     }
 
-    /// A result of words that last 200 ms each.
+    /// A result whose words last 200 ms each.
     fn result(start_ms: u64, words: &str, is_final: bool) -> Results {
         let seconds = |ms: u64| ms as f64 / 1_000.0;
         let words: Vec<_> = words.split_whitespace().collect();
@@ -270,7 +272,7 @@ mod tests {
             Some("how are")
         );
         assert_eq!(said.so_far(at(1_000), at(1_901)), None);
-        // Its beginning was not heard.
+        // This speech began before the connection.
         assert_eq!(said.so_far(at(900), at(1_400)), None);
     }
 

@@ -1,4 +1,4 @@
-//! The gate before speech: finds the openers of regions, and turns finished regions into calls.
+//! Keeps regions out of speech: finds their openers, and turns finished ones into calls.
 
 use super::call::{NAMELESS, is_name_char};
 use super::readers::Found;
@@ -7,18 +7,18 @@ use super::{MAX_NAME_CHARS, Mode, Parser};
 use crate::llm::LlmEvent;
 use serde_json::{Map, Value};
 
-/// The most characters of a message's header in a model's own format.
+/// The most bytes of a message's header in a model's own format.
 const MAX_HEADER: usize = 512;
 
 /// The most characters of a fence's language.
 const MAX_LANGUAGE: usize = 16;
 
 impl Parser {
-    /// Whether a bracket would be the first character of a clause.
+    /// Returns `true` if a bracket would be the first character of a clause here.
     pub(super) fn starts_clause(&self) -> bool {
         let after_sentence = match self.last {
             Some('.' | '!' | '?' | '…' | '。' | '！' | '？') => true,
-            // An emoticon has no space: ":["
+            // Without a space it is an emoticon: ":["
             Some(':') => self.gap.is_some(),
             _ => false,
         };
@@ -60,7 +60,7 @@ impl Parser {
         chars.for_each(|c| self.step(c));
     }
 
-    /// Ends held text with the answer. A bracket that may have been a call is not spoken.
+    /// Speaks text that is still held at the end of the answer, unless it begins a clause and so may begin a call.
     pub(super) fn end_held(&mut self, text: &str, starts_clause: bool) {
         if !starts_clause {
             text.chars().for_each(|c| self.plain(c));
@@ -71,13 +71,14 @@ impl Parser {
         self.open_region(Region::new(Reading::Bracket, Close::Bracket), text);
     }
 
-    /// Opens a region that begins with this text.
+    /// Opens a region, and reads `text` as its beginning.
     pub(super) fn open_region(&mut self, region: Region, text: &str) {
         self.mode = Mode::Region(Box::new(region));
         text.chars().for_each(|c| self.step(c));
     }
 
-    /// Opens a region if this is the beginning of its tag, without `<`, and ends before `c`.
+    /// Opens a region if `text` is the beginning of its tag, without the `<`, and the tag's name ends before `c`.
+    /// Returns `true` if it did.
     pub(super) fn open_tagged(&mut self, text: &str, c: char) -> bool {
         let name_ended = !regions::is_name_part(c);
         let Some(region) = Region::of_tag(text).filter(|_| name_ended) else {
@@ -139,7 +140,7 @@ impl Parser {
         }
     }
 
-    /// Reports a call that is already whole.
+    /// Reports a call that is complete: its opening, arguments and end at once.
     fn call(&mut self, name: String, arguments: Result<Map<String, Value>, String>) {
         self.gap = None;
         self.spoken = false;
@@ -151,7 +152,8 @@ impl Parser {
         self.out.push(LlmEvent::ToolClosed { arguments });
     }
 
-    /// Handles a special token that opens no region. Others are dropped.
+    /// Handles a special token that opens no region: those of a message's header and of thoughts count, all others are
+    /// dropped.
     pub(super) fn token(&mut self, tag: &str) {
         match regions::normal(tag).as_str() {
             "|start" | "|channel" | "|start_header_id" => {
@@ -163,11 +165,11 @@ impl Parser {
         }
     }
 
-    /// Reads the header of a message: who speaks, on which channel, to whom.
+    /// Reads a character of a message's header, which names the speaker, the channel and the recipient.
     pub(super) fn header(&mut self, c: char, mut text: String) {
         text.push(c);
         if !text.ends_with("<|message|>") && !text.ends_with("<|end_header_id|>") {
-            // A header is never that long. Nothing is spoken before the next one.
+            // No header is that long. Nothing more is spoken until the next one.
             self.mode = match text.len() > MAX_HEADER {
                 true => Mode::Think(String::new()),
                 false => Mode::Header(text),

@@ -24,13 +24,12 @@ pub struct Twilio {
     pub api_url: Url,
     /// Transfer targets: telephone numbers in E.164, by the name that callers say.
     pub transfer: BTreeMap<String, String>,
-    /// Whether Twilio does speech recognition and synthesis (ConversationRelay) instead of
-    /// streaming audio.
+    /// Twilio does speech recognition and synthesis (ConversationRelay) instead of streaming audio.
     pub relay: bool,
 }
 
 impl Twilio {
-    /// The webhook that answers calls.
+    /// The URL of the webhook for incoming calls.
     pub fn voice_url(&self) -> Url {
         self.at(VOICE)
     }
@@ -51,7 +50,7 @@ impl Twilio {
             _ => "wss",
         };
         if url.set_scheme(scheme).is_err() {
-            tracing::error!(%url, "cannot make a WebSocket URL");
+            tracing::error!(%url, "twilio.public_url cannot be made a WebSocket URL");
         }
         url
     }
