@@ -121,7 +121,9 @@ impl Track {
         } else {
             let decoder = symphonia::default::get_codecs()
                 .make_audio_decoder(codec, &AudioDecoderOptions::default())
-                .with_context(|| format!("its audio codec is not supported; the formats are {FORMATS}"))?;
+                .with_context(|| {
+                    format!("its audio codec is not supported; the formats are {FORMATS}")
+                })?;
             Decoder::Any(decoder)
         };
         Ok(Self {
@@ -138,9 +140,7 @@ impl Track {
                 let spec = decoded.spec();
                 let (rate, channels) = (spec.rate(), spec.channels().count());
                 if !RATES.contains(&rate) {
-                    return Err(format!(
-                        "a sample rate of {rate} Hz is not supported"
-                    ));
+                    return Err(format!("a sample rate of {rate} Hz is not supported"));
                 }
                 if channels == 0 {
                     return Err("it has no channels".into());

@@ -77,7 +77,10 @@ mod tests {
         std::fs::write(&text, "hello").unwrap();
         for (path, reason) in [
             (&*empty, "contains no audio"),
-            (text.path(), "not an audio file in a supported format: WAV, MP3"),
+            (
+                text.path(),
+                "not an audio file in a supported format: WAV, MP3",
+            ),
             (Path::new("/nowhere.wav"), "cannot open /nowhere.wav"),
             (Path::new("/tmp"), "is a folder"),
         ] {
