@@ -184,7 +184,7 @@ fn renewal_with(
     before: Option<&LiveTools>,
 ) -> Result<Renewal> {
     let tools = registry(config)?;
-    let text = config.text_limits(&tools).map_err(|(_, error)| error)?;
+    let text = config.text_limits(&tools)?;
     Ok(Renewal {
         llm: llm(config, models, &tools, metrics)?,
         draft: draft(config)?,

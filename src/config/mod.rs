@@ -274,6 +274,8 @@ pub enum LlmEngine {
 /// A language model on a server.
 #[derive(Debug, Clone)]
 pub struct RemoteLlm {
+    /// Its section of the configuration, such as `llm` or `llm.models.small`.
+    pub section: String,
     /// Its dialect, address, model name, key and generation settings.
     pub settings: remote::Settings,
     /// The longest prompt, tokens of about four characters; older turns are left out.
@@ -282,6 +284,18 @@ pub struct RemoteLlm {
     pub prompts: Prompts,
     /// The model that answers if this one is dead or slow.
     pub fallback: Option<Box<RemoteLlm>>,
+}
+
+/// A model's prompt has no room for a conversation beside the operator's part.
+#[derive(Debug, thiserror::Error)]
+#[error("{section}.max_prompt_tokens: {error}")]
+pub(crate) struct NoRoom {
+    /// The section of the model.
+    pub section: String,
+    /// The agent with whose instructions and tools there is no room; `None` for the common ones.
+    pub agent: Option<PathBuf>,
+    /// The error, with the lengths in tokens.
+    pub error: minijinja::Error,
 }
 
 impl LlmEngine {
@@ -295,17 +309,17 @@ impl LlmEngine {
 
 impl Config {
     /// Limits on the text that clients may add to prompts, after the operator's instructions and `tools`:
-    /// the lowest of all agents.
+    /// the lowest of all agents, with their models and those models' fallbacks.
     ///
     /// # Errors
-    /// If these leave no room for a conversation: the file of the agent, if it is one of several.
-    pub(crate) fn text_limits(
-        &self,
-        tools: &Registry,
-    ) -> Result<TextLimits, (Option<PathBuf>, minijinja::Error)> {
+    /// If these leave no room for a conversation.
+    pub(crate) fn text_limits(&self, tools: &Registry) -> Result<TextLimits, NoRoom> {
         let shared = &self.policy.briefing;
-        let own = text_limits(self.llm.remote(), shared, None, tools);
-        let mut lowest = own.map_err(|error| (None, error))?;
+        let mut lowest = TextLimits {
+            set_up: usize::MAX,
+            item: usize::MAX,
+        };
+        lower(&mut lowest, self.llm.remote(), shared, None, tools)?;
         for agent in &self.agents {
             let model = agent.model.as_ref();
             let model = model.map_or(self.llm.remote(), |name| self.further_llms.get(name));
@@ -314,40 +328,56 @@ impl Config {
                 plans: agent.plans.unwrap_or(shared.plans),
                 ..Briefing::default()
             };
-            let limits = text_limits(model, &briefing, agent.tools.as_ref(), tools);
-            let limits = limits.map_err(|error| (Some(agent.file.clone()), error))?;
-            lowest.set_up = lowest.set_up.min(limits.set_up);
-            lowest.item = lowest.item.min(limits.item);
+            lower(&mut lowest, model, &briefing, agent.tools.as_ref(), tools).map_err(|error| {
+                NoRoom {
+                    agent: Some(agent.file.clone()),
+                    ..error
+                }
+            })?;
         }
         Ok(lowest)
     }
 }
 
-fn text_limits(
+/// Lowers `limits` to the room that the prompts of a model and of its fallback leave.
+fn lower(
+    limits: &mut TextLimits,
     model: Option<&RemoteLlm>,
     briefing: &Briefing,
     own: Option<&BTreeSet<String>>,
     tools: &Registry,
-) -> Result<TextLimits, minijinja::Error> {
-    let Some(remote) = model else {
-        return Ok(TextLimits::default());
+) -> Result<(), NoRoom> {
+    let Some(model) = model else {
+        let own = TextLimits::default();
+        limits.set_up = limits.set_up.min(own.set_up);
+        limits.item = limits.item.min(own.item);
+        return Ok(());
     };
-    let offered = Audience::CONFIGURED.into_iter();
-    let offered = offered.flat_map(|audience| tools.offered_to(audience));
-    let offered = offered.filter(|tool| own.is_none_or(|own| own.contains(&tool.spec.name)));
-    let offered: Vec<_> = offered.collect();
-    let room = remote.prompts.room_for_clients(&Prompt {
-        instructions: briefing.instructions.clone(),
-        day: None,
-        messages: Vec::new(),
-        // Without the demonstration's, which must not take room from the operator's.
-        tools: Arc::new(briefing.offered(&offered)),
-        demands: Demands::default(),
-    })?;
-    Ok(TextLimits {
-        set_up: room.set_up,
-        item: room.item,
-    })
+    for model in [Some(model), model.fallback.as_deref()]
+        .into_iter()
+        .flatten()
+    {
+        let offered = Audience::CONFIGURED.into_iter();
+        let offered = offered.flat_map(|audience| tools.offered_to(audience));
+        let offered = offered.filter(|tool| own.is_none_or(|own| own.contains(&tool.spec.name)));
+        let offered: Vec<_> = offered.collect();
+        let room = model.prompts.room_for_clients(&Prompt {
+            instructions: briefing.instructions.clone(),
+            day: None,
+            messages: Vec::new(),
+            // Without the demonstration's, which must not take room from the operator's.
+            tools: Arc::new(briefing.offered(&offered)),
+            demands: Demands::default(),
+        });
+        let room = room.map_err(|error| NoRoom {
+            section: model.section.clone(),
+            agent: None,
+            error,
+        })?;
+        limits.set_up = limits.set_up.min(room.set_up);
+        limits.item = limits.item.min(room.item);
+    }
+    Ok(())
 }
 
 /// Logging.

@@ -438,6 +438,7 @@ impl Check<'_> {
         let prompts = self.prompts(section, raw)?;
         let effort = raw.reasoning_effort.trim();
         Ok(base_url.map(|base_url| RemoteLlm {
+            section: section.to_owned(),
             settings: remote::Settings {
                 dialect,
                 api_key,

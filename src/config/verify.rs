@@ -51,11 +51,18 @@ impl Loaded {
         let tools = declared::registry(&config.tools.declared);
         let tools = tools.map_err(|error| self.wrong(key, &error, fix))?;
         let room = config.text_limits(&tools);
-        room.map(drop).map_err(|(agent, error)| match agent {
-            None => self.wrong(key, &error, fix),
+        room.map(drop).map_err(|none| match &none.agent {
+            None => self.wrong(
+                &format!("{}.max_prompt_tokens", none.section),
+                &none.error,
+                fix,
+            ),
             Some(path) => ConfigError {
-                origin: Origin::File { path, line: 1 },
-                problem: error.to_string(),
+                origin: Origin::File {
+                    path: path.clone(),
+                    line: 1,
+                },
+                problem: none.to_string(),
                 fix: "raise its model's max_prompt_tokens, shorten the instructions, or give it fewer tools"
                     .into(),
             },

@@ -161,6 +161,20 @@ fn config_check_finds_what_the_server_would_miss_at_start() {
             remote,
             ["undertone.toml:5: ", "llm.max_prompt_tokens", "tokens long"],
         ),
+        (
+            "a fallback's prompt without room",
+            "undertone.toml",
+            &format!(
+                "{}fallback = \"small\"\n[llm.models.small]\nbase_url = \"http://127.0.0.1:1/v1\"\nmodel = \"s\"\n\
+                 max_prompt_tokens = 500\n",
+                remote.replace("max_prompt_tokens = 500\n", "")
+            ),
+            [
+                "undertone.toml:9: ",
+                "llm.models.small.max_prompt_tokens",
+                "tokens long",
+            ],
+        ),
     ] {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("tools")).unwrap();
