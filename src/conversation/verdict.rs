@@ -78,7 +78,7 @@ impl Verdict {
 }
 
 impl Known {
-    /// What is left of it after speech up to `spoken_to`.
+    /// This verdict after speech up to `spoken_to`, which may have outdated it.
     fn after(self, spoken_to: Samples) -> Self {
         match spoken_to.since(self.to) > Samples::from_ms(LAG_MS).0 {
             true => Self {

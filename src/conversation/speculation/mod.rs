@@ -40,7 +40,6 @@ use crate::time::{Micros, Time};
 use crate::tools::{Declaration, canonical};
 use drafts::Drafts;
 use ledger::Ledger;
-use results::Results;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
@@ -92,8 +91,9 @@ pub(super) struct Speculation {
     warmed: BTreeMap<String, Time>,
     /// Committed calls, oldest first.
     past: Vec<(CallId, PastCall)>,
-    /// The last calls of tools whose results set fixed arguments of others.
-    results: BTreeMap<String, Results>,
+    /// The last committed calls of each tool whose results set fixed arguments of others, in order, with their results;
+    /// `None` while a call runs, or if it has failed.
+    results: BTreeMap<String, Vec<(CallId, Option<Value>)>>,
     drafts: Drafts,
 }
 

@@ -12,9 +12,6 @@ use serde_json::{Map, Value};
 /// The most calls of one tool whose results are kept: as many as a generation can make.
 const KEPT: usize = MOST_CALLS;
 
-/// The last committed calls of one tool, in order, with their results; `None` while it runs, or if it has failed.
-pub(super) type Results = Vec<(CallId, Option<Value>)>;
-
 impl Speculation {
     /// The results that fixed arguments of a call come from, as far as they are there. `call` is `None` if it is not
     /// committed: then all calls so far come before it.
