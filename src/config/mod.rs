@@ -280,6 +280,8 @@ pub struct RemoteLlm {
     pub settings: remote::Settings,
     /// The longest prompt, tokens of about four characters; older turns are left out.
     pub max_prompt_tokens: usize,
+    /// The origin of that limit.
+    pub limited_by: Origin,
     /// Its prompts, with this limit.
     pub prompts: Prompts,
     /// The model that answers if this one is dead or slow.
@@ -292,6 +294,8 @@ pub struct RemoteLlm {
 pub(crate) struct NoRoom {
     /// The section of the model.
     pub section: String,
+    /// The origin of its limit.
+    pub origin: Origin,
     /// The agent with whose instructions and tools there is no room; `None` for the common ones.
     pub agent: Option<PathBuf>,
     /// The error, with the lengths in tokens.
@@ -371,6 +375,7 @@ fn lower(
         });
         let room = room.map_err(|error| NoRoom {
             section: model.section.clone(),
+            origin: model.limited_by.clone(),
             agent: None,
             error,
         })?;

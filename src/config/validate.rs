@@ -452,6 +452,7 @@ impl Check<'_> {
                 ..remote::Settings::new(base_url, model)
             },
             max_prompt_tokens,
+            limited_by: self.layers.origin(&key("max_prompt_tokens")),
             prompts: prompts.limited(max_prompt_tokens),
             fallback: None,
         }))

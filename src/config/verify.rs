@@ -52,11 +52,11 @@ impl Loaded {
         let tools = tools.map_err(|error| self.wrong(key, &error, fix))?;
         let room = config.text_limits(&tools);
         room.map(drop).map_err(|none| match &none.agent {
-            None => self.wrong(
-                &format!("{}.max_prompt_tokens", none.section),
-                &none.error,
-                fix,
-            ),
+            None => ConfigError {
+                origin: none.origin.clone(),
+                problem: none.to_string(),
+                fix: fix.into(),
+            },
             Some(path) => ConfigError {
                 origin: Origin::File {
                     path: path.clone(),

@@ -545,7 +545,7 @@ fn tagged(opening: &str, text: String, closing: &str, most: usize) -> String {
 fn too_long(system: usize, tokens: usize) -> minijinja::Error {
     let text = format!(
         "the system prompt, with its tools and instructions, is some {} tokens long, and \
-         llm.max_prompt_tokens is {tokens}",
+         max_prompt_tokens is {tokens}",
         system.div_ceil(TOKEN_CHARS)
     );
     minijinja::Error::new(minijinja::ErrorKind::InvalidOperation, text)

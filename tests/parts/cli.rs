@@ -170,7 +170,7 @@ fn config_check_finds_what_the_server_would_miss_at_start() {
                 remote.replace("max_prompt_tokens = 500\n", "")
             ),
             [
-                "undertone.toml:9: ",
+                "undertone.toml:6: ",
                 "llm.models.small.max_prompt_tokens",
                 "tokens long",
             ],

@@ -341,9 +341,7 @@ fn instructions_and_tools_that_leave_no_room_are_cut_or_refused() {
         .chat(&Prompt { tools, ..prompt })
         .unwrap_err();
     assert!(
-        refused
-            .to_string()
-            .contains("llm.max_prompt_tokens is 6000"),
+        refused.to_string().contains("max_prompt_tokens is 6000"),
         "{refused}"
     );
 }
