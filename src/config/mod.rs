@@ -351,36 +351,38 @@ fn lower(
     own: Option<&BTreeSet<String>>,
     tools: &Registry,
 ) -> Result<(), NoRoom> {
+    let mut lower_to = |TextLimits { set_up, item }| {
+        limits.set_up = limits.set_up.min(set_up);
+        limits.item = limits.item.min(item);
+    };
     let Some(model) = model else {
-        let own = TextLimits::default();
-        limits.set_up = limits.set_up.min(own.set_up);
-        limits.item = limits.item.min(own.item);
+        lower_to(TextLimits::default());
         return Ok(());
     };
-    for model in [Some(model), model.fallback.as_deref()]
-        .into_iter()
-        .flatten()
-    {
-        let offered = Audience::CONFIGURED.into_iter();
-        let offered = offered.flat_map(|audience| tools.offered_to(audience));
-        let offered = offered.filter(|tool| own.is_none_or(|own| own.contains(&tool.spec.name)));
-        let offered: Vec<_> = offered.collect();
-        let room = model.prompts.room_for_clients(&Prompt {
-            instructions: briefing.instructions.clone(),
-            day: None,
-            messages: Vec::new(),
-            // Without the demonstration's, which must not take room from the operator's.
-            tools: Arc::new(briefing.offered(&offered)),
-            demands: Demands::default(),
-        });
+    let offered = Audience::CONFIGURED.into_iter();
+    let offered = offered.flat_map(|audience| tools.offered_to(audience));
+    let offered = offered.filter(|tool| own.is_none_or(|own| own.contains(&tool.spec.name)));
+    let offered: Vec<_> = offered.collect();
+    let prompt = Prompt {
+        instructions: briefing.instructions.clone(),
+        day: None,
+        messages: Vec::new(),
+        // Without the demonstration's, which must not take room from the operator's.
+        tools: Arc::new(briefing.offered(&offered)),
+        demands: Demands::default(),
+    };
+    for model in std::iter::once(model).chain(model.fallback.as_deref()) {
+        let room = model.prompts.room_for_clients(&prompt);
         let room = room.map_err(|error| NoRoom {
             section: model.section.clone(),
             origin: model.limited_by.clone(),
             agent: None,
             error,
         })?;
-        limits.set_up = limits.set_up.min(room.set_up);
-        limits.item = limits.item.min(room.item);
+        lower_to(TextLimits {
+            set_up: room.set_up,
+            item: room.item,
+        });
     }
     Ok(())
 }

@@ -51,21 +51,20 @@ impl Loaded {
         let tools = declared::registry(&config.tools.declared);
         let tools = tools.map_err(|error| self.wrong(key, &error, fix))?;
         let room = config.text_limits(&tools);
-        room.map(drop).map_err(|none| match &none.agent {
-            None => ConfigError {
-                origin: none.origin.clone(),
-                problem: none.to_string(),
+        room.map(drop).map_err(|none| {
+            let problem = none.to_string();
+            let (origin, fix) = match none.agent {
+                None => (none.origin, fix),
+                Some(path) => (
+                    Origin::File { path, line: 1 },
+                    "raise its model's max_prompt_tokens, shorten the instructions, or give it fewer tools",
+                ),
+            };
+            ConfigError {
+                origin,
+                problem,
                 fix: fix.into(),
-            },
-            Some(path) => ConfigError {
-                origin: Origin::File {
-                    path: path.clone(),
-                    line: 1,
-                },
-                problem: none.to_string(),
-                fix: "raise its model's max_prompt_tokens, shorten the instructions, or give it fewer tools"
-                    .into(),
-            },
+            }
         })
     }
 
