@@ -130,7 +130,7 @@ pub(crate) fn finished(text: &str, marks: Option<Marks>) -> f32 {
 
 /// Words that may follow a request and do not complete it. Not "now" and "then", which may be all that a preposition
 /// needs: "for now".
-const AFTER: [&str; 8] = [
+pub(super) const AFTER: [&str; 8] = [
     "actually", "anyway", "exactly", "maybe", "please", "sorry", "thanks", "though",
 ];
 

@@ -1,5 +1,6 @@
 //! Arguments found in normalised text: numbers, places, free text.
 
+use super::endings::AFTER;
 use super::places;
 use regex::Regex;
 use std::sync::LazyLock;
@@ -115,12 +116,11 @@ pub fn without_tail(words: &str) -> &str {
 
 /// Whether the words only follow a request and name nothing: "though", "please".
 pub fn names_nothing(words: &str) -> bool {
-    const AFTER: [&str; 12] = [
-        "actually", "again", "anyway", "exactly", "maybe", "now", "please", "right", "sorry",
-        "thanks", "then", "though",
-    ];
-    let mut words = words.split_whitespace();
-    words.all(|word| AFTER.contains(&word.trim_matches(|c: char| !c.is_alphanumeric())))
+    const ALSO: [&str; 4] = ["again", "now", "right", "then"];
+    let mut words = words
+        .split_whitespace()
+        .map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));
+    words.all(|word| AFTER.contains(&word) || ALSO.contains(&word))
 }
 
 /// The only words in quotation marks, as they were transcribed.
