@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use super::TtsError;
+use crate::language::Phrase;
 
 /// A line sent after each text, to learn where its answer ends: espeak breaks one line of text
 /// into as many lines of phonemes as it likes, and an empty answer is an empty line.
@@ -69,6 +70,27 @@ impl Espeak {
             }
             other => other,
         }
+    }
+
+    /// Phonemes of phrases that are spoken in one go, each closed by its mark.
+    ///
+    /// # Errors
+    /// As [`Self::phonemes`].
+    pub(super) fn of_phrases(&mut self, phrases: &[Phrase]) -> Result<String, TtsError> {
+        let mut all = String::new();
+        for phrase in phrases {
+            let phonemes = self.phonemes(&phrase.words)?;
+            if phonemes.is_empty() {
+                continue;
+            }
+            if !all.is_empty() {
+                all.push(' ');
+            }
+            all.push_str(&phonemes);
+            // Without a mark the models swallow the last sound; a comma leaves the voice up.
+            all.push(phrase.mark.unwrap_or(','));
+        }
+        Ok(all)
     }
 
     fn ask(&mut self, text: &str) -> Result<String, TtsError> {

@@ -243,21 +243,10 @@ impl Kokoro {
         })
     }
 
-    /// The tokens of phrases that are spoken in one go, each closed by its mark.
+    /// The tokens of phrases that are spoken in one go.
     fn tokens(&mut self, phrases: &[Phrase]) -> Result<Vec<i64>, TtsError> {
-        let mut all = String::new();
-        for phrase in phrases {
-            let phonemes = self.espeak.phonemes(&phrase.words)?;
-            if phonemes.is_empty() {
-                continue;
-            }
-            if !all.is_empty() {
-                all.push(' ');
-            }
-            all.push_str(&respelt(&phonemes, self.language));
-            all.push(phrase.mark.unwrap_or(','));
-        }
-        let mut tokens: Vec<i64> = all.chars().filter_map(token).collect();
+        let phonemes = respelt(&self.espeak.of_phrases(phrases)?, self.language);
+        let mut tokens: Vec<i64> = phonemes.chars().filter_map(token).collect();
         tokens.truncate(MOST_TOKENS);
         Ok(tokens)
     }
