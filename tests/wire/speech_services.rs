@@ -98,6 +98,35 @@ fn is_said(events: &[Heard], words: &str) {
     );
 }
 
+/// Asks a question of a server whose service is at `fault`, which the local engines answer. It begins at most [`MORE`]
+/// later than with the service `well`. Returns the events.
+async fn stands_in(call: &mut Call, well: Duration, fault: impl std::fmt::Debug) -> Vec<Heard> {
+    let (delay, events) = turn(call).await;
+    is_said(&events, WELL);
+    println!("{fault:?}: {delay:?} after {well:?}");
+    assert!(delay < well + MORE, "{fault:?}: {delay:?} after {well:?}");
+    events
+}
+
+/// The service's failures that the client was told about name it, and neither its address nor its own words.
+#[track_caller]
+fn are_discreet(setbacks: &[(String, String)], stage: &str) {
+    for (failed, message) in setbacks {
+        assert_eq!(failed, stage);
+        assert!(message.starts_with("far: "), "{message}");
+        assert!(
+            !message.contains("canary") && !message.contains("127.0.0.1"),
+            "{message}"
+        );
+    }
+}
+
+/// How long an answer takes without services.
+async fn without_services() -> Duration {
+    let server = live::serve(live::without_models(Arc::new(answers())));
+    turn(&mut Call::to(&server).await).await.0
+}
+
 #[tokio::test]
 async fn a_conversation_with_a_recogniser_and_a_voice_on_a_server() {
     let service = SpeechService::start();
@@ -144,17 +173,10 @@ async fn a_recogniser_that_is_late_silent_or_refuses_costs_less_than_700_ms() {
         let (well, events) = turn(&mut call).await;
         is_said(&events, WELL_FAR);
         service.be(fault);
-        let (delay, events) = turn(&mut call).await;
-        is_said(&events, WELL);
-        println!("{fault:?}: {delay:?} after {well:?}");
-        assert!(delay < well + MORE, "{fault:?}: {delay:?} after {well:?}");
-        let (stage, message) = &setbacks(&events)[0];
-        assert_eq!(stage, "asr");
-        assert!(message.starts_with("far: "), "{message}");
-        assert!(
-            !message.contains("canary") && !message.contains("127.0.0.1"),
-            "{message}"
-        );
+        let events = stands_in(&mut call, well, fault).await;
+        let told = setbacks(&events);
+        assert!(!told.is_empty(), "{fault:?}");
+        are_discreet(&told, "asr");
         service.be(Manner::Well);
         let (_, events) = turn(&mut call).await;
         is_said(&events, WELL_FAR);
@@ -169,10 +191,7 @@ async fn a_voice_that_is_late_silent_or_refuses_costs_less_than_700_ms() {
         let mut call = Call::to(&server).await;
         let (well, _) = turn(&mut call).await;
         service.be(fault);
-        let (delay, events) = turn(&mut call).await;
-        is_said(&events, WELL);
-        println!("{fault:?}: {delay:?} after {well:?}");
-        assert!(delay < well + MORE, "{fault:?}: {delay:?} after {well:?}");
+        let events = stands_in(&mut call, well, fault).await;
         let (far, own) = voices(&events);
         assert!(far == 0 && own > 2_000, "{fault:?}: {far} and {own} ms");
         assert_eq!(setbacks(&events)[0].0, "tts");
@@ -185,14 +204,10 @@ async fn a_voice_that_is_late_silent_or_refuses_costs_less_than_700_ms() {
 #[tokio::test]
 async fn a_socket_that_takes_everything_and_is_dead_costs_less_than_700_ms() {
     let dead = speech_services::dead().await;
-    let well = live::serve(live::without_models(Arc::new(answers())));
-    let (well, _) = turn(&mut Call::to(&well).await).await;
+    let well = without_services().await;
     for (recogniser, voice) in [(Some(dead), None), (None, Some(dead))] {
         let server = live::serve(builders(recogniser, voice, KEY));
-        let (delay, events) = turn(&mut Call::to(&server).await).await;
-        is_said(&events, WELL);
-        println!("dead: {delay:?} after {well:?}");
-        assert!(delay < well + MORE, "{delay:?} after {well:?}");
+        stands_in(&mut Call::to(&server).await, well, "dead").await;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Deepgram's Flux as the recogniser, which also judges turns. The service is a simulator, which `foreign.rs` proves
 //! with Deepgram's SDK.
 
-use super::deepgram::{FAULTS, count, spoken, with_ear};
+use super::deepgram::{self, count, spoken, with_ear};
 use super::*;
 use support::deepgram::{DeepgramService, Manner};
 use support::flux::recogniser;
@@ -73,48 +73,17 @@ async fn nothing_is_heard_of_the_answer_to_a_probable_end_after_which_the_user_g
 
 #[tokio::test]
 async fn a_flux_that_is_late_silent_or_closes_costs_less_than_700_ms() {
-    futures_util::future::join_all(FAULTS.map(costs_little)).await;
-}
-
-async fn costs_little(fault: Manner) {
-    let service = DeepgramService::start();
-    let server = serve(&service);
-    let mut call = Call::to(&server).await;
-    let (well, events) = turn(&mut call).await;
-    is_said(&events, WELL_FAR);
-    service.be(fault);
-    let (delay, events) = turn(&mut call).await;
-    is_said(&events, WELL);
-    println!("{fault:?}: {delay:?} after {well:?}");
-    assert!(delay < well + MORE, "{fault:?}: {delay:?} after {well:?}");
-    for (stage, message) in setbacks(&events) {
-        assert_eq!(stage, "asr");
-        assert!(message.starts_with("far: "), "{message}");
-        assert!(
-            !message.contains("canary") && !message.contains("127.0.0.1"),
-            "{message}"
-        );
-    }
-    service.be(Manner::Well);
-    let until_back = async { while said(&turn(&mut call).await.1).trim() != WELL_FAR {} };
-    let back = tokio::time::timeout(PATIENCE, until_back).await;
-    back.unwrap_or_else(|_| panic!("{fault:?}: it is not back"));
+    deepgram::faults_cost_little(recogniser).await;
 }
 
 #[tokio::test]
 async fn a_flux_that_cannot_be_reached_costs_less_than_700_ms() {
-    let well = live::serve(live::without_models(Arc::new(answers())));
-    let (well, _) = turn(&mut Call::to(&well).await).await;
-    let dead = recogniser(speech_services::dead().await, KEY);
-    let service = DeepgramService::start();
-    service.be(Manner::Refuses(503));
-    for ear in [dead, recogniser(service.address, KEY)] {
-        let server = live::serve(with_ear(ear));
-        let (delay, events) = turn(&mut Call::to(&server).await).await;
-        is_said(&events, WELL);
-        println!("unreachable: {delay:?} after {well:?}");
-        assert!(delay < well + MORE, "{delay:?} after {well:?}");
-    }
+    deepgram::being_out_of_reach_costs_little(recogniser).await;
+}
+
+#[tokio::test]
+async fn a_flux_that_does_not_take_the_key_is_never_asked_again() {
+    deepgram::one_that_refuses_the_key_is_never_asked_again(recogniser).await;
 }
 
 #[tokio::test]
@@ -140,20 +109,6 @@ async fn a_flux_that_falls_silent_before_the_end_of_the_turn_costs_less_than_700
     is_said(&events, WELL_FAR);
     println!("silent from the probable end on: {delay:?} after {well:?}");
     assert!(delay < well + MORE, "{delay:?} after {well:?}");
-}
-
-#[tokio::test]
-async fn a_flux_that_does_not_take_the_key_is_never_asked_again() {
-    let service = DeepgramService::start();
-    let server = live::serve(with_ear(recogniser(service.address, "old")));
-    let mut call = Call::to(&server).await;
-    let (_, events) = turn(&mut call).await;
-    is_said(&events, WELL);
-    let before = service.seen().queries.len();
-    let (_, events) = turn(&mut call).await;
-    is_said(&events, WELL);
-    assert_eq!(setbacks(&events), []);
-    assert_eq!(service.seen().queries.len(), before);
 }
 
 #[tokio::test]
