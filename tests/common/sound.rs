@@ -15,6 +15,10 @@ use undertone::desktop::echo::RATE;
 /// A timeout that is reached only if something is wrong.
 const PATIENCE: Duration = Duration::from_secs(180);
 
+/// How long an answer is awaited behind what the agent said: longer than the slowest tool of these
+/// tests, 12 s.
+const REST: Duration = Duration::from_secs(20);
+
 /// A PulseAudio server for the test: audio played into `mic_in` reaches the microphone, and the
 /// loudspeaker's audio appears on `speaker.monitor`.
 pub struct Sound {
@@ -244,13 +248,18 @@ impl Program {
 
     /// Waits for the next line that begins with `begin`.
     pub fn line(&mut self, begin: &str) -> String {
+        let line = self.line_within(PATIENCE, begin);
+        line.unwrap_or_else(|| panic!("no {begin:?} after {:#?}", self.seen))
+    }
+
+    /// Like [`line`](Self::line); `None` if nothing at all is printed for so long.
+    fn line_within(&mut self, patience: Duration, begin: &str) -> Option<String> {
         loop {
-            let line = self.lines.recv_timeout(PATIENCE);
-            let line = line.unwrap_or_else(|_| panic!("no {begin:?} after {:#?}", self.seen));
+            let line = self.lines.recv_timeout(patience).ok()?;
             println!("  {line}");
             self.seen.push(line.clone());
             if line.starts_with(begin) {
-                return line;
+                return Some(line);
             }
         }
     }
@@ -264,11 +273,15 @@ impl Program {
     }
 
     /// Like [`ask`](Self::ask), when the question has been asked once already. It is repeated only
-    /// after the agent has finished.
+    /// after the agent has finished: to ask during a filler would interrupt the answer.
     pub fn answers(&mut self, sound: &Sound, question: &[f32], is_right: impl Fn(&str) -> bool) {
         for _ in 0..8 {
-            if is_right(&self.line("agent:")) {
-                return;
+            let mut said = Some(self.line("agent:"));
+            while let Some(line) = said {
+                if is_right(&line) {
+                    return;
+                }
+                said = self.line_within(REST, "agent:");
             }
             Recorder::start(sound).silence();
             sound.say(question);
