@@ -1,63 +1,50 @@
 //! The loop that drives one conversation: carries out its decisions and feeds it inputs.
 
 mod handoff;
+mod hearing;
+mod keys;
+mod speaking;
+mod work;
 
 use super::agents::{Agent, came_by};
-use super::ahead::{Ahead, Part, TakenOver};
-use super::budget::Spending;
+use super::ahead::{Ahead, Part};
 use super::call_audio::CallRecorder;
-use super::clause::TakeChunk;
 use super::detectors::{Judged, VadJob};
 use super::drafts::{Drafts, Sampled};
-use super::engines::{Engines, speaker_of};
-use super::items::{self, Unheard};
+use super::engines::Engines;
+use super::items::Unheard;
 use super::offer::Offer;
-use super::options::{Profile, SessionOptions, SpokenBy};
+use super::options::{SessionOptions, SpokenBy};
 use super::pacer::Pacer;
 use super::recognisers::Recogniser;
 use super::recorder::{Recorded, Subject};
 use super::routing::{Answer, Routing};
 use super::source::{Report, Setback};
-use super::voices::{Voice, Wanted};
+use super::voices::Voice;
 use super::{Inbound, Outbound};
-use crate::asr::{Recognised, TellTurn, Utterance};
-use crate::audio::{Beeps, Resampler, Ring, dtmf, to_f32, to_i16};
+use crate::audio::to_f32;
 use crate::conversation::{
-    CLIENT_TIMEOUT, CallId, ClauseId, Discard, Event, HangUpReason, Input, ItemId, Job, Micros,
-    Output, RequestId, RunId, Samples, Settings, Time, spoken_length,
+    ClauseId, Event, HangUpReason, Input, Job, Micros, Output, RequestId, RunId, Time,
+    spoken_length,
 };
-use crate::llm::{GivenResult, Llm, LlmEvent, Prompt};
+use crate::llm::Llm;
 use crate::metrics::OpenSession;
-use crate::prediction::{Evidence, Moment};
 use crate::report::{About, CallReport};
-use crate::tools::builtin::Timer;
-use crate::tools::{
-    CallContext, Caller, Effect, KeyPress, Known, Registry, SessionTools, SystemClock, ToolError,
-};
-use crate::tts::{Piece, Speaker};
-use crate::vad::WINDOW;
-use futures_util::{FutureExt, StreamExt};
-use serde_json::{Map, Value};
+use crate::tools::{Registry, SessionTools, SystemClock};
+use crate::tts::Speaker;
+use hearing::{AudioInput, turns_to};
+use keys::Keypad;
+use speaking::{Clause, Synthesis};
 use std::collections::HashMap;
-use std::ops::ControlFlow;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
-use tokio_util::sync::{CancellationToken, DropGuard};
-use tracing::Instrument;
+use tokio_util::sync::CancellationToken;
 
 /// The most results of jobs that may wait for the session. It takes them within microseconds; a full queue
 /// means that the session hangs, and the results are lost with it.
 const RESULTS: usize = 1_024;
-
-/// Presses of keys that may wait. Tools press them one after the other.
-const KEYS: usize = 4;
-
-/// Clauses that are synthesised in advance are due this much later than those that a user waits for.
-const AHEAD_OF_NEED: Duration = Duration::from_secs(1);
 
 /// The result of a job.
 pub(super) enum Done {
@@ -79,34 +66,6 @@ pub(super) enum Done {
     Spoken(Synthesis, Part),
     /// A speech service failed, and the local engine goes on.
     Setback(Setback),
-}
-
-/// The keys of a telephone line.
-struct Keypad {
-    /// Keys that tools want to be pressed.
-    presses: mpsc::Receiver<KeyPress>,
-    /// Those that are being pressed.
-    pressed: Vec<KeyPress>,
-}
-
-impl Keypad {
-    /// The keys of a session's line, if it has one, for its tools.
-    fn of(options: &SessionOptions, tools: &SessionTools) -> Option<Box<Self>> {
-        let has_line = options.profile == Profile::PhoneCall || options.placed.is_some();
-        has_line.then(|| {
-            let (keypad, presses) = mpsc::channel(KEYS);
-            tools.press_at(keypad);
-            Box::new(Self {
-                presses,
-                pressed: Vec::new(),
-            })
-        })
-    }
-
-    /// The next keys that a tool wants to be pressed; `None` without a line.
-    async fn next(keypad: Option<&mut Self>) -> Option<KeyPress> {
-        keypad?.presses.recv().await
-    }
 }
 
 /// One running session.
@@ -158,37 +117,6 @@ pub(super) struct Driver {
     /// The reason for the conversation's end; `None` if the client has gone.
     hung_up: Option<HangUpReason>,
     _open: OpenSession,
-}
-
-/// A text that the voice is synthesising.
-#[derive(Clone, Copy)]
-pub(super) enum Synthesis {
-    /// A clause that is to be spoken.
-    Clause(ClauseId),
-    /// A clause that may be spoken, by its number in [`Ahead`].
-    Ahead(u64),
-}
-
-/// The user's audio on its way to the models.
-struct AudioInput {
-    resampler: Resampler,
-    ring: Ring,
-    /// Samples that do not fill a window yet.
-    rest: Vec<f32>,
-    /// End of the last window that was handed to the detector.
-    end: Samples,
-    /// Whether the detector has failed and this was reported; it would fail at every window from then on.
-    vad_failed: bool,
-    /// Windows that the detector's queue had no room for.
-    unjudged: u64,
-    /// Listens for the tone of an answering machine.
-    beeps: Option<Beeps>,
-}
-
-/// A clause that is being made. Dropping it stops the voice.
-struct Clause {
-    resampler: Resampler,
-    _cancel: DropGuard,
 }
 
 /// The reason for the end of the loop.
@@ -249,15 +177,7 @@ impl Driver {
                 },
             ),
             began: Instant::now(),
-            audio_in: AudioInput {
-                resampler: Resampler::new(options.input_rate, Samples::RATE),
-                ring: Ring::new(),
-                rest: Vec::new(),
-                end: Samples(0),
-                vad_failed: false,
-                unjudged: 0,
-                beeps: options.machine_message().map(|_| Beeps::default()),
-            },
+            audio_in: AudioInput::of(options),
             pacer: Pacer::new(options.output_rate),
             recogniser: engines.recogniser_of(
                 &agent,
@@ -357,22 +277,6 @@ impl Driver {
         }
         self.tools.look_up(lookups);
         self.await_notes();
-    }
-
-    /// Opens the session's voice before it is needed. A service also prepares its phrases, if it has not
-    /// done so.
-    fn open_voice(&mut self) {
-        let speaker = speaker_of(&self.agent, &self.options);
-        if self.options.spoken_by != SpokenBy::Server {
-            return;
-        }
-        let voice = self.engines.voices.open(&speaker, report_to(&self.results));
-        if voice.is_service() {
-            let (engines, speaker) = (self.engines.clone(), speaker.clone());
-            let prepare = async move { engines.prepare_service(&speaker).await };
-            self.tasks.spawn(prepare.in_current_span());
-        }
-        self.voices.insert(speaker, voice);
     }
 
     fn close(mut self) {
@@ -476,14 +380,6 @@ impl Driver {
         self.conversation.timeout(self.now());
     }
 
-    /// The announcement of a timer that rings, in the session's language.
-    fn announcement(&self, timer: &Timer) -> String {
-        match speaker_of(&self.agent, &self.options).pack().rings() {
-            Some(rings) => rings(timer.length, timer.label.as_deref()),
-            None => timer.announcement(),
-        }
-    }
-
     fn on_inbound(&mut self, inbound: Inbound) {
         self.speech_found = None;
         match inbound {
@@ -522,55 +418,6 @@ impl Driver {
         }
     }
 
-    /// Sets the session's language from now on, whichever agent speaks. Returns whether it is another one than before.
-    fn change_language(&mut self, language: &str) -> bool {
-        let now = speaker_of(&self.agent, &self.options);
-        let Some(speaker) = now.in_language(language) else {
-            return false;
-        };
-        self.options.speaker.language = speaker.language;
-        self.open_voice();
-        true
-    }
-
-    fn open_recogniser(&mut self) {
-        let report = report_to(&self.results);
-        let turns = Some(turns_to(&self.results));
-        self.recogniser =
-            self.engines
-                .recogniser_of(&self.agent, &self.options, self.detects, report, turns);
-    }
-
-    /// The user was heard to speak this language: the session goes on in it if the operator allows that.
-    fn hears_in(&mut self, language: String) {
-        if !self.detects {
-            return;
-        }
-        self.recogniser.expect(&language);
-        if self.engines.detection.follow && self.change_language(&language) {
-            tracing::info!(language, "the session switched to the user's language");
-            self.input(Input::Configure(Box::new(Settings {
-                language: Some(language),
-                ..Settings::default()
-            })));
-        }
-    }
-
-    /// Sets the session's voice from now on, whichever agent speaks. Returns it, completed with the agent's own where
-    /// the client has chosen none.
-    fn change_voice(&mut self, chosen: Speaker) -> Speaker {
-        let before = speaker_of(&self.agent, &self.options);
-        self.options.speaker.voice = chosen.voice;
-        self.options.speaker.speed = chosen.speed;
-        let speaker = speaker_of(&self.agent, &self.options);
-        if speaker != before {
-            // A client may change it often: services would keep a connection for each.
-            self.voices.clear();
-            self.open_voice();
-        }
-        speaker
-    }
-
     /// The tools that the conversation currently knows.
     fn registry(&mut self) -> Arc<Registry> {
         self.offer.registry(self.conversation.tools())
@@ -582,100 +429,6 @@ impl Driver {
         if busy != std::mem::replace(&mut self.busy, busy) {
             self.input(Input::Load { busy });
         }
-    }
-
-    /// Adds a client's audio item, and has it transcribed.
-    fn add_spoken(&mut self, audio: Vec<i16>, id: ItemId, item: Input) {
-        self.input(item);
-        let unheard = self.unheard.get_or_insert_with(|| {
-            let (sender, items) = mpsc::channel(items::WAITING);
-            let results = self.results.clone();
-            let report = report_to(&self.results);
-            let recogniser = self.engines.recogniser_of(
-                &self.agent,
-                &self.options,
-                self.detects,
-                report,
-                // Nobody takes a turn in them.
-                None,
-            );
-            let heard = async move |input| drop(results.send(Done::Input(Box::new(input))).await);
-            let transcribing = items::transcribe(recogniser, self.options.input_rate, items, heard);
-            self.tasks.spawn(transcribing.in_current_span());
-            sender
-        });
-        if unheard.try_send(Unheard { id, audio }).is_err() {
-            let (item, words) = (id, None);
-            self.input(Input::ItemHeard { item, words });
-        }
-    }
-
-    /// Takes in the user's audio and has its windows judged.
-    fn hear(&mut self, samples: &[f32]) {
-        let samples = self.audio_in.resampler.push(samples);
-        let now = self.now();
-        if let Some(sound) = &mut self.sound {
-            sound.user(now, &samples);
-        }
-        let beeps = self.audio_in.beeps.as_mut();
-        if beeps.is_some_and(|beeps| beeps.push(&samples)) {
-            self.input(Input::Beep);
-        }
-        self.recogniser.listen(self.audio_in.ring.end(), &samples);
-        self.audio_in.ring.push(&samples);
-        self.audio_in
-            .ring
-            .forget_before(self.conversation.audio_needed_from());
-        self.audio_in.rest.extend(samples);
-        let whole = self.audio_in.rest.len() / WINDOW * WINDOW;
-        if whole == 0 {
-            return;
-        }
-        let windows: Vec<[f32; WINDOW]> = self
-            .audio_in
-            .rest
-            .drain(..whole)
-            .collect::<Vec<_>>()
-            .as_chunks::<WINDOW>()
-            .0
-            .to_vec();
-        let end = Samples(self.audio_in.end.0 + WINDOW as u64);
-        self.audio_in.end = Samples(self.audio_in.end.0 + whole as u64);
-        let results = self.results.clone();
-        let job = VadJob::Judge {
-            session: self.id,
-            end,
-            windows,
-        };
-        let sent = self
-            .engines
-            .vad
-            .try_send(job, self.cancel.clone(), move |judged| {
-                let done = match judged {
-                    Ok(Ok(judged)) => Done::Judged(judged),
-                    Ok(Err(error)) => Done::VadFailed(error.to_string()),
-                    Err(failed) => Done::VadFailed(failed.to_string()),
-                };
-                drop(results.try_send(done));
-            });
-        if let Err(error) = sent {
-            if self.audio_in.unjudged == 0 {
-                tracing::warn!(%error, "the voice activity detector is overloaded: some audio is skipped");
-            }
-            self.audio_in.unjudged += (whole / WINDOW) as u64;
-        }
-    }
-
-    /// Reports a failure of the detector to the operator and the conversation, once.
-    fn on_vad_failure(&mut self, reason: &str) {
-        if std::mem::replace(&mut self.audio_in.vad_failed, true) {
-            return;
-        }
-        tracing::error!(reason, "the user cannot be heard");
-        self.input(Input::Failed {
-            job: Job::Detection,
-            reason: "the voice activity detector failed".into(),
-        });
     }
 
     fn on_done(&mut self, done: Done) {
@@ -741,69 +494,6 @@ impl Driver {
         }
     }
 
-    /// Sends the next frame of audio that is due; `false` if there is none.
-    fn send_frame(&mut self) -> Result<bool, LoopEnd> {
-        let now = self.now();
-        if self.pacer.has_dialed(now) {
-            // A tool that has given up is told in vain.
-            let keypads = self.keypad.iter_mut();
-            let pressed = keypads.flat_map(|keypad| keypad.pressed.drain(..));
-            let over = pressed.map(|press| press.done.send(()));
-            over.for_each(drop);
-        }
-        if let Some(samples) = self.pacer.pop_tones(now) {
-            if let Some(sound) = &mut self.sound {
-                sound.agent(now, &samples);
-            }
-            self.send(Outbound::Tones(samples))?;
-            return Ok(true);
-        }
-        let Some(frame) = self.pacer.pop(self.now()) else {
-            return Ok(false);
-        };
-        if frame.first {
-            self.input(Input::Sent {
-                clause: frame.clause,
-                until: Micros(0),
-            });
-            while let Some(output) = self.conversation.poll_output() {
-                self.perform(output)?;
-            }
-        }
-        let now = self.now();
-        if let Some(sound) = &mut self.sound {
-            sound.agent(now, &frame.samples);
-        }
-        self.send(Outbound::Audio {
-            item: frame.item,
-            clause: frame.clause,
-            samples: frame.samples,
-        })?;
-        self.input(Input::Sent {
-            clause: frame.clause,
-            until: frame.until,
-        });
-        Ok(true)
-    }
-
-    /// Presses keys: as tones in the agent's audio, or by the client if that makes the agent's voice.
-    fn press(&mut self, press: KeyPress) {
-        match self.options.spoken_by {
-            SpokenBy::Server => {
-                let tones = dtmf::tones(&press.keys, self.options.output_rate);
-                self.pacer.dial(&tones);
-                if let Some(keypad) = &mut self.keypad {
-                    keypad.pressed.push(press);
-                }
-            }
-            SpokenBy::Client | SpokenBy::Nobody => {
-                if self.send(Outbound::Keys(press.keys)).is_ok() {
-                    let _ = press.done.send(());
-                }
-            }
-        }
-    }
-
     fn send(&self, outbound: Outbound) -> Result<(), LoopEnd> {
         self.outbound
             .try_send(outbound)
@@ -842,12 +532,7 @@ impl Driver {
                 text,
                 speaker,
             } => self.speak_ahead(request, text, speaker),
-            Output::CancelGeneration { request } => {
-                self.ahead.cancel(request);
-                if let Some((generation, _)) = self.generations.remove(&request) {
-                    generation.abort();
-                }
-            }
+            Output::CancelGeneration { request } => self.cancel_generation(request),
             Output::AskDraft {
                 request,
                 prompt,
@@ -893,27 +578,8 @@ impl Driver {
                 SpokenBy::Client => self.hand_over(clause, spoken_length(&text)),
                 SpokenBy::Nobody => self.hand_over(clause, Micros(0)),
             },
-            Output::CancelClause { clause } => {
-                self.pacer.cancel(clause);
-                self.clauses.remove(&clause);
-                self.ahead.cancel_clause(clause);
-            }
-            Output::Flush => {
-                let now = self.now();
-                self.pacer.flush(now);
-                if let Some(sound) = &mut self.sound {
-                    sound.flush(now);
-                }
-                self.clauses.clear();
-                self.ahead.clear();
-                if !self.pacer.is_dialing() {
-                    self.send(Outbound::Clear)?;
-                }
-                if let Some(found) = self.speech_found {
-                    let stop = self.now().since(found);
-                    self.engines.observers.metrics.barge_in(stop);
-                }
-            }
+            Output::CancelClause { clause } => self.cancel_clause(clause),
+            Output::Flush => self.flush()?,
             Output::Notify(event) => {
                 self.observe(&event);
                 self.tell(event)?;
@@ -926,406 +592,6 @@ impl Driver {
         }
         Ok(())
     }
-
-    fn transcribe(&mut self, request: RequestId, from: Samples, to: Samples, partial: bool) {
-        let part = Utterance {
-            from,
-            audio: self.audio_in.ring.range(from, to),
-            partial,
-        };
-        let results = self.results.clone();
-        let failed = move |reason: String| failure(Job::Transcription(request), reason);
-        let done = move |heard: Result<Recognised, String>| {
-            let done = match heard {
-                Ok(Recognised {
-                    text,
-                    marks,
-                    doubt,
-                    language,
-                }) => {
-                    // More words may still change it.
-                    let language = language.filter(|_| !partial && !text.is_empty());
-                    let heard = Input::Transcript {
-                        request,
-                        text,
-                        marks,
-                        doubt,
-                    };
-                    Done::Heard(language, Box::new(heard))
-                }
-                Err(reason) => Done::Input(Box::new(failed(reason))),
-            };
-            drop(results.try_send(done));
-        };
-        let sent = self
-            .recogniser
-            .transcribe(part, &self.cancel, &mut self.tasks, done);
-        if let Err(error) = sent {
-            self.input(failed(error.to_string()));
-        }
-    }
-
-    fn score(&mut self, request: RequestId, from: Samples, to: Samples) {
-        let Some(model) = &self.engines.turn_model else {
-            return;
-        };
-        let audio = self.audio_in.ring.range(from, to);
-        let results = self.results.clone();
-        let sent = model.try_send(audio, self.cancel.clone(), move |score| match score {
-            Ok(Ok(probability)) => {
-                drop(results.try_send(Done::Input(Box::new(Input::Completeness {
-                    request,
-                    probability,
-                }))));
-            }
-            Ok(Err(error)) => tracing::warn!(%error),
-            Err(_) => {}
-        });
-        if let Err(error) = sent {
-            tracing::warn!(%error, "the end of turn is decided by silence alone");
-        }
-    }
-
-    fn generate(&mut self, request: RequestId, prompt: Prompt, agent: Option<&str>) {
-        let agent = agent.and_then(|name| self.engines.agents.get(name));
-        let llm = agent.unwrap_or(&self.agent).llm.clone();
-        let mut events = llm.generate(prompt);
-        let results = self.results.clone();
-        let job = Job::Generation(request);
-        let stream = async move {
-            while let Some(event) = events.next().await {
-                let event = event.map_err(|error| error.to_string())?;
-                let end = event == LlmEvent::End;
-                let input = Input::Llm { request, event };
-                if results.send(Done::Input(Box::new(input))).await.is_err() || end {
-                    return Ok(());
-                }
-            }
-            Err("the stream ended too early".to_owned())
-        };
-        let results = self.results.clone();
-        let task = async move {
-            let outcome = AssertUnwindSafe(stream).catch_unwind().await;
-            if let Err(reason) = outcome.unwrap_or_else(|_| Err("the engine panicked".into())) {
-                tracing::error!(reason, "generation failed");
-                drop(
-                    results
-                        .send(Done::Input(Box::new(failure(job, reason))))
-                        .await,
-                );
-            }
-        };
-        let task = self.tasks.spawn(task.in_current_span());
-        self.generations.retain(|_, (task, _)| !task.is_finished());
-        self.generations.insert(request, (task, llm));
-    }
-
-    /// Gives a result to the server that makes a generation.
-    fn give(&mut self, request: RequestId, response: &str, result: GivenResult) {
-        let Some((_, llm)) = self.generations.get(&request) else {
-            return;
-        };
-        let given = llm.give(response, result);
-        let give = async move {
-            if let Err(error) = given.await {
-                // The server's words may repeat the result.
-                tracing::debug!(reason = error.details());
-                let reason = error.cause();
-                tracing::warn!(reason, "the model's server refused the result of a tool");
-            }
-        };
-        self.tasks.spawn(give.in_current_span());
-    }
-
-    /// Asks the sources of predictions.
-    fn route(&mut self, request: RequestId, heard: Evidence) {
-        // A Realtime client declares only after the opening which tools may run early.
-        let is_too_soon =
-            heard.moment == Moment::Opened && came_by(&self.options.values) == Some("realtime");
-        if is_too_soon || self.routing.is_empty() {
-            let predictions = Vec::new();
-            return self.input(Input::Predicted {
-                request,
-                predictions,
-            });
-        }
-        let (tasks, results) = (&mut self.tasks, &self.results);
-        self.routing.ask(request, heard, tasks, results);
-    }
-
-    fn start_tool(
-        &mut self,
-        run: RunId,
-        committed: Option<CallId>,
-        name: String,
-        (arguments, taken): (Map<String, Value>, Map<String, Value>),
-    ) {
-        if committed.is_none() && self.engines.are_busy() {
-            let reason = Discard::Overloaded;
-            return self.input(Input::RunRefused { run, reason });
-        }
-        let key = match committed {
-            Some(call) => format!("{}-{call}", self.key),
-            None => format!("{}-{run}", self.key),
-        };
-        let mut offered = self.conversation.tools().iter();
-        let offered = offered.find(|tool| tool.spec.name == name).cloned();
-        if let Some(tool) = &offered
-            && self.engines.agents.hand_over_by(tool)
-        {
-            return self.hand_to_agent(run, tool, &arguments);
-        }
-        if offered.is_none() || !self.offer.is_there(&name) {
-            let result = Err(ToolError::Unknown(name));
-            return self.input(Input::ToolFinished { run, result });
-        }
-        let tools = self.registry();
-        let declaration = tools.declaration(&name);
-        let changes = declaration.is_some_and(|tool| tool.effect >= Effect::Keyed);
-        let spending = declaration.filter(|_| committed.is_none());
-        let spending = spending.and_then(|tool| Spending::of(tool, self.today()));
-        let session = self.tools.clone();
-        let journal = self.engines.journal.clone().filter(|_| changes);
-        let audit = self.engines.observers.audit.as_ref().filter(|_| changes);
-        let audited = audit.zip(declaration).map(|(audit, tool)| {
-            let caller = Caller {
-                session: self.key,
-                agent: self.agent.policy.briefing.agent.as_deref(),
-                values: &self.options.values,
-            };
-            audit.begin(caller, tool, &key)
-        });
-        let results = self.results.clone();
-        let budget = self.engines.budget.clone();
-        let metrics = self.engines.observers.metrics.clone();
-        let task = async move {
-            if let Some(spending) = spending
-                && !budget.take(spending).await
-            {
-                let reason = Discard::Budget;
-                let refused = Input::RunRefused { run, reason };
-                return drop(results.send(Done::Input(Box::new(refused))).await);
-            }
-            tracing::info!(%run, tool = name, speculative = committed.is_none(), "tool started");
-            let found = tools.found_for(&name, &session).await;
-            let known = Known::new(session.values(), &found, &taken);
-            let arguments = tools.complete(&name, arguments, known);
-            let complete = arguments.as_ref().ok();
-            let same = complete.and_then(|complete| tools.same(&name, complete, session.values()));
-            let call = |key| {
-                let context = CallContext::new(session.clone(), key);
-                tools.run(&name, arguments.clone(), &context)
-            };
-            let now = || session.clock().now();
-            let result = match (journal, &arguments, same) {
-                (Some(journal), Ok(arguments), Some(same)) => {
-                    let once = journal.once_per(&same, &name, arguments, now, call);
-                    AssertUnwindSafe(once).catch_unwind().await
-                }
-                (Some(journal), Ok(arguments), None) => {
-                    let once = journal.once(&key, &name, arguments, now, call(key.clone()));
-                    AssertUnwindSafe(once).catch_unwind().await
-                }
-                _ => AssertUnwindSafe(call(key)).catch_unwind().await,
-            };
-            let result =
-                result.unwrap_or_else(|_| Err(ToolError::Broken("the tool crashed".into())));
-            if let Some(audited) = audited {
-                audited.ended(now(), arguments.as_ref().ok(), &result);
-            }
-            tracing::info!(%run, tool = name, ok = result.is_ok(), "tool finished");
-            if let Err(error @ (ToolError::Broken(_) | ToolError::Timeout(_))) = &result {
-                metrics.tool_failed(&name, error);
-                tracing::warn!(%run, tool = name, error = error.details(), "tool failed");
-            }
-            let finished = Input::ToolFinished { run, result };
-            drop(results.send(Done::Input(Box::new(finished))).await);
-        };
-        let task = task.in_current_span();
-        if changes {
-            // A change runs to its end even if the session does not: half a change is worse than a whole one.
-            self.engines.changes.spawn(task);
-            return;
-        }
-        let task = self.tasks.spawn(task);
-        self.runs.retain(|_, task| !task.is_finished());
-        self.runs.insert(run, task);
-    }
-
-    /// Limits how long the client may take for a run of its own tool.
-    fn await_client(&mut self, run: RunId) {
-        let results = self.results.clone();
-        let task = self.tasks.spawn(async move {
-            tokio::time::sleep(CLIENT_TIMEOUT).await;
-            let limit = u64::try_from(CLIENT_TIMEOUT.as_millis()).unwrap_or(u64::MAX);
-            let result = Err(ToolError::Timeout(limit));
-            let finished = Input::ToolFinished { run, result };
-            drop(results.send(Done::Input(Box::new(finished))).await);
-        });
-        self.runs.retain(|_, task| !task.is_finished());
-        self.runs.insert(run, task);
-    }
-
-    /// Counts the tokens of discarded generations, and tells the conversation whether the day's budget is spent.
-    fn spend_tokens(&mut self, tokens: u64) {
-        let policy = &self.engines.policy().speculation;
-        let Some(spending) = Spending::of_tokens(policy, tokens, self.today()) else {
-            return;
-        };
-        self.spend(spending, |spent| Input::TokenBudget { spent });
-    }
-
-    /// Counts the tokens of the draft model in the same way.
-    fn spend_on_drafts(&mut self, tokens: u64) {
-        let draft = self.engines.policy().speculation.draft;
-        let spending = draft.and_then(|draft| Spending::of_drafts(&draft, tokens, self.today()));
-        if let Some(spending) = spending {
-            self.spend(spending, |spent| Input::DraftBudget { spent });
-        }
-    }
-
-    fn spend(&mut self, spending: Spending, told: fn(bool) -> Input) {
-        let spent = self.engines.budget.spent(spending);
-        let results = self.results.clone();
-        self.tasks.spawn(async move {
-            let told = told(!spent.await);
-            drop(results.send(Done::Input(Box::new(told))).await);
-        });
-    }
-
-    fn today(&self) -> jiff::civil::Date {
-        let now = self.tools.clock().now();
-        now.to_zoned(self.tools.zone().clone()).date()
-    }
-
-    /// Has a clause synthesised, or takes its prepared audio.
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "the edge: how long users wait is measured in real time"
-    )]
-    fn speak(&mut self, clause: ClauseId, item: ItemId, text: String, speaker: Speaker) {
-        let now = std::time::Instant::now();
-        let needed = now + Duration::from_micros(self.pacer.ahead(self.now()).0);
-        let length = speaker.speed().lasts(spoken_length(&text));
-        self.pacer.expect(clause, item, length);
-        let voices = &self.engines.voices;
-        let voice = self.voices.entry(speaker.clone());
-        let results = &self.results;
-        let voice = voice.or_insert_with_key(|speaker| voices.open(speaker, report_to(results)));
-        let prepared = voices.prepared(voice, &text).or_else(|| {
-            let lost = self.voice_failed || voice.is_lost();
-            lost.then(|| voices.prepared_in_own(&text)).flatten()
-        });
-        // While one clause is being synthesised, the user hears another.
-        let first = self.clauses.is_empty();
-        let cancel = self.cancel.child_token();
-        let rate = prepared.as_ref().map_or(voice.rate(), |clip| clip.rate);
-        let being_made = Clause {
-            resampler: Resampler::new(rate, self.options.output_rate),
-            _cancel: cancel.clone().drop_guard(),
-        };
-        self.clauses.insert(clause, being_made);
-        if let Some(clip) = prepared {
-            return self.on_audio(clause, &clip.samples, Vec::new(), true);
-        }
-        if let Some(TakenOver { audio, ended }) = self.ahead.take(&text, &speaker, clause) {
-            if !audio.is_empty() {
-                self.on_part(clause, Part::Audio(audio));
-            }
-            if let Some(ended) = ended {
-                self.on_part(clause, Part::End(ended));
-            }
-            return;
-        }
-        let wanted = Wanted {
-            text,
-            needed,
-            asked: first.then_some(now),
-        };
-        let (chunk, done) = parts(&self.results, Synthesis::Clause(clause));
-        let sent = voice.speak(wanted, cancel, &mut self.tasks, chunk, done);
-        if let Err(error) = sent {
-            self.on_part(clause, Part::End(Err(error.to_string())));
-        }
-    }
-
-    /// Synthesises a clause that may be spoken next, unless the voice is busy.
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "an edge: when audio is needed is a matter of real time"
-    )]
-    fn speak_ahead(&mut self, request: RequestId, text: String, speaker: Speaker) {
-        if self.options.spoken_by != SpokenBy::Server || self.engines.are_busy() {
-            return;
-        }
-        let voices = &self.engines.voices;
-        let voice = self.voices.entry(speaker.clone());
-        let results = &self.results;
-        let voice = voice.or_insert_with_key(|speaker| voices.open(speaker, report_to(results)));
-        if voices.prepared(voice, &text).is_some() {
-            return;
-        }
-        let cancel = self.cancel.child_token();
-        let id = self
-            .ahead
-            .begin(request, text.clone(), speaker, cancel.clone());
-        let wanted = Wanted {
-            text,
-            needed: std::time::Instant::now() + AHEAD_OF_NEED,
-            asked: None,
-        };
-        let (chunk, done) = parts(&self.results, Synthesis::Ahead(id));
-        let sent = voice.speak(wanted, cancel, &mut self.tasks, chunk, done);
-        if sent.is_err() {
-            self.ahead.cancel(request);
-        }
-    }
-
-    /// Takes in a part of a clause.
-    fn on_part(&mut self, clause: ClauseId, part: Part) {
-        match part {
-            Part::Audio(Piece { samples, word_ends }) => {
-                self.voice_failed = false;
-                self.on_audio(clause, &samples, word_ends, false);
-            }
-            Part::End(Ok(())) => self.on_audio(clause, &[], Vec::new(), true),
-            Part::End(Err(reason)) => self.input(failure(Job::Synthesis(clause), reason)),
-        }
-    }
-
-    /// Leaves a clause to the client, which takes `length` to say it: it is synthesised and sent at once, as
-    /// far as the conversation is concerned, which tells the client its words. They come first: what
-    /// takes no time is over as soon as it is made.
-    fn hand_over(&mut self, clause: ClauseId, length: Micros) {
-        let sent = |until| Input::Sent { clause, until };
-        self.input(sent(Micros(0)));
-        self.input(Input::Synthesised {
-            clause,
-            length,
-            last: true,
-            word_ends: Vec::new(),
-        });
-        self.input(sent(length));
-    }
-
-    fn on_audio(&mut self, clause: ClauseId, samples: &[f32], word_ends: Vec<Micros>, last: bool) {
-        let Some(being_made) = self.clauses.get_mut(&clause) else {
-            return;
-        };
-        let mut samples = being_made.resampler.push(samples);
-        if last {
-            samples.extend(being_made.resampler.flush());
-            self.clauses.remove(&clause);
-        }
-        if let Some(length) = self.pacer.push(clause, &to_i16(&samples), last) {
-            self.input(Input::Synthesised {
-                clause,
-                length,
-                last,
-                word_ends,
-            });
-        }
-    }
 }
 
 /// A callback that tells the session of services that fail.
@@ -1334,31 +600,8 @@ fn report_to(results: &mpsc::Sender<Done>) -> Report {
     Arc::new(move |setback| drop(results.try_send(Done::Setback(setback))))
 }
 
-/// A callback that tells the session of a recogniser's verdicts on the user's turn.
-fn turns_to(results: &mpsc::Sender<Done>) -> TellTurn {
-    let results = results.clone();
-    Arc::new(move |turn| drop(results.try_send(Done::Input(Box::new(Input::TurnJudged(turn))))))
-}
-
 /// The receiver of jobs' results.
 pub(super) struct Results(mpsc::Receiver<Done>);
-
-/// Sends the voice's audio to the session.
-fn parts(
-    results: &mpsc::Sender<Done>,
-    synthesis: Synthesis,
-) -> (TakeChunk, impl FnOnce(Result<(), String>) + Send + use<>) {
-    let (chunks, end) = (results.clone(), results.clone());
-    let chunk = Box::new(move |piece| {
-        let part = Done::Spoken(synthesis, Part::Audio(piece));
-        match chunks.try_send(part) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(_) => ControlFlow::Break(()),
-        }
-    });
-    let done = move |ended| drop(end.try_send(Done::Spoken(synthesis, Part::End(ended))));
-    (chunk, done)
-}
 
 fn failure(job: Job, reason: String) -> Input {
     Input::Failed { job, reason }

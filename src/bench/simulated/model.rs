@@ -123,7 +123,7 @@ impl Asked {
         }
         match WEATHER.captures(text).and_then(|found| found.get(1)) {
             Some(city) => {
-                let city = json!(city.as_str().to_lowercase());
+                let city = json!(city.as_str());
                 Move::Call(FORECAST.into(), Map::from_iter([("city".to_owned(), city)]))
             }
             None => Move::Say(HINT),
