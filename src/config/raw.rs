@@ -233,7 +233,7 @@ pub(super) struct RawTurn {
     pub(super) unsure_ms: i64,
     pub(super) incomplete_ms: i64,
     pub(super) interrupt: bool,
-    pub(super) listening_words: bool,
+    pub(super) listening_words: String,
     pub(super) min_words: i64,
 }
 
@@ -247,7 +247,7 @@ impl Default for RawTurn {
             unsure_ms: 500,
             incomplete_ms: 1_500,
             interrupt: true,
-            listening_words: false,
+            listening_words: "pause".into(),
             min_words: 1,
         }
     }

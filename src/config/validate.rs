@@ -12,7 +12,7 @@ use super::raw::{
 use super::*;
 use crate::conversation::{
     AnswerPolicy, BargeInPolicy, Briefing, EndpointPolicy, FillerLead, FillerPolicy,
-    SpeculationPolicy, Timeouts, TurnDetection, VadPolicy,
+    ListeningWords, SpeculationPolicy, Timeouts, TurnDetection, VadPolicy,
 };
 use crate::language::{ENGLISH, Pack, is_tag, pack};
 use crate::llm::markup::CallForm;
@@ -298,9 +298,16 @@ impl Check<'_> {
     fn vad(&self, raw: &RawTurn) -> Checked<VadPolicy> {
         let threshold = self.real("turn.vad_threshold", raw.vad_threshold, 0.05..=0.95)?;
         let start_ms = self.whole("turn.start_ms", raw.start_ms, 32..=1_000)?;
+        let listening_words = [
+            ("pause", ListeningWords::Pause),
+            ("pass", ListeningWords::Pass),
+            ("interrupt", ListeningWords::Interrupt),
+        ];
+        let typed = &raw.listening_words;
+        let listening_words = self.choice("turn.listening_words", typed, &listening_words)?;
         Ok(VadPolicy {
             barge_in: BargeInPolicy {
-                listening_words: raw.listening_words,
+                listening_words,
                 min_words: self.whole("turn.min_words", raw.min_words, 1..=10)?,
             },
             ..VadPolicy::at(threshold as f32, start_ms)

@@ -115,7 +115,7 @@ pub use input::{
 pub use latency::TurnLatency;
 pub use outcome::{ConfirmationOutcome, HangUpReason, ResponseStatus};
 pub use output::{Event, Output};
-pub use overlap::BargeInPolicy;
+pub use overlap::{BargeInPolicy, ListeningWords};
 pub use policy::{
     AnswerPolicy, Declarations, EndpointPolicy, FillerLead, FillerPolicy, Policy,
     SpeculationPolicy, TextLimits, Timeouts, VadPolicy,

@@ -24,12 +24,48 @@ const WORDLESS_MS: u64 = 1_500;
 /// is more likely that the user goes on, having only paused: then the agent yields at once.
 const SETTLED_MS: u64 = 1_000;
 
+/// Words over the agent's voice that only show that the user listens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", from = "WrittenListeningWords")]
+pub enum ListeningWords {
+    /// They interrupt it, as all others do.
+    #[default]
+    Interrupt,
+    /// They stop it, and when they are known it goes on.
+    Pause,
+    /// They do not stop it. All speech interrupts only once its words are known.
+    Pass,
+}
+
+/// What recordings have: older ones a flag.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum WrittenListeningWords {
+    Interrupt,
+    Pause,
+    Pass,
+    #[serde(untagged)]
+    DoPass(bool),
+}
+
+impl From<WrittenListeningWords> for ListeningWords {
+    fn from(written: WrittenListeningWords) -> Self {
+        match written {
+            WrittenListeningWords::Interrupt | WrittenListeningWords::DoPass(false) => {
+                Self::Interrupt
+            }
+            WrittenListeningWords::Pause => Self::Pause,
+            WrittenListeningWords::Pass | WrittenListeningWords::DoPass(true) => Self::Pass,
+        }
+    }
+}
+
 /// The speech that interrupts the agent's voice. Recordings from before there was a choice have neither.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BargeInPolicy {
-    /// Words that only show that the user listens do not.
-    pub listening_words: bool,
+    /// Words that only show that the user listens.
+    pub listening_words: ListeningWords,
     /// Speech with fewer words does not.
     pub min_words: u32,
 }
@@ -38,13 +74,20 @@ impl BargeInPolicy {
     /// Whether speech interrupts only once its words are known, given how long the agent has been heard. Otherwise any
     /// sound interrupts.
     pub(super) fn waits_for_words(&self, heard: Micros) -> bool {
-        (self.listening_words || self.min_words > 1) && heard >= Micros::from_ms(SETTLED_MS)
+        let waits = self.listening_words == ListeningWords::Pass || self.min_words > 1;
+        waits && heard >= Micros::from_ms(SETTLED_MS)
+    }
+
+    /// Whether speech that stops the agent at once leaves it the turn if it is only listening words.
+    pub(super) fn pauses(&self) -> bool {
+        self.listening_words == ListeningWords::Pause && self.min_words <= 1
     }
 
     /// Whether these words interrupt.
     pub(super) fn interrupts(&self, words: &str) -> bool {
         let count = words.split_whitespace().count();
-        count >= self.min_words.max(1) as usize && !(self.listening_words && only_listens(words))
+        let passes = self.listening_words != ListeningWords::Interrupt && only_listens(words);
+        count >= self.min_words.max(1) as usize && !passes
     }
 }
 
@@ -132,7 +175,7 @@ mod tests {
     use super::*;
 
     const LISTENING: BargeInPolicy = BargeInPolicy {
-        listening_words: true,
+        listening_words: ListeningWords::Pass,
         min_words: 1,
     };
 
@@ -180,7 +223,7 @@ mod tests {
     #[test]
     fn fewer_words_than_the_least_do_not_interrupt() {
         let three = BargeInPolicy {
-            listening_words: false,
+            listening_words: ListeningWords::Interrupt,
             min_words: 3,
         };
         assert!(!three.interrupts("Stop it."));
@@ -191,5 +234,35 @@ mod tests {
         assert!(three.waits_for_words(settled) && LISTENING.waits_for_words(settled));
         assert!(!LISTENING.waits_for_words(Micros(settled.0 - 1)));
         assert!(!BargeInPolicy::default().waits_for_words(settled));
+    }
+
+    #[test]
+    fn words_that_pause_the_agent_do_not_wait_and_leave_it_the_turn() {
+        let pausing = BargeInPolicy {
+            listening_words: ListeningWords::Pause,
+            min_words: 1,
+        };
+        assert!(!pausing.waits_for_words(Micros::from_ms(SETTLED_MS)));
+        assert!(!pausing.interrupts("Mm-hm."));
+        assert!(pausing.interrupts("Mm-hm, but why?"));
+        assert!(BargeInPolicy::default().interrupts("Mm-hm."));
+    }
+
+    #[test]
+    fn recordings_with_a_flag_are_read() {
+        fn read(text: &str) -> Option<ListeningWords> {
+            serde_json::from_str(text).ok()
+        }
+        assert_eq!(read("true"), Some(ListeningWords::Pass));
+        assert_eq!(read("false"), Some(ListeningWords::Interrupt));
+        for words in [
+            ListeningWords::Interrupt,
+            ListeningWords::Pause,
+            ListeningWords::Pass,
+        ] {
+            let written = serde_json::to_string(&words).unwrap_or_default();
+            assert_eq!(read(&written), Some(words));
+        }
+        assert_eq!(read("\"never\""), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::briefing::Briefing;
 use super::draft::DraftPolicy;
-use super::overlap::BargeInPolicy;
+use super::overlap::{BargeInPolicy, ListeningWords};
 use super::turn_detection::{Eagerness, TurnDetection};
 use crate::llm::Phrases;
 use crate::time::Micros;
@@ -266,7 +266,7 @@ impl Default for VadPolicy {
             start_windows: 3,
             interrupt_windows: 5,
             barge_in: BargeInPolicy {
-                listening_words: false,
+                listening_words: ListeningWords::Pause,
                 min_words: 1,
             },
             pre_roll_ms: 300,

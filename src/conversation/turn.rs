@@ -273,6 +273,13 @@ impl Turn {
         self.overlap = Some(overlap);
     }
 
+    /// Notes that the utterance stops the agent, which has just `asked` something or not, before its words are known.
+    pub(super) fn stops_agent(&mut self, asked: bool) {
+        let mut overlap = Overlap::new(self.audio_end);
+        overlap.interrupt(asked);
+        self.overlap = Some(overlap);
+    }
+
     /// Whether the utterance began over the agent's voice, and has not interrupted it.
     pub(super) fn is_unheeded(&self) -> bool {
         self.is_open() && self.overlap.as_ref().is_some_and(Overlap::is_open)

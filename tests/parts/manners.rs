@@ -2,14 +2,14 @@
 
 use super::pipeline::{quiet, with_models};
 use crate::common::{Clip, speech};
-use undertone::conversation::{BargeInPolicy, Policy};
+use undertone::conversation::{BargeInPolicy, ListeningWords, Policy};
 
 /// The voices of espeak-ng and flite.
 const VOICES: [&str; 6] = ["en-gb", "en-us", "awb", "slt", "rms", "kal"];
 
-/// Listening words pass, which is off by default.
+/// Listening words do not stop the agent. By default they make it pause.
 const LENIENT: BargeInPolicy = BargeInPolicy {
-    listening_words: true,
+    listening_words: ListeningWords::Pass,
     min_words: 1,
 };
 

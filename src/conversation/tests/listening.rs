@@ -7,10 +7,10 @@ use super::*;
 const STORY: &str = "One two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen \
                      sixteen seventeen eighteen nineteen twenty. Thirty forty fifty sixty seventy eighty ninety.";
 
-/// A session in which listening words pass, which is off by default.
+/// A session in which listening words do not stop the agent. By default they make it pause.
 fn lenient(policy: Policy) -> Sim {
     let mut sim = Sim::new(policy);
-    sim.policy().vad.barge_in.listening_words = true;
+    sim.policy().vad.barge_in.listening_words = ListeningWords::Pass;
     sim
 }
 
@@ -211,13 +211,64 @@ fn a_server_that_asks_for_more_words_is_not_interrupted_by_fewer() {
     assert!(sim.saw(|e| matches!(e, Event::SpeechStarted { .. })));
 }
 
-#[test]
-fn as_shipped_any_word_interrupts_at_once() {
+/// A session with the shipped settings whose agent has begun to tell a long story.
+fn shipped() -> Sim {
     let mut sim = story();
     sim.policy().vad.barge_in = Policy::default().vad.barge_in;
-    let begin = sim.now();
-    sim.speak("Yeah.", 300);
-    assert!(stopped_after(&sim, begin) <= 160);
+    sim
+}
+
+#[test]
+fn as_shipped_any_word_stops_the_agent_at_once() {
+    for word in ["Yeah.", "Stop."] {
+        let mut sim = shipped();
+        let begin = sim.now();
+        sim.speak(word, 300);
+        assert!(stopped_after(&sim, begin) <= 160, "{word}");
+    }
+}
+
+#[test]
+fn as_shipped_the_agent_goes_on_after_listening_words() {
+    for words in ["Mm-hm.", "Yeah, yeah.", "Oh, okay, I see."] {
+        let mut sim = shipped();
+        sim.speak(words, 500);
+        sim.silence(2_000);
+        sim.speak("Okay.", 400);
+        sim.silence(12_000);
+        assert_eq!(sim.ended().last(), Some(&ResponseStatus::Completed));
+        assert_eq!(sim.prompts.len(), 1, "{words}: only the rest is repeated");
+        let is_turn = |e: &Event| matches!(e, Event::UserItem { .. });
+        assert!(!sim.saw(is_turn), "{words}: {:?}", sim.events);
+    }
+}
+
+#[test]
+fn as_shipped_words_that_want_the_turn_take_it() {
+    for words in [
+        "Stop.",
+        "Yeah, but what about Monday?",
+        "No.",
+        "Okay, stop.",
+    ] {
+        let mut sim = shipped();
+        sim.speak(words, 700);
+        sim.silence(3_000);
+        let is_turn = |e: &Event| matches!(e, Event::UserItem { text, .. } if text == words);
+        assert!(sim.saw(is_turn), "{words}: {:?}", sim.events);
+        assert_eq!(sim.prompts.len(), 2, "{words}");
+    }
+}
+
+#[test]
+fn as_shipped_an_okay_to_a_question_is_a_turn() {
+    let mut sim =
+        story_of("One two three four five six. Shall I go on with the next part of it now?");
+    sim.policy().vad.barge_in = Policy::default().vad.barge_in;
+    sim.silence(2_500);
+    sim.speak("Okay.", 400);
+    sim.silence(3_000);
+    assert!(sim.saw(|e| matches!(e, Event::UserItem { text, .. } if text == "Okay.")));
 }
 
 #[test]

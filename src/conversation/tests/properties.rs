@@ -158,6 +158,11 @@ fn broken_call(name: &str) -> Vec<Step> {
 
 /// The number of conversations in `make test`. For more, run `PROPTEST_CASES=1000000 cargo test --release
 /// --lib tests::properties`.
+fn listening_words() -> impl Strategy<Value = ListeningWords> {
+    use ListeningWords::{Interrupt, Pass, Pause};
+    prop::sample::select(vec![Interrupt, Pause, Pass])
+}
+
 fn cases(usual: u32) -> ProptestConfig {
     let asked = ProptestConfig::default();
     match asked.cases {
@@ -178,10 +183,10 @@ proptest! {
         asr_fails in prop::bool::weighted(0.1),
         client_speaks in any::<bool>(),
         is_polite in any::<bool>(),
-        lets_listeners_talk in any::<bool>(),
+        listening_words in listening_words(),
     ) {
         let mut sim = Sim::new(Policy::default());
-        sim.policy().vad.barge_in.listening_words = lets_listeners_talk;
+        sim.policy().vad.barge_in.listening_words = listening_words;
         sim.scripts.extend(scripts);
         sim.completeness = completeness;
         sim.tool_ms = tool_ms;
@@ -478,13 +483,13 @@ proptest! {
         slower in prop::option::of((guesses(), 0u64..2_000)),
         drafts in drafts(),
         client_speaks in any::<bool>(),
-        (is_polite, lets_listeners_talk) in (prop::bool::weighted(0.2), any::<bool>()),
+        (is_polite, listening_words) in (prop::bool::weighted(0.2), listening_words()),
         plans in any::<bool>(),
         lies in prop::option::of(prop::collection::vec(any::<bool>(), 1..5)),
     ) {
         let mut policy = drafted(policy(plans));
         policy.briefing.tool_cache = lies.is_some();
-        policy.vad.barge_in.listening_words = lets_listeners_talk;
+        policy.vad.barge_in.listening_words = listening_words;
         let mut sim = Sim::new(policy);
         sim.drafts = drafts.into();
         sim.marked = true;
@@ -528,10 +533,10 @@ proptest! {
         is_polite in any::<bool>(),
         asks_the_silent in any::<bool>(),
         breaks in prop::bool::weighted(0.2),
-        (plans, lets_listeners_talk) in (any::<bool>(), any::<bool>()),
+        (plans, listening_words) in (any::<bool>(), listening_words()),
     ) {
         let mut policy = policy(plans);
-        policy.vad.barge_in.listening_words = lets_listeners_talk;
+        policy.vad.barge_in.listening_words = listening_words;
         policy.timeouts.silence_prompt = asks_the_silent.then_some(Micros::from_ms(3_000));
         let mut sim = Sim::new(policy);
         sim.tool_ms = tool_ms;

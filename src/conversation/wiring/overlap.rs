@@ -2,7 +2,7 @@
 
 use super::Conversation;
 use crate::conversation::utterance::Utterance;
-use crate::conversation::{Event, Samples};
+use crate::conversation::{Event, Micros, Samples};
 use crate::prediction::Moment;
 
 impl Conversation {
@@ -11,11 +11,16 @@ impl Conversation {
     pub(super) fn begin_speech(&mut self, at: Samples) {
         let interrupts = self.client.turn_detection.interrupt;
         let heard = self.playout.heard_for(self.common.now);
-        let waits = self.common.policy.vad.barge_in.waits_for_words(heard);
-        if interrupts && waits && !self.confirmation.is_open() {
+        let policy = self.common.policy.vad.barge_in;
+        let is_free = interrupts && !self.confirmation.is_open();
+        if is_free && policy.waits_for_words(heard) {
             return self.turn.begin_overlap(&self.common, at);
         }
+        let asked = self.playout.is_asking(self.common.now);
         self.turn.begin_speech(&mut self.common, at);
+        if is_free && policy.pauses() && heard > Micros(0) && !self.ending.is_near() {
+            self.turn.stops_agent(asked);
+        }
         if interrupts {
             self.barge_in();
         }

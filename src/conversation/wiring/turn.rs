@@ -145,7 +145,7 @@ impl Conversation {
         let asks = self.speculation.listening().request;
         match self.turn.judge(&mut self.common, detection, asks) {
             EndOfTurn::NotYet => {}
-            EndOfTurn::Perhaps(_) if self.turn.is_unheeded() => {}
+            EndOfTurn::Perhaps(text) if self.turn.is_unheeded() || self.was_nothing(&text) => {}
             EndOfTurn::Perhaps(text) => self.generate_early(&text),
             EndOfTurn::Over(text) => self.end_turn(&text),
             EndOfTurn::Lost => self.on_transcript_overdue(),

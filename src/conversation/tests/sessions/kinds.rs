@@ -488,10 +488,10 @@ fn plain(dice: &mut Dice) -> Policy {
     policy
 }
 
-/// Listening words do not interrupt.
+/// Listening words do not stop the agent.
 fn lenient(dice: &mut Dice) -> Policy {
     let mut policy = plain(dice);
-    policy.vad.barge_in.listening_words = true;
+    policy.vad.barge_in.listening_words = ListeningWords::Pass;
     policy
 }
 
