@@ -285,10 +285,10 @@ mod tests {
 
     #[test]
     fn the_last_message_decides() {
-        let rome = call(FORECAST, json!({ "city": "rome" }));
-        assert_eq!(does("user", "What is the weather in Rome?"), rome);
+        let city = |name| call(FORECAST, json!({ "city": name }));
+        assert_eq!(does("user", "What is the weather in Rome?"), city("Rome"));
         let noted = "<note>Today is Monday.</note>\nhow is the weather in rome";
-        assert_eq!(does("user", noted), rome);
+        assert_eq!(does("user", noted), city("rome"));
         let other = call("get_stock", json!({ "colour": "light red", "count": 2 }));
         let words = "Call get_stock colour=light red, count = 2";
         assert_eq!(does("user", &sanitise(words)), other);
