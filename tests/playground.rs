@@ -7,7 +7,7 @@
 #[allow(dead_code, reason = "each test program uses a part of it")]
 mod support;
 
-use axum::routing::get;
+use axum::routing::{get, post};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -278,6 +278,60 @@ fn a_visitor_chooses_the_agent_of_a_conversation() {
         "sounds": { "silence": sound(folder.path(), "silence.wav", "Hello.", 60.0, 0.0) },
     });
     visit("agents.mjs", folder.path(), &settings);
+}
+
+/// A recogniser's service that hears the same question in whatever language it is told.
+fn recogniser() -> SocketAddr {
+    let transcribe = |form: axum::body::Bytes| async move {
+        let is_german = String::from_utf8_lossy(&form).contains("name=\"language\"\r\n\r\nde\r\n");
+        let text = match is_german {
+            true => "Was ist zwei plus drei?",
+            false => "What is two plus three?",
+        };
+        axum::Json(json!({ "text": text }))
+    };
+    let router = axum::Router::new().route("/v1/audio/transcriptions", post(transcribe));
+    support::serve_on_a_thread(router)
+}
+
+/// A voice that says everything higher and in two thirds of the time.
+fn quick_voice(folder: &Path) -> PathBuf {
+    let (own, quick) = (weights().join("piper-joe"), folder.join("quick"));
+    std::fs::create_dir(&quick).expect("a folder");
+    for model in ["encoder.onnx", "decoder.onnx"] {
+        std::os::unix::fs::symlink(own.join(model), quick.join(model)).expect("a link");
+    }
+    let about = std::fs::read_to_string(own.join("voice.json")).expect("a voice");
+    let mut about: Value = serde_json::from_str(&about).expect("JSON");
+    about["audio"]["sample_rate"] = json!(33_075);
+    std::fs::write(quick.join("voice.json"), about.to_string()).expect("a voice");
+    quick
+}
+
+#[test]
+fn a_visitor_chooses_microphone_voice_and_language_and_finds_them_again() {
+    need(BROWSER);
+    need(format!("{FOLDER}/node_modules/playwright-core"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let port = free_port();
+    let config = configure(folder.path(), port);
+    let settings = std::fs::read_to_string(&config).expect("a configuration");
+    let (voice, service) = (quick_voice(folder.path()), recogniser());
+    let speech = format!(
+        "[asr]\nservice = \"far\"\n[asr.services.far]\nbase_url = \"http://{service}/v1\"\nmodel = \"any\"\n\
+         [tts.voices]\nquick = \"{}\"\n",
+        voice.display(),
+    );
+    std::fs::write(&config, format!("{settings}{speech}")).expect("a configuration");
+    let settings = json!({
+        "chromium": BROWSER,
+        "undertone": env!("CARGO_BIN_EXE_undertone"),
+        "config": config,
+        "port": port,
+        "artefacts": artefacts(),
+        "sounds": { "question": sound(folder.path(), "question.wav", "What is two plus three?", 1.0, 30.0) },
+    });
+    visit("choices.mjs", folder.path(), &settings);
 }
 
 #[test]

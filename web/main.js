@@ -2,6 +2,7 @@
 
 import { obstacle } from './audio-in.js';
 import { pcm, Speaker } from './audio-out.js';
+import { Choices } from './choices.js';
 import { Comparison } from './comparison.js';
 import { Demo } from './demo.js';
 import { Recording, save } from './download.js';
@@ -23,6 +24,7 @@ const turns = new Turns();
 const recording = new Recording();
 const transcript = new Transcript(find('log'), find('partial'));
 const voice = new Voice();
+const choices = new Choices();
 const panel = new Panel(turns, () => session.state === 'open');
 const comparison = new Comparison(transcript);
 
@@ -30,6 +32,8 @@ const comparison = new Comparison(transcript);
 const typed = { waiting: [], sent: [], connecting: false };
 const talk = { open: false, pieces: new Map(), from: null };
 let tools = [];
+/** The number of questions that can be played. */
+let questions = 0;
 
 // ---------------------------------------------------------------- what the server tells
 
@@ -312,16 +316,34 @@ function noteAgent({ session: { model } }) {
 /** Offers the agents that this visitor may choose; a single one is no choice. */
 function offerAgents(names) {
   const options = [['', 'chosen for you'], ...names.map((name) => [name, name])];
-  find('agent').replaceChildren(...options.map(([value, text]) => el('option', { value, selected: value === session.agent }, text)));
+  find('agent').replaceChildren(...options.map(([value, text]) => el('option', { value, selected: value === session.wishes.agent }, text)));
   find('agents').hidden = names.length === 0;
 }
 
 find('agent').addEventListener('change', ({ target }) => {
+  session.wishes.agent = target.value;
+  beginAnew();
+});
+
+choices.addEventListener('change', () => {
+  wish();
+  beginAnew();
+});
+
+/** Tells the next conversation the visitor's voice and language. */
+function wish() {
+  const { voice, language } = choices;
+  Object.assign(session.wishes, { voice, language });
+  // The questions are in the usual language.
+  find('demo').hidden = questions === 0 || language !== '';
+}
+
+/** Ends the conversation, so that the next one is as the visitor wants it. */
+function beginAnew() {
   hush();
   demo.stop();
-  session.agent = target.value;
   session.end();
-});
+}
 
 function askConfirmation(event) {
   const answer = (accept) => {
@@ -394,9 +416,7 @@ find('way').addEventListener('change', ({ target }) => {
   way.socket = target.value === 'websocket';
   // Choosing WebRTC again tries it again.
   way.trouble = null;
-  hush();
-  demo.stop();
-  session.end();
+  beginAnew();
 });
 
 /** Shows an error. */
@@ -464,12 +484,14 @@ async function greet() {
   talk.forgotten = false;
   tools = about.tools;
   offerAgents(about.agents);
+  questions = about.questions.length;
+  choices.offer(about);
+  wish();
   turns.preRoll = about.pre_roll_ms;
   describeTools();
   comparison.preRoll = about.pre_roll_ms;
   comparison.questions = about.questions.map(({ text, demonstrates }, number) => ({ number, text, demonstrates })).filter(({ demonstrates }) => demonstrates);
   find('questions').replaceChildren(...about.questions.map(({ text }, number) => el('button', { type: 'button', class: 'question', onclick: () => playQuestion(number) }, text)));
-  find('demo').hidden = about.questions.length === 0;
 }
 
 // Otherwise the server learns only by and by that nobody is there.

@@ -42,8 +42,8 @@ export class Session extends EventTarget {
   /** The last reported state. */
   state = 'ready';
 
-  /** The agent that the next conversation begins with; empty if the server decides. */
-  agent = '';
+  /** The agent, the voice and the language that the next conversation begins with; empty if the server decides. */
+  wishes = { agent: '', voice: '', language: '' };
 
   /** The server's description: its tools, and questions to play. Null if it is unavailable. */
   async about() {
@@ -147,7 +147,8 @@ export class Session extends EventTarget {
 
   /** Opens a conversation through a kind of line. */
   #through(Line) {
-    const query = new URLSearchParams({ model: 'undertone', vendor_events: 1, demonstration: 1, ...(this.agent ? { agent: this.agent } : {}) });
+    const wishes = Object.entries(this.wishes).filter(([, wish]) => wish !== '');
+    const query = new URLSearchParams({ model: 'undertone', vendor_events: 1, demonstration: 1, ...Object.fromEntries(wishes) });
     return new Promise((resolve, reject) => {
       let opened = false;
       const message = (text) => {

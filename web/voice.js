@@ -1,6 +1,7 @@
 // The microphone controls: on and off, mute, push to talk, and the choice of devices.
 
 import { devices, Microphone, obstacle } from './audio-in.js';
+import { keep, recall } from './choices.js';
 import { el } from './text.js';
 
 /** The level at which the meter is full. */
@@ -19,6 +20,7 @@ export class Voice extends EventTarget {
   #held = false;
   #opening = false;
   #reachable = true;
+  #loudspeaker = '';
 
   constructor() {
     super();
@@ -28,13 +30,18 @@ export class Voice extends EventTarget {
       this.show();
     });
     find('push').addEventListener('change', () => this.show());
-    find('device').addEventListener('change', async () => {
+    find('device').addEventListener('change', async ({ target }) => {
+      keep('microphone', target.value);
       if (!this.on) return;
       await this.end();
       await this.#switch();
     });
-    find('loudspeaker').addEventListener('change', ({ target }) => this.dispatchEvent(new CustomEvent('loudspeaker', { detail: target.value })));
+    find('loudspeaker').addEventListener('change', ({ target }) => {
+      keep('loudspeaker', target.value);
+      this.#playThrough(target.value);
+    });
     navigator.mediaDevices?.addEventListener?.('devicechange', () => this.#list());
+    this.#list();
     this.#listenForHolding();
   }
 
@@ -91,7 +98,7 @@ export class Voice extends EventTarget {
     this.#trouble('');
     try {
       this.#microphone = await Microphone.open({
-        device: find('device').value,
+        device: recall('microphone'),
         onFrame: (samples, level) => this.#frame(samples, level),
         onEnd: () => this.end('The microphone was unplugged.'),
       });
@@ -118,14 +125,20 @@ export class Voice extends EventTarget {
     if (this.listening) this.dispatchEvent(new CustomEvent('frame', { detail: samples }));
   }
 
+  /** Offers the devices, as soon as the browser tells their names. */
   async #list() {
-    const chosen = this.#microphone?.device ?? find('device').value;
-    const found = await devices('audioinput');
-    find('device').replaceChildren(...options(found, chosen, 'Microphone'));
+    offer('device', await devices('audioinput'), this.#microphone?.device ?? recall('microphone'));
     // Firefox and Safari let a page choose for a call, but not for other sound.
     const loudspeakers = 'setSinkId' in AudioContext.prototype ? await devices('audiooutput') : [];
-    find('loudspeaker').replaceChildren(...options(loudspeakers, find('loudspeaker').value, 'Loudspeaker'));
-    find('loudspeaker-line').hidden = loudspeakers.length === 0;
+    const chosen = recall('loudspeaker');
+    offer('loudspeaker', loudspeakers, chosen);
+    this.#playThrough(find('loudspeaker').value === chosen ? chosen : '');
+  }
+
+  #playThrough(device) {
+    if (this.#loudspeaker === device) return;
+    this.#loudspeaker = device;
+    this.dispatchEvent(new CustomEvent('loudspeaker', { detail: device }));
   }
 
   #listenForHolding() {
@@ -152,7 +165,9 @@ export class Voice extends EventTarget {
   }
 }
 
-/** Options for devices; those without a name are counted. */
-function options(devices, chosen, kind) {
-  return devices.map(({ deviceId: value, label }, index) => el('option', { value, selected: value === chosen }, label || `${kind} ${index + 1}`));
+/** Fills a list of devices; a single one is no choice. */
+function offer(id, devices, chosen) {
+  const named = devices.filter(({ label }) => label !== '');
+  find(id).replaceChildren(...named.map(({ deviceId: value, label }) => el('option', { value, selected: value === chosen }, label)));
+  find(id).parentElement.hidden = named.length < 2;
 }

@@ -9,7 +9,7 @@ mod transcript;
 use super::{AsrError, AsrService, AsrSession, Hints, TellTurn, Utterance};
 use crate::backend::Backend;
 use crate::backend::socket::Lost;
-use crate::language::base;
+use crate::language::{ENGLISH, base};
 use crate::time::Samples;
 use connection::{Connection, Progress, Shared};
 use futures_util::FutureExt;
@@ -89,6 +89,12 @@ impl Deepgram {
 }
 
 impl AsrService for Deepgram {
+    /// A model of Flux that takes no hints of the language is made for English.
+    fn hears(&self, language: &str) -> bool {
+        let any = !flux::is_flux(&self.model) || flux::takes_languages(&self.model);
+        any || language == ENGLISH
+    }
+
     fn open(&self, hints: &Hints) -> Box<dyn AsrSession> {
         let shared = Arc::<Shared>::default();
         let (heard, results) = watch::channel(Progress::default());

@@ -196,6 +196,12 @@ pub trait AsrService: Send + Sync {
     /// Opens it for one session, within a Tokio runtime. Returns at once; the connection is made in the
     /// background.
     fn open(&self, hints: &Hints) -> Box<dyn AsrSession>;
+
+    /// Whether it knows a language, a primary tag. Most services know more than this server has packs for.
+    fn hears(&self, language: &str) -> bool {
+        let _ = language;
+        true
+    }
 }
 
 /// One session with an [`AsrService`]. Dropping it closes the connection.

@@ -26,6 +26,7 @@ pub(super) fn of(engines: &Arc<Engines>) -> Playground {
     let tools: Vec<_> = registry
         .declarations()
         .into_iter()
+        .filter(|tool| is_for_the_page(registry.audience(&tool.spec.name)))
         .map(|tool| Offered {
             verdict: verdict(&tool, policy),
             demonstrates: registry.audience(&tool.spec.name) == Some(Audience::Demonstration),
@@ -57,8 +58,15 @@ pub(super) fn of(engines: &Arc<Engines>) -> Playground {
         questions: questions.take(QUESTIONS).collect(),
         pre_roll_ms: engines.policy().vad.pre_roll_ms,
         say: Some(say(engines.clone())),
+        languages: engines.offered_languages(),
+        language: engines.common_language(),
         tools,
     }
+}
+
+/// Whether a session of the page is offered a tool of this audience. The others are for telephone calls and lookups.
+fn is_for_the_page(audience: Option<Audience>) -> bool {
+    matches!(audience, Some(Audience::Everyone | Audience::Demonstration))
 }
 
 /// A question and its tool's properties.

@@ -7,6 +7,7 @@
 use super::access;
 use super::playground::{Offered, Question};
 use super::shared::Shared;
+use super::speech::voices_json;
 use super::upgrade::busy;
 use crate::tools::Confirmation;
 use axum::Router;
@@ -62,6 +63,7 @@ const FILES: [File; FILE_COUNT] = files! {
     "/audio-out.js", JS, "audio-out.js";
     "/audio-out.worklet.js", JS, "audio-out.worklet.js";
     "/call.js", JS, "call.js";
+    "/choices.js", JS, "choices.js";
     "/comparison.js", JS, "comparison.js";
     "/demo.js", JS, "demo.js";
     "/difference.js", JS, "difference.js";
@@ -84,7 +86,7 @@ const FILES: [File; FILE_COUNT] = files! {
     "/words.js", JS, "words.js";
 };
 
-const FILE_COUNT: usize = 28;
+const FILE_COUNT: usize = 29;
 
 /// The page's routes.
 pub(super) fn router() -> Router<Arc<Shared>> {
@@ -126,7 +128,8 @@ fn answer(file: &File, tag: &HeaderValue, headers: &HeaderMap) -> Response {
     (about, file.content).into_response()
 }
 
-/// Describes the server for the page: its tools, recorded questions, and the agents that this client may choose.
+/// Describes the server for the page: its tools, recorded questions, and the agents, voices and languages that this
+/// client may choose.
 async fn about(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
     let client = match access::admit(&shared, &headers) {
         Ok(client) => client,
@@ -142,7 +145,8 @@ async fn about(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Respons
     };
     let body = json!({
         "tools": tools, "questions": questions, "pre_roll_ms": playground.pre_roll_ms,
-        "agents": agents,
+        "agents": agents, "voices": voices_json(&shared, client.is_trusted),
+        "languages": playground.languages, "language": playground.language,
     });
     let kind = (CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let cache = (CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -21,6 +21,10 @@ pub struct Playground {
     pub questions: Vec<Question>,
     /// Synthesises the questions; without it none are offered.
     pub say: Option<Say>,
+    /// The languages that a visitor may choose, BCP 47 tags.
+    pub languages: Vec<String>,
+    /// The language of conversations for which none is chosen; `None` if it depends on the agent.
+    pub language: Option<String>,
 }
 
 /// A tool, as the page shows it.

@@ -25,6 +25,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
+use serde_json::{Map, Value, json};
 use std::future;
 use std::sync::Arc;
 
@@ -95,6 +96,26 @@ pub(super) struct RealtimeQuery {
     pub(super) vendor_events: Option<String>,
     pub(super) demonstration: Option<String>,
     pub(super) agent: Option<String>,
+    pub(super) voice: Option<String>,
+    pub(super) language: Option<String>,
+}
+
+impl RealtimeQuery {
+    /// The session's configuration in it, which unlike `session.update` comes before the greeting.
+    fn session(&self) -> Value {
+        let mut audio = Map::new();
+        if let Some(voice) = &self.voice {
+            audio.insert("output".into(), json!({"voice": voice}));
+        }
+        if let Some(language) = &self.language {
+            let transcription = json!({"language": language});
+            audio.insert("input".into(), json!({"transcription": transcription}));
+        }
+        match audio.is_empty() {
+            true => Value::Null,
+            false => json!({"type": "realtime", "audio": audio}),
+        }
+    }
 }
 
 async fn open_realtime(
@@ -138,6 +159,7 @@ pub(super) fn realtime_client(
     query: RealtimeQuery,
 ) -> Result<Realtime, Response> {
     let admitted = admit(shared, headers)?;
+    let asked = query.session();
     let is_set = |flag: Option<String>| flag.is_some_and(|value| value == "1" || value == "true");
     let vendor_events = is_set(query.vendor_events);
     let agents = &shared.settings().agents;
@@ -154,6 +176,8 @@ pub(super) fn realtime_client(
     let dialect = dialect.map_err(|wrong| errors::fault(&wrong))?;
     let dialect = dialect
         .offering(session_voices(shared, admitted.is_trusted))
+        .configured(asked)
+        .map_err(|wrong| errors::fault(&wrong))?
         .beta(realtime::asks_for_beta(headers))
         .demonstrating(is_set(query.demonstration));
     Ok(match query.intent.as_deref() {

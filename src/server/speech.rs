@@ -11,7 +11,7 @@ use super::errors::{error, fault};
 use super::shared::Shared;
 use super::upgrade::busy;
 use crate::audio::{RATE, decode, stretches, to_i16, to_pcm16le};
-use crate::session::{Engines, Spoken};
+use crate::session::{Engines, KnownVoice, Spoken};
 use crate::transport::realtime::OfferedVoices;
 use axum::body::{Body, Bytes};
 use axum::extract::multipart::MultipartRejection;
@@ -384,9 +384,28 @@ fn offered(engines: &Engines, services: bool) -> OfferedVoices {
 /// The voices that a client may choose for a session. Services cost the operator money: whoever shows the server's
 /// token may, and others if the operator says so.
 pub(super) fn session_voices(shared: &Shared, is_trusted: bool) -> OfferedVoices {
-    let services = is_trusted || shared.settings().offer_services;
     let engines = shared.speech.as_ref().map(|speech| &speech.engines);
+    let services = may_use_services(shared, is_trusted);
     engines.map_or_else(OfferedVoices::default, |engines| offered(engines, services))
+}
+
+fn may_use_services(shared: &Shared, is_trusted: bool) -> bool {
+    is_trusted || shared.settings().offer_services
+}
+
+/// The voices of [`session_voices`] beside the agent's own. `language` is the primary tag of a voice that speaks one
+/// language only.
+pub(super) fn voices_json(shared: &Shared, is_trusted: bool) -> Vec<Value> {
+    let Some(Speech { engines, .. }) = &shared.speech else {
+        return Vec::new();
+    };
+    let names = engines.voice_names(may_use_services(shared, is_trusted));
+    let voices = names.map(|name| {
+        let is_named = |voice: &KnownVoice<'_>| voice.speaker.voice.as_deref() == Some(name);
+        let local = engines.local_voices().find(is_named);
+        json!({"name": name, "language": local.and_then(|voice| voice.language)})
+    });
+    voices.collect()
 }
 
 /// The voices, in the form that Open WebUI asks for.

@@ -16,7 +16,7 @@ use super::voices::{KnownVoice, Spoken, Voices};
 use super::warmth::Warmth;
 use crate::asr::{Hints, Recognised, TellTurn};
 use crate::conversation::{self, Briefing, Declarations, Policy};
-use crate::language::{ENGLISH, base};
+use crate::language::{ENGLISH, base, packs};
 use crate::llm::Llm;
 use crate::metrics::Metrics;
 use crate::prediction::Predictor;
@@ -457,6 +457,32 @@ impl Engines {
             }
         }
         all
+    }
+
+    /// The languages that a user may choose for a conversation, without regions: of those that the server has words
+    /// for or that its operator named, the ones that the recogniser of the agent `default` knows. That agent's own
+    /// comes first.
+    pub fn offered_languages(&self) -> Vec<String> {
+        let own = self.agents.default().recogniser.as_ref();
+        let recogniser = own.or(self.recogniser.as_ref()).map(String::as_str);
+        let mut all = self.languages();
+        for pack in packs() {
+            if !all.iter().any(|known| known == pack.tag) {
+                all.push(pack.tag.to_owned());
+            }
+        }
+        let own = base(&self.language());
+        all.retain(|language| *language == own || self.recognisers.hears(recogniser, language));
+        all
+    }
+
+    /// The language of all agents, without a region; `None` if they differ.
+    pub fn common_language(&self) -> Option<String> {
+        let own = base(&self.language());
+        let mut agents = self.agents.all();
+        let is_own = |language: Option<&str>| base(language.unwrap_or(ENGLISH)) == own;
+        let alike = agents.all(|agent| is_own(agent.policy.speaker.language.as_deref()));
+        alike.then_some(own)
     }
 
     /// Synthesises `text` outside of any session, clause by clause: mono at `rate` Hz, in -1..1. Without a speed of its

@@ -128,6 +128,14 @@ impl Recognisers {
         name.is_some_and(|name| self.services.contains_key(name))
     }
 
+    /// Whether a recogniser, the local one if `name` is unknown, knows a language without a region.
+    pub(super) fn hears(&self, name: Option<&str>, language: &str) -> bool {
+        match name.and_then(|name| self.services.get(name)) {
+            Some(known) => known.service.hears(language),
+            None => self.known.iter().any(|known| known == language),
+        }
+    }
+
     /// The languages that the local recogniser knows, without regions.
     pub(super) fn languages(&self) -> &[String] {
         &self.known

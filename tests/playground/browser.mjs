@@ -29,10 +29,11 @@ export async function launch(executable, sound) {
   });
 }
 
-/** Opens the page, and collects its errors in `complaints`. */
-export async function open(browser, address, options = {}) {
+/** Opens the page, and collects its errors in `complaints`. `first` runs in it before its own code. */
+export async function open(browser, address, options = {}, first = () => {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, permissions: ['microphone', 'clipboard-read', 'clipboard-write'], ...options });
   await context.addInitScript(listen);
+  await context.addInitScript(first);
   const page = await context.newPage();
   const complaints = [];
   page.on('console', (message) => message.type() === 'error' && complaints.push(message.text()));

@@ -27,6 +27,11 @@ const used = (turn) => turn.runs.find(({ committed }) => committed !== undefined
 
 async function compare(browser) {
   const { context, page, complaints } = await open(browser, address);
+  step('one voice and one language are no choice');
+  await page.click('#settings summary');
+  for (const name of ['Voice', 'Language']) assert.equal(await page.getByRole('combobox', { name }).count(), 0, name);
+  await page.click('#settings summary');
+
   step('the first screen offers the difference');
   await page.waitForSelector('#compare-line:not([hidden])');
   await shots(page, 'compare-empty');

@@ -476,6 +476,17 @@ impl Realtime {
 
 impl Dialect for Realtime {
     fn start(&mut self) -> Vec<Action> {
+        // The session begins with them, because the greeting is spoken before any request.
+        let speaker = &mut self.options.speaker;
+        for settings in &self.configuration {
+            if let Some(chosen) = &settings.speaker {
+                speaker.voice.clone_from(&chosen.voice);
+                speaker.speed = chosen.speed;
+            }
+            if let Some(language) = &settings.language {
+                speaker.language = Some(language.clone());
+            }
+        }
         self.actions.push(Action::Open(self.options.clone()));
         for configuration in std::mem::take(&mut self.configuration) {
             if configuration != Settings::default() {

@@ -7,6 +7,7 @@ use crate::conversation::{
 use crate::llm::TokenUsage;
 use crate::prediction::Source;
 use crate::transport::realtime::CLIENT_EVENTS;
+use crate::tts::{Speaker, Speed};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use proptest::prelude::*;
@@ -997,6 +998,25 @@ fn a_secret_whose_text_exceeds_the_prompt_is_refused() {
     let dialect = Realtime::new(None, None, false).within(limits);
     let fault = dialect.configured(session).expect_err("too long");
     assert_eq!(fault.param.as_deref(), Some("session.instructions"));
+}
+
+/// The greeting was spoken by the agent's own voice, whatever a client secret said.
+#[test]
+fn a_session_opens_with_the_voice_and_the_language_that_are_set_before_it() {
+    let audio = json!({"input": {"transcription": {"language": "de"}}, "output": {"voice": "amy", "speed": 1.2}});
+    let dialect =
+        Realtime::new(None, None, false).offering(OfferedVoices::from_iter(["amy".into()]));
+    let dialect = dialect.configured(json!({"type": "realtime", "audio": audio}));
+    let actions = dialect.expect("a session").start();
+    let Some(Action::Open(options)) = actions.first() else {
+        panic!("{actions:?}");
+    };
+    let expected = Speaker {
+        voice: Some("amy".into()),
+        language: Some("de".into()),
+        speed: Speed::of(1.2),
+    };
+    assert_eq!(options.speaker, expected);
 }
 
 #[test]

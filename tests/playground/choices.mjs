@@ -1,0 +1,110 @@
+// A visitor chooses microphone, voice and language, in a real browser with the real server.
+//
+// Usage: node choices.mjs SETTINGS.json   Prints one JSON object of what was measured.
+
+import assert from 'node:assert/strict';
+import { address, measured, PATIENCE, settings, shots, startServer, step, stopServer } from './common.mjs';
+import { launch, open } from './browser.mjs';
+
+const QUESTION = 'What is two plus three?';
+const OVER = 'The conversation is over.';
+
+const options = (page, name) => page.getByRole('combobox', { name }).locator('option').allInnerTexts();
+
+/** Chooses the next option of a list, by keyboard. */
+async function next(page, name, key = 'ArrowDown') {
+  const list = page.getByRole('combobox', { name });
+  await list.focus();
+  await page.keyboard.press(key);
+  return list.inputValue();
+}
+
+/** Asks by typing, and returns the length of the answer's sound in ms, once it has been heard. */
+async function ask(page) {
+  const before = await page.locator('.message.agent').count();
+  await page.fill('#words', QUESTION);
+  await page.keyboard.press('Enter');
+  await heard(page, before);
+  if (!(await page.locator('#copy').isVisible())) await page.click('#turn details summary');
+  await page.click('#copy');
+  await page.waitForFunction(() => document.getElementById('copied').textContent === 'Copied.');
+  const { said } = JSON.parse(await page.evaluate(() => navigator.clipboard.readText()));
+  assert.match(said.map(({ text }) => text).join(' '), /five|5/);
+  return said.reduce((sum, { length_ms }) => sum + length_ms, 0);
+}
+
+/** Waits until another answer than the first `before` has been heard to its end. */
+async function heard(page, before) {
+  await page.waitForFunction((count) => document.querySelectorAll('.message.agent').length > count, before, { timeout: PATIENCE });
+  await page.waitForFunction(() => document.getElementById('status').dataset.state === 'open' && !document.querySelector('.sounding'), null, { timeout: PATIENCE });
+}
+
+const ended = (page, times) => page.waitForFunction(([words, times]) => document.getElementById('log').innerText.split(words).length > times, [OVER, times], { timeout: PATIENCE });
+
+async function choose(browser) {
+  const { context, page, complaints } = await open(browser, address);
+
+  step('the lists open by keyboard, have names, and offer what the server has');
+  await page.focus('#settings summary');
+  await page.keyboard.press('Enter');
+  assert.deepEqual(await options(page, 'Voice'), ['the agent’s own', 'quick']);
+  assert.deepEqual(await options(page, 'Language'), ['English', 'Deutsch', 'Español']);
+  assert.equal(await page.locator('#chosen-language option').nth(1).getAttribute('lang'), 'de');
+  assert.ok((await options(page, 'Microphone')).length > 1, 'Chromium’s fake has several');
+  await shots(page, 'choices');
+
+  step('the chosen voice is that of the next conversation');
+  const own = await ask(page);
+  assert.equal(await next(page, 'Voice'), 'quick');
+  await ended(page, 1);
+  const quick = await ask(page);
+  Object.assign(measured, { own_voice_ms: own, quick_voice_ms: quick });
+  // It says the same in two thirds of the time.
+  assert.ok(quick < 0.85 * own, `${quick} ms against ${own} ms`);
+
+  step('another microphone is taken at once');
+  await page.click('#microphone');
+  await page.waitForFunction(() => document.getElementById('microphone').classList.contains('on'));
+  const microphone = await next(page, 'Microphone');
+  assert.notEqual(microphone, 'default');
+  await page.waitForFunction(() => document.getElementById('microphone').classList.contains('on'));
+  assert.equal(await page.getByRole('combobox', { name: 'Microphone' }).inputValue(), microphone);
+  await page.click('#microphone');
+
+  step('the chosen language is heard and answered, over the WebSocket, too');
+  await page.selectOption('#way', 'websocket');
+  assert.equal(await next(page, 'Language'), 'de');
+  assert.ok(!(await page.locator('#chosen-voice').isVisible()), 'the other voice speaks English');
+  assert.ok(!(await page.locator('#demo').isVisible()), 'the questions are in English');
+  const before = await page.locator('.message.agent').count();
+  await page.click('#microphone');
+  await page.waitForFunction(() => document.getElementById('log').innerText.includes('Was ist zwei plus drei?'), null, { timeout: PATIENCE });
+  await heard(page, before);
+  assert.match(await page.locator('.message.agent').last().innerText(), /\bist\b.*(?:fünf|5)/);
+  await shots(page, 'choices-german');
+  await page.click('#microphone');
+
+  step('the choices outlive a reload');
+  await page.reload();
+  await page.waitForSelector('#questions button', { state: 'attached' });
+  await page.click('#settings summary');
+  assert.equal(await page.locator('#chosen-language').inputValue(), 'de');
+  // The browser lists its devices in its own time.
+  await page.waitForFunction((chosen) => document.getElementById('device').value === chosen, microphone, { timeout: PATIENCE });
+  assert.equal(await next(page, 'Language', 'ArrowUp'), '');
+  assert.equal(await page.locator('#chosen-voice').inputValue(), 'quick');
+  const again = await ask(page);
+  assert.ok(again < 0.85 * own, `${again} ms against ${own} ms`);
+  assert.deepEqual(complaints, []);
+  await context.close();
+}
+
+try {
+  await startServer();
+  const browser = await launch(settings.chromium, settings.sounds.question);
+  await choose(browser);
+  await browser.close();
+  console.log(JSON.stringify(measured));
+} finally {
+  stopServer();
+}
