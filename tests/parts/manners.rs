@@ -106,6 +106,30 @@ fn listening_words_leave_the_turn_to_the_agent_and_interruptions_take_it() {
     assert!(missed <= 5, "{missed} interruptions do not stop it");
 }
 
+#[test]
+fn as_shipped_the_agent_goes_on_after_listening_words_and_interruptions_take_the_turn() {
+    let shipped = Policy::default().vad.barge_in;
+    let turns = |clip: &Clip| with_models(|models| models.takes_turns(&clip.samples, shipped));
+    let (mut wrong, mut missed) = (0, 0);
+    // Three of the six voices.
+    for clip in spoken(&LISTENING).iter().step_by(2) {
+        let turns = turns(clip);
+        if !turns.is_empty() {
+            println!("{} {:?} took the turn: {turns:?}", clip.name, clip.text);
+            wrong += 1;
+        }
+    }
+    for clip in spoken(&INTERRUPTIONS).iter().step_by(2) {
+        if turns(clip).is_empty() {
+            println!("{} {:?} did not take the turn", clip.name, clip.text);
+            missed += 1;
+        }
+    }
+    println!("{wrong} of 30 listening words take the turn; {missed} of 30 interruptions do not");
+    assert!(wrong <= 4, "{wrong} listening words take the turn");
+    assert!(missed <= 3, "{missed} interruptions do not take it");
+}
+
 /// The peaks of the clips are at -36 dBFS.
 #[test]
 fn quiet_interruptions_take_the_turn_as_loud_ones_do() {

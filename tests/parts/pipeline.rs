@@ -99,6 +99,16 @@ impl HearingModels {
     /// Speaks `audio` over an agent that talks for a minute. Returns how long after the beginning of the audio it
     /// was stopped, ms; `None` if it was not.
     pub(super) fn stops(&mut self, audio: &[f32], barge_in: BargeInPolicy) -> Option<u64> {
+        let stopped = self.over_the_voice(audio, barge_in).stopped;
+        stopped.map(|at| at.since(Time::from_ms(1_000)).as_ms())
+    }
+
+    /// The turns that `audio` over such an agent becomes.
+    pub(super) fn takes_turns(&mut self, audio: &[f32], barge_in: BargeInPolicy) -> Vec<String> {
+        self.over_the_voice(audio, barge_in).turns
+    }
+
+    fn over_the_voice(&mut self, audio: &[f32], barge_in: BargeInPolicy) -> Heard {
         let policy = Policy::default();
         let mut core = Conversation::new(Policy {
             vad: VadPolicy {
@@ -112,10 +122,7 @@ impl HearingModels {
             talks: true,
             ..Heard::default()
         };
-        let heard = self.feed(&mut core, audio, talks);
-        heard
-            .stopped
-            .map(|at| at.since(Time::from_ms(1_000)).as_ms())
+        self.feed(&mut core, audio, talks)
     }
 
     /// Feeds `audio` with a second of silence before it and two after it.
