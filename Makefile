@@ -15,7 +15,7 @@ ALL := --features desktop
 HOME_RUNS := $(shell python3 -c 'import sys; print("yes" if sys.version_info[:2] in [(3, 11), (3, 12)] else "")' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: engine-tools help run talk engine test verify measure soak soak-hour flaky bench lint setup alsa models whisper-base test-tools
+.PHONY: ready engine-tools help run talk engine test verify measure soak soak-hour flaky bench lint setup alsa models whisper-base test-tools
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,7 +32,10 @@ engine: engine-tools ## build and start the reference engine: a language model w
 	cargo build --locked -p undertone-engine
 	target/debug/undertone-engine --model $(SMOLLM2) $(ARGS)
 
-test: alsa models test-tools ## every test, with the real models
+# All that the tests need and cargo does not build.
+ready: alsa models test-tools
+
+test: ready ## every test, with the real models
 ifeq ($(ARGS),)
 	scripts/run_tests.py --locked $(ALL)
 else
