@@ -3,8 +3,9 @@
 use crate::onnx::{self, OnnxError};
 use ort::session::Session;
 use ort::value::Tensor;
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokenizers::Tokenizer;
 
 /// Longest input in tokens, the model's two included: what it was trained on. Longer text is cut.
@@ -24,31 +25,38 @@ pub enum EmbedError {
     Run(#[from] ort::Error),
 }
 
-/// Text to a vector of [`Embedder::LENGTH`] numbers; near in meaning is near in angle. Clones share the model, which
-/// takes some 170 MB, and embed one text at a time.
+/// The models in use, by folder. The local brain and the router of a server load the same.
+static IN_USE: Mutex<BTreeMap<PathBuf, Weak<Model>>> = Mutex::new(BTreeMap::new());
+
+/// Text to a vector of [`Embedder::LENGTH`] numbers; near in meaning is near in angle. Those of one folder share the
+/// model, which takes some 170 MB, and embed one text at a time.
 #[derive(Debug, Clone)]
-pub struct Embedder {
-    session: Arc<Mutex<Session>>,
-    tokenizer: Arc<Tokenizer>,
+pub struct Embedder(Arc<Model>);
+
+#[derive(Debug)]
+struct Model {
+    session: Mutex<Session>,
+    tokenizer: Tokenizer,
 }
 
 impl Embedder {
     /// The vector's length.
     pub const LENGTH: usize = 384;
 
-    /// Loads `model.onnx` and `tokenizer.json` from a folder. [`onnx::init`] comes first.
+    /// Loads `model.onnx` and `tokenizer.json` from a folder, unless they are in use already. [`onnx::init`] comes
+    /// first.
     ///
     /// # Errors
     /// [`EmbedError`] if one of them is missing or is not what it should be.
     pub fn load(folder: &Path) -> Result<Self, EmbedError> {
-        let failed = |error: tokenizers::Error| EmbedError::Tokenizer(error.to_string());
-        let mut tokenizer = Tokenizer::from_file(folder.join("tokenizer.json")).map_err(failed)?;
-        // The file pads everything to 128 tokens, which would cost ten times the work.
-        tokenizer.with_padding(None);
-        Ok(Self {
-            session: Arc::new(Mutex::new(onnx::session(&folder.join("model.onnx"))?)),
-            tokenizer: Arc::new(tokenizer),
-        })
+        // Held while loading, so that those who start together load once.
+        let mut in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(model) = in_use.get(folder).and_then(Weak::upgrade) {
+            return Ok(Self(model));
+        }
+        let model = Arc::new(Model::load(folder)?);
+        in_use.insert(folder.to_owned(), Arc::downgrade(&model));
+        Ok(Self(model))
     }
 
     /// The mean of the last layer, scaled to length 1. Takes some 6 ms on one core.
@@ -59,7 +67,11 @@ impl Embedder {
         let ids = self.ids(text)?;
         let length = ids.len();
         let tensor = |values: Vec<i64>| Tensor::from_array(([1, length], values));
-        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut session = self
+            .0
+            .session
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let outputs = session.run(ort::inputs![
             "input_ids" => tensor(ids)?,
             "attention_mask" => tensor(vec![1; length])?,
@@ -71,11 +83,25 @@ impl Embedder {
 
     fn ids(&self, text: &str) -> Result<Vec<i64>, EmbedError> {
         let encoding = self
+            .0
             .tokenizer
             .encode(text, true)
             .map_err(|error| EmbedError::Tokenizer(error.to_string()))?;
         let ids = encoding.get_ids().iter().take(MOST_TOKENS);
         Ok(ids.map(|&id| i64::from(id)).collect())
+    }
+}
+
+impl Model {
+    fn load(folder: &Path) -> Result<Self, EmbedError> {
+        let failed = |error: tokenizers::Error| EmbedError::Tokenizer(error.to_string());
+        let mut tokenizer = Tokenizer::from_file(folder.join("tokenizer.json")).map_err(failed)?;
+        // The file pads everything to 128 tokens, which would cost ten times the work.
+        tokenizer.with_padding(None);
+        Ok(Self {
+            session: Mutex::new(onnx::session(&folder.join("model.onnx"))?),
+            tokenizer,
+        })
     }
 }
 
@@ -101,6 +127,17 @@ pub fn cosine(a: &[f32], b: &[f32]) -> f32 {
 mod tests {
     use super::*;
     use crate::audio::testing::weights_and_runtime;
+
+    #[test]
+    fn a_model_is_loaded_once_while_it_is_in_use() {
+        let folder = weights_and_runtime().join("minilm");
+        let first = Embedder::load(&folder).unwrap();
+        let mut again = Embedder::load(&folder).unwrap();
+        assert!(Arc::ptr_eq(&first.0, &again.0));
+        drop(first);
+        assert_eq!(again.embed("hello").unwrap().len(), Embedder::LENGTH);
+        assert!(Embedder::load(Path::new("/nowhere")).is_err());
+    }
 
     #[test]
     fn near_in_meaning_is_near_in_angle() {
