@@ -35,7 +35,8 @@ def programs(wanted):
         sys.exit(told.stderr)
     found = {}
     for source, path in re.findall(r"Executable (\S+|unittests \S+) \((\S+)\)", told.stderr):
-        name = "lib" if source.startswith("unittests") else pathlib.Path(path).name.rsplit("-", 1)[0]
+        name = pathlib.Path(path).name.rsplit("-", 1)[0]
+        name = "lib" if name == "undertone" else name
         found[name] = path
     return found
 

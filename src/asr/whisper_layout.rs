@@ -12,6 +12,7 @@ use serde::Deserialize;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use tokenizers::Tokenizer;
+use undertone_signal::vectors::{greatest, sum_of_powers};
 
 /// The endings of file names, the fastest first.
 const PRECISIONS: [&str; 3] = ["_int8", "_quantized", ""];
@@ -212,8 +213,8 @@ impl WhisperLayout {
     /// The probability of no speech, after the first token.
     fn no_speech(&self, logits: &[f32]) -> f32 {
         let first = logits.get(..self.sizes.vocab_size).unwrap_or_default();
-        let best = first.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let total: f32 = first.iter().map(|logit| (logit - best).exp()).sum();
+        let best = greatest(first).map_or(f32::NEG_INFINITY, |(_, best)| best);
+        let total = sum_of_powers(first, best);
         let token = self
             .tokens
             .no_speech

@@ -13,6 +13,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
 use tokenizers::Tokenizer;
+use undertone_signal::vectors::{greatest, sum_of_powers};
 
 /// Tokens of the punctuation that ends a sentence (! . ?), and of that within one (, -): the same in all models.
 const ENDING_MARKS: [usize; 3] = [0, 13, 30];
@@ -208,13 +209,9 @@ impl WhisperOnnx {
         }
         // Special tokens, timestamps among them, are not text.
         logits.truncate(self.tokens.start as usize);
-        let (token, best) = logits.iter().copied().enumerate().fold(
-            (self.tokens.end as usize, f32::NEG_INFINITY),
-            |best, x| {
-                if x.1 > best.1 { x } else { best }
-            },
-        );
-        let total: f32 = logits.iter().map(|logit| (logit - best).exp()).sum();
+        let nothing = (self.tokens.end as usize, f32::NEG_INFINITY);
+        let (token, best) = greatest(&logits).unwrap_or(nothing);
+        let total = sum_of_powers(&logits, best);
         let sum = |tokens: &[usize]| {
             let likely = tokens.iter().filter_map(|&token| logits.get(token));
             likely.map(|logit| (logit - best).exp()).sum::<f32>() / total
@@ -278,8 +275,8 @@ struct Chosen {
 
 /// The probability of `token` among all of them.
 fn probability(logits: &[f32], token: usize) -> f32 {
-    let best = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let total: f32 = logits.iter().map(|logit| (logit - best).exp()).sum();
+    let best = greatest(logits).map_or(f32::NEG_INFINITY, |(_, best)| best);
+    let total = sum_of_powers(logits, best);
     logits
         .get(token)
         .map_or(0.0, |logit| (logit - best).exp() / total)

@@ -6,8 +6,6 @@ mod beep;
 mod decode;
 pub mod dtmf;
 pub mod g711;
-pub mod mel;
-mod resample;
 mod ring;
 mod stretches;
 #[cfg(test)]
@@ -15,9 +13,9 @@ pub(crate) mod testing;
 
 pub use beep::Beeps;
 pub use decode::{decode, write_wav};
-pub use resample::Resampler;
 pub use ring::Ring;
 pub use stretches::stretches;
+pub use undertone_signal::{Resampler, level_dbfs, mel, to_f32, to_i16, to_pcm16le};
 
 use std::borrow::Cow;
 
@@ -29,26 +27,6 @@ pub const RATE: u32 = 16_000;
 #[error("{0} bytes of audio are not whole 16-bit samples")]
 pub struct OddLength(pub usize);
 
-/// 32768: full scale of PCM16, so that -32768 is exactly -1.
-const FULL_SCALE: f32 = 32_768.0;
-
-/// PCM16 to -1..1.
-pub fn to_f32(samples: &[i16]) -> Vec<f32> {
-    samples
-        .iter()
-        .map(|&sample| f32::from(sample) / FULL_SCALE)
-        .collect()
-}
-
-/// -1..1 to PCM16, rounded. Louder samples saturate, NaN becomes silence.
-pub fn to_i16(samples: &[f32]) -> Vec<i16> {
-    samples
-        .iter()
-        // A cast from float saturates and turns NaN into 0.
-        .map(|sample| (sample * FULL_SCALE).round() as i16)
-        .collect()
-}
-
 /// Little-endian PCM16 bytes to samples.
 ///
 /// # Errors
@@ -59,17 +37,6 @@ pub fn from_pcm16le(bytes: &[u8]) -> Result<Vec<i16>, OddLength> {
         return Err(OddLength(bytes.len()));
     }
     Ok(pairs.iter().copied().map(i16::from_le_bytes).collect())
-}
-
-/// Samples to little-endian PCM16 bytes.
-pub fn to_pcm16le(samples: &[i16]) -> Vec<u8> {
-    samples.iter().copied().flat_map(i16::to_le_bytes).collect()
-}
-
-/// Root mean square level in dB below full scale (dBFS); -120 for silence and for no samples.
-pub fn level_dbfs(samples: &[f32]) -> f32 {
-    let power = samples.iter().map(|s| s * s).sum::<f32>() / samples.len().max(1) as f32;
-    10.0 * power.max(1e-12).log10()
 }
 
 /// The loudest 32 ms of quiet speech are raised to this level, dBFS RMS, from below [`QUIET_DBFS`].
@@ -109,15 +76,6 @@ mod tests {
     }
 
     #[test]
-    fn loud_samples_saturate_and_nan_is_silence() {
-        let samples = [2.0, -2.0, f32::NAN, f32::INFINITY, 1.0];
-        assert_eq!(
-            to_i16(&samples),
-            [i16::MAX, i16::MIN, 0, i16::MAX, i16::MAX]
-        );
-    }
-
-    #[test]
     fn half_a_sample_is_an_error() {
         assert_eq!(from_pcm16le(&[1, 2, 3]), Err(OddLength(3)));
     }
@@ -138,12 +96,5 @@ mod tests {
         let noise = level_dbfs(&at_usual_level(&at(-90.0)));
         assert!((noise + 50.0).abs() < 0.5, "{noise}");
         assert!(at_usual_level(&[]).is_empty());
-    }
-
-    #[test]
-    fn levels() {
-        assert_eq!(level_dbfs(&[]), -120.0);
-        assert_eq!(level_dbfs(&[1.0, -1.0]), 0.0);
-        assert!((level_dbfs(&[0.1, -0.1]) + 20.0).abs() < 1e-3);
     }
 }

@@ -150,7 +150,8 @@ impl Phrases {
 
 impl Default for Phrases {
     fn default() -> Self {
-        Self::load(pack(None), None).expect("the embedded phrases are valid")
+        let english = Self::of(pack(None));
+        english.expect("the embedded phrases are valid").clone()
     }
 }
 

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokenizers::Tokenizer;
+use undertone_signal::vectors::add_scaled;
+pub use undertone_signal::vectors::cosine;
 
 /// Longest input in tokens, the model's two included: what it was trained on. Longer text is cut.
 const MOST_TOKENS: usize = 128;
@@ -109,18 +111,11 @@ impl Model {
 fn unit_mean(states: &[f32]) -> Vec<f32> {
     let mut sum = vec![0.0; Embedder::LENGTH];
     for state in states.chunks_exact(Embedder::LENGTH) {
-        sum.iter_mut()
-            .zip(state)
-            .for_each(|(sum, value)| *sum += value);
+        add_scaled(&mut sum, 1.0, state);
     }
     let norm = cosine(&sum, &sum).sqrt().max(f32::MIN_POSITIVE);
     sum.iter_mut().for_each(|value| *value /= norm);
     sum
-}
-
-/// The product of two vectors: of two embeddings, the cosine of their angle, -1..1.
-pub fn cosine(a: &[f32], b: &[f32]) -> f32 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
 #[cfg(test)]

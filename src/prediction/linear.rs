@@ -6,6 +6,8 @@
 use super::features::Sparse;
 use super::{Embedder, packed};
 use serde::{Deserialize, Serialize};
+pub(super) use undertone_signal::vectors::softmax;
+use undertone_signal::vectors::{add_scaled, add_scaled_steps, descend};
 
 /// How much the embedding weighs beside the n-grams, each of length 1 or so. Twice as much was
 /// best on CLINC150's training half; once to four times differ by 0.2 points.
@@ -76,11 +78,7 @@ impl Linear {
             .iter()
             .zip(self.dense.chunks_exact(classes))
         {
-            let x = x * EMBEDDING;
-            scores
-                .iter_mut()
-                .zip(row)
-                .for_each(|(score, weight)| *score += x * f32::from(*weight));
+            add_scaled_steps(&mut scores, x * EMBEDDING, row);
         }
         for (gram, x) in &features.grams {
             let gram = *gram as usize;
@@ -155,10 +153,7 @@ impl Training {
         let mut scores = self.bias.clone();
         for (row, x) in rows(features) {
             let weights = &self.weights[row * self.classes..][..self.classes];
-            scores
-                .iter_mut()
-                .zip(weights)
-                .for_each(|(score, weight)| *score += x * weight);
+            add_scaled(&mut scores, x, weights);
         }
         scores
     }
@@ -167,10 +162,7 @@ impl Training {
         for (row, x) in rows(features) {
             self.touched[row] = true;
             let slopes = &mut self.slopes[row * self.classes..][..self.classes];
-            slopes
-                .iter_mut()
-                .zip(errors)
-                .for_each(|(slope, error)| *slope += x * error);
+            add_scaled(slopes, x, errors);
         }
     }
 
@@ -180,14 +172,9 @@ impl Training {
                 continue;
             }
             let range = row * self.classes..(row + 1) * self.classes;
-            let weights = self.weights[range.clone()].iter_mut();
-            let history = self.history[range.clone()].iter_mut();
-            let slopes = self.slopes[range].iter_mut();
-            for ((weight, history), slope) in weights.zip(history).zip(slopes) {
-                *history += *slope * *slope;
-                *weight -= rate * *slope / history.sqrt();
-                *slope = 0.0;
-            }
+            let weights = &mut self.weights[range.clone()];
+            let history = &mut self.history[range.clone()];
+            descend(weights, history, &mut self.slopes[range], rate);
         }
     }
 
@@ -227,17 +214,6 @@ fn rows(features: &Features) -> impl Iterator<Item = (usize, f32)> {
     let dense = features.embedding.iter().map(|x| x * EMBEDDING).enumerate();
     let grams = features.grams.iter();
     dense.chain(grams.map(|(gram, x)| (Embedder::LENGTH + *gram as usize, *x)))
-}
-
-/// Scores to probabilities that sum to 1.
-pub(super) fn softmax(scores: &[f32]) -> Vec<f32> {
-    let greatest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let powers: Vec<f32> = scores
-        .iter()
-        .map(|score| (score - greatest).exp())
-        .collect();
-    let sum: f32 = powers.iter().sum();
-    powers.iter().map(|power| power / sum).collect()
 }
 
 /// xorshift64*: an order of examples that is the same on every machine.

@@ -13,7 +13,7 @@
 //! | `rules`, `builtin_rules` | regular expressions of declarations, and those of the built-in tools |
 //! | `matching` | examples and descriptions of tools, by similarity; clients' own tools |
 //! | `intents`, `heads`, `linear`, `logistic` | the classifier, whose weights `packed` stores |
-//! | `ridge`, `features`, `embed` | models of texts: ridge regression, n-grams, sentence embeddings |
+//! | `features`, `embed` | models of texts: n-grams, sentence embeddings |
 //! | `tagger`, `fill`, `choices`, `codes`, `frame`, `parameters` | from words to the arguments that a schema wants |
 //! | `patterns` | calls from earlier calls |
 //! | `training` | training data and measurements |
@@ -34,7 +34,6 @@ mod packed;
 mod parameters;
 pub mod patterns;
 mod predictor;
-mod ridge;
 mod router;
 mod rules;
 mod tagger;

@@ -47,6 +47,7 @@ fn all() -> Vec<(PathBuf, String)> {
         "benches",
         "engine/src",
         "engine/tests",
+        "signal/src",
         "tests/common",
         "tests/parts",
         "tests/support",

@@ -3,7 +3,7 @@
 
 use super::masks::Sample;
 use super::nothing::Nothing;
-use crate::prediction::{EmbedError, Embedder, cosine, packed, ridge};
+use crate::prediction::{EmbedError, Embedder, cosine, packed};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
+use undertone_signal::ridge;
 
 /// The number of writes so far, so that each writes a temporary file of its own.
 static WRITERS: AtomicU64 = AtomicU64::new(0);
