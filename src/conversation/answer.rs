@@ -178,6 +178,11 @@ impl Answer {
         self.failure.is_some()
     }
 
+    /// Whether the voice has failed, so that nothing but an apology is worth a try.
+    pub(super) fn has_lost_its_voice(&self) -> bool {
+        self.failure == Some(Failure::Voice)
+    }
+
     /// Notes that the voice failed. `false` if it had failed before, so that not even an apology can be
     /// spoken.
     pub(super) fn voice_fails(&mut self) -> bool {
@@ -342,7 +347,7 @@ impl Answer {
             .map(|generation| generation.request())
     }
 
-    /// Gives up the rest of the answer. Returns the generation, whose last words are still spoken.
+    /// Gives up the rest of the answer. Returns the generation, of which whole sentences are still spoken.
     pub(super) fn fail(&mut self) -> Option<Generation> {
         self.failure.get_or_insert(Failure::Stage);
         self.take_generation()

@@ -3,6 +3,7 @@
 
 use super::clauses::Clauses;
 use super::ids::RequestId;
+use super::sentence::ends_sentence;
 use crate::language::Pack;
 use crate::llm::{LlmEvent, TokenUsage, tokens_of};
 use crate::time::Time;
@@ -270,6 +271,16 @@ impl Generation {
         clauses
     }
 
+    /// Ends the generation, which broke off, and returns what is still to be spoken: what was withheld, unless it only
+    /// announces work, and the last words, if they end a sentence.
+    pub(super) fn break_off(&mut self, language: &Pack) -> Vec<String> {
+        let mut clauses = self.take_withheld();
+        let last = self.cutter.finish();
+        clauses.extend(last.filter(|words| ends_sentence(words)));
+        clauses.retain(|clause| !language.announces(clause));
+        clauses
+    }
+
     fn take_withheld(&mut self) -> Vec<String> {
         match std::mem::replace(&mut self.withheld, Withheld::No) {
             Withheld::No => Vec::new(),
@@ -278,7 +289,7 @@ impl Generation {
     }
 
     /// The words since the last clause. Clauses after them belong to another item.
-    pub(super) fn last_words(&mut self) -> Vec<String> {
+    fn last_words(&mut self) -> Vec<String> {
         let last = std::mem::take(&mut self.cutter).finish();
         last.map_or_else(Vec::new, |clause| self.release(clause))
     }

@@ -1,4 +1,13 @@
-//! Fillers in languages other than English: short clauses that only announce work.
+//! Fillers: short clauses that say nothing, and their tables in languages other than English.
+
+/// A clause that may be left unsaid when the answer is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Filler {
+    /// "Okay.", "Sure.": beside a question it may also be the answer.
+    Acknowledges,
+    /// "One moment.", "Let me check that.": it announces work.
+    Announces,
+}
 
 /// The words of one language, in lower case without marks.
 pub(super) struct Fillers {
@@ -14,14 +23,14 @@ pub(super) struct Fillers {
 const MOST_WORDS: usize = 12;
 
 impl Fillers {
-    /// Whether a clause, in lower case without marks, only announces work. If in doubt it does not.
-    pub(super) fn has(&self, clause: &str) -> bool {
+    /// Classifies a clause, in lower case without marks. If in doubt it is no filler.
+    pub(super) fn classify(&self, clause: &str) -> Option<Filler> {
         let words: Vec<&str> = clause.split_whitespace().collect();
         if words.is_empty()
             || words.len() > MOST_WORDS
             || clause.contains(|c: char| c.is_ascii_digit())
         {
-            return false;
+            return None;
         }
         let opening = words
             .iter()
@@ -29,7 +38,7 @@ impl Fillers {
             .count();
         let rest = words[opening..].join(" ");
         if rest.is_empty() {
-            return words.len() <= 3;
+            return (words.len() <= 3).then_some(Filler::Acknowledges);
         }
         let begins = |promise: &&&str| {
             let behind = rest.strip_prefix(**promise);
@@ -38,6 +47,7 @@ impl Fillers {
         let states = words[opening..]
             .iter()
             .any(|word| self.facts.contains(word));
-        self.promises.iter().find(begins).is_some() && !states
+        let announces = self.promises.iter().find(begins).is_some() && !states;
+        announces.then_some(Filler::Announces)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::en::assent::{Asked, Reply};
 use super::en::endings::Marks;
+use super::fillers::Filler;
 use super::sentences::Sentences;
 use super::spoken::Phrase;
 use super::wording::Wording;
@@ -29,7 +30,7 @@ pub struct Pack {
     pub(super) agrees: fn(&str) -> bool,
     pub(super) reply: fn(&str, Asked<'_>) -> Reply,
     pub(super) finished: fn(&str, Option<Marks>) -> Option<f32>,
-    pub(super) is_filler: fn(&str) -> bool,
+    pub(super) filler: fn(&str) -> Option<Filler>,
     pub(super) normalise: fn(&str) -> String,
     pub(super) question: fn(&str, &str) -> String,
     pub(super) spoken: fn(&str, usize) -> Vec<Phrase>,
@@ -93,9 +94,14 @@ impl Pack {
         (self.finished)(text, marks)
     }
 
-    /// Whether a clause only announces work, and may be left unsaid when the result is there.
+    /// Whether a clause says nothing, and may be left unsaid when the result is there: "Okay.", "One moment."
     pub(crate) fn is_filler(&self, clause: &str) -> bool {
-        (self.is_filler)(clause)
+        (self.filler)(clause).is_some()
+    }
+
+    /// Whether a clause only announces work. "Yes." and "Okay." do not: they may be an answer.
+    pub(crate) fn announces(&self, clause: &str) -> bool {
+        (self.filler)(clause) == Some(Filler::Announces)
     }
 
     /// A transcript in the form in which two are compared.

@@ -17,7 +17,7 @@ pub(super) static PACK: Pack = Pack {
     agrees: |_| false,
     reply: |_, _| Reply::Other,
     finished: |_, _| None,
-    is_filler: |_| false,
+    filler: |_| None,
     normalise: plain,
     question: en::question,
     spoken: cut,

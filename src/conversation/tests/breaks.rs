@@ -1,7 +1,9 @@
 //! Sessions with a model whose answer breaks off within a call.
 
-use super::sim::{call_with, read};
+use super::sim::{Script, call_with, read};
 use super::*;
+use crate::prediction::{Prediction, Source};
+use crate::tools::Eligibility;
 use serde_json::json;
 
 const WORDS: &str = "Let me look that up for you.";
@@ -113,4 +115,77 @@ fn a_break_within_words_gets_an_apology_at_once() {
     ask(&mut sim, "what time is it", 8_000);
     assert!(is_apology(&sim), "{:?}", sim.spoken());
     assert_eq!(sim.prompts.len(), 1);
+}
+
+/// The agent's words before it apologises.
+fn before_the_apology(sim: &Sim) -> String {
+    let spoken = sim.spoken().join(" ");
+    let before = spoken.strip_suffix(&Phrases::default().llm_failed);
+    before.expect("an apology").trim().to_owned()
+}
+
+#[test]
+fn half_a_sentence_is_not_spoken_before_the_apology() {
+    for (text, before) in [
+        ("It is noon. It was ", "It is noon."),
+        ("It was ", ""),
+        ("It is noon.", "It is noon."),
+    ] {
+        let mut sim = reader();
+        sim.scripts.push_back(vec![say(text), Step::Break]);
+        ask(&mut sim, "what time is it", 8_000);
+        assert_eq!(before_the_apology(&sim), before, "{text}");
+        let history = sim.core.history.messages();
+        assert!(!format!("{history:?}").contains("It was"), "{history:?}");
+    }
+}
+
+/// A session in which the router says "Checking noon." before the model says a word.
+fn led_by_the_router(script: Script) -> Sim {
+    let mut clock = (*tool("clock", Effect::Read)).clone();
+    clock.speculation.eligibility = Eligibility::Full;
+    clock.fillers.short = vec!["Checking {{ time }}.".into()];
+    let mut policy = with(vec![clock]);
+    policy.filler.lead = FillerLead::Router;
+    policy.speculation.preemptive = false;
+    let mut sim = Sim::new(policy);
+    sim.router = Box::new(|_| {
+        vec![Prediction {
+            tool: "clock".into(),
+            arguments: json!({"time": "noon"}).as_object().cloned().unwrap(),
+            confidence: 0.9,
+            source: Source::Rule,
+            open: Vec::new(),
+        }]
+    });
+    sim.tool_ms = 4_000;
+    sim.scripts.push_back(script);
+    ask(&mut sim, "is it noon", 8_000);
+    sim
+}
+
+#[test]
+fn a_clause_withheld_after_a_filler_is_not_lost_when_the_answer_breaks_off() {
+    for (text, before) in [
+        ("It is noon. ", "Checking noon. It is noon."),
+        // It may be the answer.
+        ("Yes. ", "Checking noon. Yes."),
+        ("Yes. It was ", "Checking noon. Yes."),
+        ("Let me see. ", "Checking noon."),
+        ("Let me see.", "Checking noon."),
+    ] {
+        let sim = led_by_the_router(vec![say(text), Step::Wait(100), Step::Break]);
+        assert_eq!(before_the_apology(&sim), before, "{text}");
+    }
+}
+
+#[test]
+fn a_voice_that_has_failed_says_no_more_of_the_answer() {
+    let mut sim = reader();
+    sim.tts_fails.insert("This one fails.".into());
+    let text = "This one fails. And this is the rest.";
+    sim.scripts
+        .push_back(vec![say(text), Step::Wait(4_000), end()]);
+    ask(&mut sim, "what time is it", 8_000);
+    assert_eq!(sim.spoken().join(" "), Phrases::default().tts_failed);
 }

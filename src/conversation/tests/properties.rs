@@ -3,7 +3,7 @@
 use super::super::*;
 use super::sim::{Sample, Script, Sim, Sources, Step, call, call_with, end, read, say, streamed};
 use super::{tool, with};
-use crate::language::en::fillers::is_filler;
+use crate::language::pack;
 use crate::llm::plan::PLAN;
 use crate::llm::{LlmEvent, Message, Prompt};
 use crate::prediction::{Prediction, Source};
@@ -610,7 +610,7 @@ proptest! {
         // A conversation that ends without a filler ends with a goodbye.
         let goodbye = Policy::default().phrases.goodbye;
         let facts = |sim: &Sim| -> Vec<String> {
-            let says = |clause: &String| !is_filler(clause) && *clause != goodbye;
+            let says = |clause: &String| !pack(None).is_filler(clause) && *clause != goodbye;
             sim.spoken().into_iter().filter(says).collect()
         };
         prop_assert_eq!(facts(&on), facts(&off));

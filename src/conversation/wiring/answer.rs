@@ -317,14 +317,16 @@ impl Conversation {
         self.confirmation
             .forget_wanted(&mut self.common, &mut self.history);
         self.running.plans.pause();
-        let generation = answer.fail();
+        let (generation, speaks) = (answer.fail(), !answer.has_lost_its_voice());
         let results = answer.calls.give_up();
         if let Some(request) = generation.as_ref().map(Generation::request) {
             self.cancel_generation(request);
         }
         self.add_results(results);
-        let last_words = generation.map(|mut generation| generation.last_words());
-        self.say_clauses(last_words.unwrap_or_default());
+        if let Some(mut generation) = generation.filter(|_| speaks) {
+            let last_words = generation.break_off(self.common.language());
+            self.say_clauses(last_words);
+        }
         if let Some(answer) = &mut self.answer {
             answer.items.close();
         }

@@ -1,4 +1,6 @@
-//! Fillers: words that announce work and say nothing else, such as "Let me check that for you."
+//! English fillers: words that announce work and say nothing else, such as "Let me check that for you."
+
+use crate::language::fillers::Filler;
 
 /// Words with which a filler may begin, and which mean nothing here.
 const OPENERS: [&str; 18] = [
@@ -78,11 +80,11 @@ const MOST_WORDS: usize = 14;
 /// Words after which facts come, whatever they began with.
 const FACTS: [&str; 7] = ["is", "are", "was", "were", "it's", "that's", "because"];
 
-/// Whether a clause only announces work. It may be left unsaid when the result is there. If in doubt it is not
-/// one: a part of an answer must never be lost.
-pub fn is_filler(clause: &str) -> bool {
+/// Classifies a clause that may be left unsaid when the result is there. If in doubt it is no filler: a part of an
+/// answer must never be lost.
+pub(super) fn classify(clause: &str) -> Option<Filler> {
     if clause.contains(|c: char| c.is_ascii_digit()) {
-        return false;
+        return None;
     }
     let lower = clause.to_lowercase().replace('’', "'");
     let words: Vec<&str> = lower
@@ -90,7 +92,7 @@ pub fn is_filler(clause: &str) -> bool {
         .filter(|word| !word.is_empty())
         .collect();
     if words.is_empty() || words.len() > MOST_WORDS {
-        return false;
+        return None;
     }
     let opening = words
         .iter()
@@ -98,10 +100,10 @@ pub fn is_filler(clause: &str) -> bool {
         .count();
     let rest = &words[opening..];
     let Some(first) = rest.first() else {
-        return words.len() <= 3;
+        return (words.len() <= 3).then_some(Filler::Acknowledges);
     };
     if rest.iter().any(|word| FACTS.contains(word)) {
-        return false;
+        return None;
     }
     let text = rest.join(" ");
     let begins = |promise: &&str| {
@@ -109,12 +111,13 @@ pub fn is_filler(clause: &str) -> bool {
             .is_some_and(|behind| behind.is_empty() || behind.starts_with(' '))
     };
     let follows = |verbs: &[&str], at: usize| rest.get(at).is_some_and(|word| verbs.contains(word));
-    PROMISES.iter().any(begins)
+    let announces = PROMISES.iter().any(begins)
         || *first == "i'll" && follows(&WORK, 1)
         || text.starts_with("i will") && follows(&WORK, 2)
         || text.starts_with("i'm going to") && follows(&WORK, 3)
         || *first == "i'm" && follows(&WORKING, 1)
-        || text.starts_with("i am") && follows(&WORKING, 2)
+        || text.starts_with("i am") && follows(&WORKING, 2);
+    announces.then_some(Filler::Announces)
 }
 
 #[cfg(test)]
@@ -132,10 +135,11 @@ mod tests {
             "I’ll check the calendar.",
             "I am looking for flights to Denver.",
             "Good question, let me see.",
-            "Of course.",
-            "Sure!",
         ] {
-            assert!(is_filler(filler), "{filler}");
+            assert_eq!(classify(filler), Some(Filler::Announces), "{filler}");
+        }
+        for filler in ["Of course.", "Sure!", "Okay."] {
+            assert_eq!(classify(filler), Some(Filler::Acknowledges), "{filler}");
         }
     }
 
@@ -156,7 +160,7 @@ mod tests {
             "",
             "...",
         ] {
-            assert!(!is_filler(answer), "{answer}");
+            assert_eq!(classify(answer), None, "{answer}");
         }
     }
 }

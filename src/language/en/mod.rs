@@ -6,7 +6,7 @@ pub(crate) mod durations;
 pub mod endings;
 pub mod expression;
 pub(crate) mod factuality;
-pub(crate) mod fillers;
+mod fillers;
 pub(crate) mod listening;
 pub(crate) mod money;
 pub(crate) mod mood;
@@ -35,7 +35,7 @@ pub(super) static PACK: Pack = Pack {
     agrees: assent::agrees,
     reply: assent::reply,
     finished: |text, marks| Some(endings::finished(text, marks)),
-    is_filler: fillers::is_filler,
+    filler: fillers::classify,
     normalise: text::normalise,
     question,
     spoken: spoken::phrases,

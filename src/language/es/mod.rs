@@ -19,7 +19,7 @@ pub(super) static PACK: Pack = Pack {
     agrees: |text| words::ASSENT.read(&plain(text), text.contains('?')) == super::Reply::Yes,
     reply: |text, _| words::ASSENT.read(&plain(text), text.contains('?')),
     finished: super::endings::finished,
-    is_filler: |clause| words::FILLERS.has(&plain(clause)),
+    filler: |clause| words::FILLERS.classify(&plain(clause)),
     normalise: numbers::normalise,
     question: |tool, arguments| match arguments {
         "" => format!("¿Quiere que haga esto: {tool}?"),
