@@ -194,6 +194,7 @@ impl Answer {
 impl Answer {
     pub(super) fn begin_generation(&mut self, generation: Generation, asked: Time) {
         self.generation = Some(generation);
+        self.dead_air.announced.begin_generation();
         self.has_spoken = false;
         self.calls.were_told();
         self.stamps.latency.generation.get_or_insert(asked);
@@ -205,6 +206,7 @@ impl Answer {
             generation.go_on();
         }
         self.items.close();
+        self.dead_air.announced.begin_generation();
         self.has_spoken = false;
         self.calls.begin_round();
         self.calls.were_told();
@@ -285,8 +287,8 @@ impl Answer {
         };
         let within_call =
             generation.open_call().is_some() && generation.may_call() && !self.terms.is_outside();
-        let goes_on =
-            generation.has_called() || within_call && self.calls.ask_again(self.has_spoken);
+        let spoke = self.has_spoken || self.dead_air.announced.has_repeated();
+        let goes_on = generation.has_called() || within_call && self.calls.ask_again(spoke);
         match goes_on {
             true => BreakOff::GoesOn { within_call },
             false => BreakOff::Fails,
@@ -375,6 +377,13 @@ impl Answer {
 
 /// Its speech.
 impl Answer {
+    /// The announcement that the generation has repeated, if it ends without another word or a call: it is its answer.
+    pub(super) fn repeated_alone(&mut self) -> Option<String> {
+        let has_called = self.generation.as_ref()?.has_begun_call();
+        let alone = self.dead_air.announced.take_repeated()?;
+        (!has_called && !self.length.is_cut).then_some(alone)
+    }
+
     /// Queues a clause after all others.
     pub(super) fn queue(
         &mut self,
@@ -397,6 +406,8 @@ impl Answer {
         if words == Words::Answer {
             self.gains.queued(clause);
         }
+        let announced = &mut self.dead_air.announced;
+        announced.queue(&text, words, common.language());
         let index = history.add_clause(item, &text);
         let expected = common.spoken_length(&text);
         playout.push(clause, (item, index), (text, expected), words);

@@ -1,6 +1,7 @@
 //! Fillers while the user waits: none, a short one, a long one, or a second one. A filler never claims
 //! anything about a result.
 
+use super::announced::Announced;
 use super::client_settings::ClientTools;
 use super::common::Common;
 use super::ids::CallId;
@@ -45,6 +46,8 @@ pub(super) struct DeadAir {
     thinks: bool,
     /// No filler before this.
     silent_until: Time,
+    /// The announcements so far, of the server and the model.
+    pub(super) announced: Announced,
 }
 
 impl DeadAir {
@@ -58,6 +61,7 @@ impl DeadAir {
             spared: Micros(0),
             thinks: false,
             silent_until: Time(0),
+            announced: Announced::default(),
         }
     }
 
@@ -161,10 +165,11 @@ pub(super) fn of_prediction(
     render(tool, &choose(tool, wait, policy)?, &call.arguments)
 }
 
-/// The filler for a call that the model made without a word before it, `wait` before the answer.
+/// The filler for a call that the model made without a word before it, `wait` before the answer. `said`: what was
+/// announced already.
 pub(super) fn of_call(
     common: &Common,
-    wait: Wait,
+    (wait, said): (Wait, &Announced),
     name: &str,
     arguments: &Map<String, Value>,
 ) -> Option<String> {
@@ -172,23 +177,26 @@ pub(super) fn of_call(
     let template = choose(tool, wait.expected, &common.policy.filler)?;
     let own = render(tool, &template, arguments);
     let short = Some(&common.policy.phrases().one_moment);
-    let fits = |text: &String| Wait::has_room(wait.expected, common.spoken_length(text));
+    let fits = |text: &String| {
+        Wait::has_room(wait.expected, common.spoken_length(text))
+            && !said.has_all(text, common.language())
+    };
     own.filter(fits).or(short.cloned().filter(fits))
 }
 
-/// The next filler of a long wait, after `fillers` others: the tool's own, or else a general one. `None` if each
-/// would delay the answer.
+/// The next filler of a long wait: the tool's own, or else a general one. `None` if each would delay the answer, or was
+/// said already; while the model thinks, the wait is so long that they may be said again.
 pub(super) fn again(
     common: &Common,
     speculation: &Speculation,
     waiting: &[CallId],
     wait: Wait,
-    fillers: u32,
+    so_far: &DeadAir,
 ) -> Option<String> {
     let own = speculation.run_of(waiting).and_then(|run| {
         let tool = common.policy.tool(&run.tool)?;
         let again = &tool.fillers.again;
-        let template = again.get(fillers as usize % again.len().max(1))?;
+        let template = again.get(so_far.fillers as usize % again.len().max(1))?;
         render(tool, template, &run.arguments)
     });
     let phrases = common.policy.phrases();
@@ -200,9 +208,11 @@ pub(super) fn again(
         Some(&phrases.one_moment),
     ];
     let general = general.into_iter().flatten().cloned();
-    own.into_iter()
-        .chain(general)
-        .find(|text| Wait::has_room(wait.least, common.spoken_length(text)))
+    let has_room = |text: &String| Wait::has_room(wait.least, common.spoken_length(text));
+    let fit: Vec<String> = own.into_iter().chain(general).filter(has_room).collect();
+    let is_new = |text: &&String| !so_far.announced.has_all(text, common.language());
+    let new = fit.iter().find(is_new);
+    new.or(fit.first().filter(|_| so_far.thinks)).cloned()
 }
 
 /// The speed of an announcement that takes `length` at the `usual` one, when the answer is expected after `wait`:

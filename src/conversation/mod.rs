@@ -31,6 +31,7 @@
 //! | `ending` | how the conversation ends: by a tool call or a hang-up |
 //! | `confirm` | calls that wait for the user's yes |
 //! | `filler` | speech that covers a wait |
+//! | `announced` | which announcements are not said again |
 //! | `keypad` | the meaning of telephone keys |
 //! | `silence` | when a silent user is prompted, and when the session ends |
 //! | `agenda` | work that waits until nobody speaks |
@@ -45,6 +46,7 @@
 
 mod agenda;
 mod agent;
+mod announced;
 mod answer;
 mod answer_end;
 mod aside;

@@ -180,3 +180,82 @@ fn no_filler_delays_an_answer_noticeably() {
         }
     }
 }
+
+/// A question to a model that looks at the clock, whose tool takes `tool_ms`; the model's words before its call and
+/// after the result.
+fn two_passes(tool_ms: u64, before: &str, after: &str) -> Sim {
+    let mut sim = Sim::new(with(vec![(*tool("clock", Effect::Read)).clone()]));
+    sim.policy().speculation.preemptive = false;
+    sim.tool_ms = tool_ms;
+    let [opened, closed] = call_with("clock", json!({}));
+    let first = vec![Step::Wait(330), say(before), opened, closed, end()];
+    let second = vec![Step::Wait(330), say(after), end()];
+    sim.scripts.extend([first, second]);
+    sim.speak("what time is it", 1_000);
+    sim.silence(9_000);
+    sim
+}
+
+/// The agent's words as the model sees them.
+fn agents_words(sim: &Sim) -> String {
+    let messages = sim.core.history.messages().into_iter();
+    let texts = messages.filter_map(|message| match message {
+        Message::Agent { text, .. } => Some(text),
+        _ => None,
+    });
+    texts.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_second_pass_does_not_repeat_an_announcement() {
+    for (before, after, said) in [
+        (
+            "One moment. ",
+            "One moment. It is noon.",
+            "One moment. It is noon.",
+        ),
+        (
+            "One moment, please. ",
+            "One moment please! It is noon.",
+            "One moment, please. It is noon.",
+        ),
+        // Other words than an announcement of work may be the answer.
+        (
+            "Okay. One moment. ",
+            "Okay. It is noon.",
+            "Okay. One moment. Okay. It is noon.",
+        ),
+        ("It is late. ", "It is late.", "It is late. It is late."),
+        // An answer is never nothing.
+        ("One moment. ", "One moment.", "One moment. One moment."),
+    ] {
+        let sim = two_passes(600, before, after);
+        assert_eq!(sim.spoken().join(" "), said);
+        assert_eq!(agents_words(&sim), said);
+        assert_eq!(sim.ended(), [ResponseStatus::Completed], "{after}");
+    }
+}
+
+#[test]
+fn an_announcement_that_was_not_heard_may_still_be_made() {
+    // The second pass begins before the last words of the first are heard.
+    let before = "Let me look that up in the calendar. One moment. ";
+    let sim = two_passes(0, before, "One moment. It is noon.");
+    let said = [
+        "Let me look that up in the calendar.",
+        "One moment.",
+        "It is noon.",
+    ];
+    assert_eq!(sim.spoken(), said);
+}
+
+#[test]
+fn the_server_does_not_repeat_the_announcement_of_the_model() {
+    for tool_ms in (1_000..=4_000).step_by(250) {
+        let sim = two_passes(tool_ms, "One moment. ", "It is noon.");
+        let spoken = sim.spoken();
+        let repeated = spoken.iter().filter(|said| *said == "One moment.").count();
+        assert_eq!(repeated, 1, "{tool_ms} ms: {spoken:?}");
+        assert_eq!(spoken.last().unwrap(), "It is noon.");
+    }
+}

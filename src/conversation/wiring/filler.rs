@@ -28,11 +28,12 @@ impl Conversation {
         name: &str,
         arguments: &Map<String, Value>,
     ) {
-        let is_silent = |answer: &Answer| answer.waits_in_silence(call);
-        if !self.answer.as_ref().is_some_and(is_silent) {
-            return;
-        }
         let wait = self.answer_wait();
+        let is_silent = |answer: &&Answer| answer.waits_in_silence(call);
+        let Some(answer) = self.answer.as_ref().filter(is_silent) else {
+            return;
+        };
+        let wait = (wait, &answer.dead_air.announced);
         if let Some(text) = filler::of_call(&self.common, wait, name, arguments) {
             self.say_filler(&text);
         }
@@ -102,8 +103,8 @@ impl Conversation {
             return;
         };
         let waiting = self.running.plans.run_for(&answer.calls.open());
-        let fillers = answer.dead_air.fillers();
-        let text = filler::again(&self.common, &self.speculation, &waiting, wait, fillers);
+        let so_far = &answer.dead_air;
+        let text = filler::again(&self.common, &self.speculation, &waiting, wait, so_far);
         // A filler joins the history; an answer that is already being made would not fit after it.
         match text.filter(|_| !wait.is_near() && self.held.assumed.is_idle()) {
             Some(text) => {
@@ -131,6 +132,7 @@ impl Conversation {
         answer.dead_air.leave_unsaid(dropped.len());
         for clause in &dropped {
             answer.dead_air.spare(clause.length());
+            answer.dead_air.announced.forget(&clause.text);
             answer.gains.drop_clause(clause.id);
             match clause.words {
                 Words::Answer => self.history.leave_unsaid(clause.item, clause.index),

@@ -286,6 +286,9 @@ impl Conversation {
         let generation = self.answer.as_mut().and_then(Answer::generation);
         let clauses = generation.map(Generation::finish);
         self.say_clauses(clauses.unwrap_or_default());
+        if let Some(alone) = self.answer.as_mut().and_then(Answer::repeated_alone) {
+            self.queue_clause(alone, Words::Answer);
+        }
         let Some(answer) = &mut self.answer else {
             return;
         };

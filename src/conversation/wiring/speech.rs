@@ -26,6 +26,11 @@ impl Conversation {
             let Some(answer) = self.answer.as_mut().filter(|a| !a.length.is_cut) else {
                 return;
             };
+            let (is_first, language) = (!answer.has_spoken(), self.common.language());
+            let announced = &mut answer.dead_air.announced;
+            if announced.repeats(&text, is_first, language) {
+                continue;
+            }
             let is_over = answer.length.said(words(&text));
             let clause = self.queue_clause(text, Words::Answer);
             if let Some(clause) = clause.filter(|_| is_over) {
