@@ -46,6 +46,8 @@ pub(in crate::conversation) struct Predicted {
     pub confidence: f32,
     /// When another source would have begun it.
     pub rivalled: Option<Time>,
+    /// Its result is there, and the words since make its tool's call with other arguments likely.
+    pub superseded: bool,
 }
 
 impl Predicted {
@@ -54,6 +56,7 @@ impl Predicted {
             source,
             confidence,
             rivalled: None,
+            superseded: false,
         }
     }
 }
@@ -88,6 +91,11 @@ impl Run {
 
     pub(in crate::conversation) fn is_committed(&self) -> bool {
         !self.calls.is_empty()
+    }
+
+    /// Whether its call is not expected any more. A commit may still take it over.
+    pub(super) fn is_superseded(&self) -> bool {
+        !self.is_committed() && self.predicted.is_some_and(|one| one.superseded)
     }
 
     /// Whether the client runs it.
@@ -252,6 +260,13 @@ impl Ledger {
     pub(in crate::conversation) fn uncommitted(&self, fits: impl Fn(&Run) -> bool) -> Vec<RunId> {
         let open = |run: &&Run| !run.is_committed() && fits(run);
         self.runs().filter(open).map(|run| run.id).collect()
+    }
+
+    /// Keeps the result of an uncommitted run whose call is not expected any more. `false` if it has none.
+    pub(in crate::conversation) fn supersede(&mut self, id: RunId, superseded: bool) -> bool {
+        let run = self.get_mut(id).filter(|run| !run.is_running());
+        let predicted = run.and_then(|run| run.predicted.as_mut());
+        predicted.map(|one| one.superseded = superseded).is_some()
     }
 
     /// Marks runs as stale, whose results no later commit may use, and returns the uncommitted ones.

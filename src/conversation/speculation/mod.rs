@@ -166,6 +166,10 @@ impl Speculation {
     ) {
         let id = track.id;
         self.routes.retain(|_, of| *of != id);
+        let is_superseded = |run: &Run| run.track == id && run.is_superseded();
+        for run in self.ledger.uncommitted(is_superseded) {
+            self.discard(common, run, Discard::Superseded);
+        }
         for run in self.ledger.uncommitted(|run| run.track == id) {
             self.discard(common, run, reason);
         }
@@ -225,7 +229,8 @@ impl Speculation {
     /// How much longer the calls take that have begun early for this answer; `None` if there are none.
     pub(super) fn early_wait(&self, common: &Common) -> Option<Wait> {
         let track = self.answering.as_ref()?.id;
-        let of_answer = |run: &&Run| run.track == track && run.predicted.is_some();
+        let of_answer =
+            |run: &&Run| run.track == track && run.predicted.is_some() && !run.is_superseded();
         let mut runs = self.ledger.runs().filter(of_answer).peekable();
         runs.peek()?;
         Some(longest(common, runs))

@@ -91,6 +91,7 @@ impl Speculation {
             let tool = run.declaration.as_deref();
             run.track == self.listening.id
                 && !run.is_committed()
+                && !run.is_superseded()
                 && tool.is_some_and(|tool| self.ledger.is_expired(run.id, tool, common.now))
         });
         let runs = runs.map(|run| (run.id, (run.tool.clone(), run.key.clone())));
@@ -181,7 +182,8 @@ impl Speculation {
         }
     }
 
-    /// Discards runs of tools that are now predicted only with other arguments.
+    /// Discards runs of tools that are now predicted only with other arguments. A result that is there already is kept:
+    /// the next words may speak for it again.
     fn supersede(
         &mut self,
         common: &mut Common,
@@ -204,7 +206,29 @@ impl Speculation {
                 && others.is_some_and(|keys| !keys.contains(&run.key))
         };
         for run in self.ledger.uncommitted(outdated) {
-            self.discard(common, run, Discard::Superseded);
+            if !self.ledger.supersede(run, true) {
+                self.discard(common, run, Discard::Superseded);
+            }
+        }
+    }
+
+    /// Handles the prediction of a call whose result was superseded: it counts again, unless it is too old.
+    fn take_up_again(
+        &mut self,
+        common: &mut Common,
+        id: TrackId,
+        tool: &Declaration,
+        key: &Map<String, Value>,
+    ) {
+        let run = self.ledger.same(id, tool, key);
+        let run = run.and_then(|run| self.ledger.get(run));
+        let Some(run) = run.filter(|run| run.is_superseded()).map(|run| run.id) else {
+            return;
+        };
+        if self.ledger.is_expired(run, tool, common.now) {
+            self.discard(common, run, Discard::Expired);
+        } else {
+            self.ledger.supersede(run, false);
         }
     }
 
@@ -254,6 +278,7 @@ impl Speculation {
             None => Decision::Declined(Decline::UnknownTool),
             Some(tool) => {
                 let key = canonical(&tool, &prediction.arguments);
+                self.take_up_again(common, id, &tool, &key);
                 let decision = self.judge(common, id, &tool, &key, hit);
                 match decision {
                     Decision::Started => {

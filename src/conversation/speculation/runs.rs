@@ -85,8 +85,8 @@ impl Speculation {
             .filter(|_| may_run)
     }
 
-    /// Whether a run has a result that a commit may use, and is not committed. A call that the model has begun
-    /// with other arguments will not use it.
+    /// Whether a run has a result that a commit is expected to use, and is not committed. A call that the model has
+    /// begun with other arguments will not use it.
     pub(in crate::conversation) fn is_ready(&self, common: &Common, run: RunId) -> bool {
         let Some(run) = self.ledger.get(run) else {
             return false;
@@ -96,6 +96,7 @@ impl Speculation {
         matches!(run.outcome, Some((_, Ok(_))))
             && !run.stale
             && !run.is_committed()
+            && !run.is_superseded()
             && tool.is_some_and(|tool| is_fresh(tool) && !self.is_refuted(run, tool))
     }
 

@@ -414,6 +414,118 @@ fn newer_arguments_replace_older_ones() {
     );
 }
 
+/// The arguments and the fate of all runs.
+fn fates(sim: &Sim) -> Vec<(Value, Fate)> {
+    let runs = sim.records().into_iter().flat_map(|record| record.runs);
+    runs.map(|run| (json!(run.arguments), run.fate)).collect()
+}
+
+fn is_discarded(fate: &Fate, wanted: Discard) -> bool {
+    matches!(fate, Fate::Discarded { reason, .. } if *reason == wanted)
+}
+
+/// The calls that began early, by their city.
+fn begun_early(sim: &Sim) -> Vec<String> {
+    let starts = sim.outputs.iter().filter_map(|(_, output)| match output {
+        Output::StartTool {
+            committed: None,
+            arguments,
+            ..
+        } => Some(arguments["city"].as_str().unwrap_or_default().to_owned()),
+        _ => None,
+    });
+    starts.collect()
+}
+
+/// The user names one city, then another, then the first again.
+fn undecided(tool: Declaration, tool_ms: u64) -> Sim {
+    let mut sim = Sim::new(with(vec![tool]));
+    weather_router(&mut sim);
+    sim.tool_ms = tool_ms;
+    sim.scripts.extend(weather_answer("boulder"));
+    for city in ["boulder", "denver", "boulder"] {
+        sim.speak(&format!("weather in {city}"), 700);
+    }
+    sim.silence(8_000);
+    sim
+}
+
+#[test]
+fn a_call_that_is_predicted_again_is_not_made_again() {
+    let sim = undecided(early("weather"), 20);
+    assert_eq!(begun_early(&sim), ["boulder", "denver"]);
+    assert_eq!(sim.started().len(), 2);
+    let fates = fates(&sim);
+    let [(denver, dropped), (boulder, kept)] = &fates[..] else {
+        panic!("{fates:?}");
+    };
+    assert_eq!([&denver["city"], &boulder["city"]], ["denver", "boulder"]);
+    assert!(is_discarded(dropped, Discard::Superseded), "{dropped:?}");
+    assert!(matches!(kept, Fate::Committed { .. }), "{kept:?}");
+    // One without a result is still aborted at once.
+    let sim = undecided(early("weather"), 5_000);
+    assert_eq!(begun_early(&sim), ["boulder", "denver", "boulder"]);
+}
+
+#[test]
+fn a_superseded_result_that_is_too_old_is_fetched_again() {
+    let mut tool = early("weather");
+    tool.speculation.ttl = Duration::from_millis(600);
+    let sim = undecided(tool, 20);
+    assert_eq!(begun_early(&sim), ["boulder", "denver", "boulder"]);
+    let fates = fates(&sim);
+    assert!(is_discarded(&fates[0].1, Discard::Expired), "{fates:?}");
+}
+
+#[test]
+fn a_superseded_result_answers_the_call_that_the_model_makes_after_all() {
+    let mut sim = Sim::new(with(vec![early("weather")]));
+    weather_router(&mut sim);
+    sim.scripts.extend(weather_answer("boulder"));
+    sim.tool_ms = 20;
+    sim.speak("weather in boulder", 700);
+    sim.tool_ms = 9_000;
+    sim.speak("weather in denver", 700);
+    sim.silence(8_000);
+    // It is not expected, so nothing is generated from it.
+    let assumed = sim.records().into_iter().flat_map(|record| record.held);
+    assert!(
+        assumed
+            .into_iter()
+            .all(|held| held.before != Before::Commit)
+    );
+    assert_eq!(begun_early(&sim), ["boulder", "denver"]);
+    assert_eq!(sim.started().len(), 2);
+    assert_eq!(sim.spoken().last().unwrap(), "It is sunny.");
+    let latency = sim.latency();
+    assert_eq!(latency.tool_result, latency.commit);
+}
+
+#[test]
+fn a_superseded_result_goes_stale_like_any_other() {
+    let mut sim = Sim::new(with(notes()));
+    sim.router = Box::new(|heard| {
+        let list = heard.text.split(' ').next_back().unwrap_or_default();
+        vec![prediction("read", json!({"list": list}), 0.9)]
+    });
+    sim.tool_ms = 20;
+    let mut script = call_with("add", json!({"text": "milk"})).to_vec();
+    script.extend(call_with("read", json!({"list": "food"})));
+    script.push(end());
+    sim.scripts.push_back(script);
+    sim.speak("add milk and read food", 700);
+    sim.speak("add milk and read tools", 700);
+    sim.silence(5_000);
+    let committed = sim
+        .started()
+        .into_iter()
+        .filter(|(committed, _)| *committed);
+    let committed: Vec<String> = committed.map(|(_, tool)| tool).collect();
+    assert_eq!(committed, ["add", "read"], "{:?}", fates(&sim));
+    let stale = |(_, fate): &(Value, Fate)| is_discarded(fate, Discard::Stale);
+    assert_eq!(fates(&sim).iter().filter(|run| stale(run)).count(), 2);
+}
+
 #[test]
 fn a_slower_source_adds_to_the_answer_of_a_quicker_one() {
     let mut sim = Sim::new(with(vec![early("weather"), early("news")]));
