@@ -17,13 +17,10 @@ const FEATURES: &str = if cfg!(feature = "desktop") {
 /// The version with what it was built from.
 pub(super) fn version() -> &'static str {
     static VERSION: LazyLock<String> = LazyLock::new(|| {
-        format!(
-            "{}\ncommit   {} {}\nfor      {}\nfeatures {FEATURES}",
-            env!("CARGO_PKG_VERSION"),
-            env!("BUILT_FROM"),
-            env!("BUILT_DATE"),
-            env!("BUILT_FOR"),
-        )
+        // A development build has no date.
+        let commit = concat!(env!("BUILT_FROM"), " ", env!("BUILT_DATE")).trim_end();
+        let (version, target) = (env!("CARGO_PKG_VERSION"), env!("BUILT_FOR"));
+        format!("{version}\ncommit   {commit}\nfor      {target}\nfeatures {FEATURES}")
     });
     &VERSION
 }

@@ -11,9 +11,13 @@ const RESULTS: usize = 64;
 const AFTER_MOST: Micros = Micros::from_ms(150);
 const AFTER_HALF: Micros = Micros::from_ms(400);
 
-/// How long a result is waited for while nothing is known: with the local engine's part, within the
+/// How long a result is waited for at least while little is known: with the local engine's part, within the
 /// 700 ms for which a failure may keep a user waiting.
 const UNKNOWN: Micros = Micros::from_ms(400);
+
+/// The results after which a deadline may be shorter than [`UNKNOWN`]: of fewer, 95 of 100 are all of them, and a
+/// service that answered its first request quickly would be late with the second.
+const KNOWN: usize = 20;
 
 /// The longest that a result may take. A slower service cannot hold a conversation.
 pub(in crate::session) const LONGEST: Micros = Micros::from_ms(2_000);
@@ -72,10 +76,16 @@ impl Health {
             let rank = (sorted.len() * percent).div_ceil(100).max(1);
             sorted.get(rank - 1).copied()
         };
-        match (at(50), at(95)) {
+        let learned = match (at(50), at(95)) {
             (Some(half), Some(most)) => (most + AFTER_MOST).min(half + AFTER_HALF).min(LONGEST),
             _ => UNKNOWN,
-        }
+        };
+        let least = if sorted.len() < KNOWN {
+            UNKNOWN
+        } else {
+            Micros(0)
+        };
+        learned.max(least)
     }
 
     /// Records a result that came after `time`, in time or not.
@@ -145,9 +155,17 @@ mod tests {
     #[test]
     fn a_result_is_waited_for_as_long_as_those_before_it_took() {
         assert_eq!(after(&[]), UNKNOWN);
-        assert_eq!(after(&[100]), Micros::from_ms(250));
         let steady: Vec<u64> = (1..=100).map(|n| 200 + n % 10).collect();
         assert_eq!(after(&steady), Micros::from_ms(209 + 150));
+    }
+
+    #[test]
+    fn one_quick_result_does_not_make_the_next_one_late() {
+        assert_eq!(after(&[20]), UNKNOWN);
+        assert_eq!(after(&[20; KNOWN - 1]), UNKNOWN);
+        assert_eq!(after(&[20; KNOWN]), Micros::from_ms(170));
+        // A slow service is waited for from the first result on.
+        assert_eq!(after(&[600]), Micros::from_ms(750));
     }
 
     #[test]
