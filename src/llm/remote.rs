@@ -400,7 +400,7 @@ impl Remote {
         let mut all = Look::default();
         let response = match request(&self.endpoint, server, &prompt, &messages).await? {
             Opened::Stream(response) => response,
-            Opened::Text(text) => {
+            Opened::Text { text, .. } => {
                 return Ok(Look { text, ..all });
             }
         };
@@ -517,27 +517,29 @@ async fn open(
             let (endpoint, server) = (endpoint.clone(), server.clone());
             events(response, endpoint, server, prompt.tool_names())
         }
-        Opened::Text(text) => {
-            let events = decode_text(&text, prompt.tool_names());
-            stream::iter(events.into_iter().map(Ok)).boxed()
-        }
+        Opened::Text { events, .. } => stream::iter(events.into_iter().map(Ok)).boxed(),
     })
 }
 
-/// The words and calls of a model in a text that is complete.
-fn decode_text(text: &str, tools: Vec<String>) -> Vec<LlmEvent> {
+/// The words and calls of a model in the whole text of an answer that its server has refused. `None` without a call:
+/// the text may be the server's own, and is not spoken.
+pub(super) fn refused_answer(text: &str, tools: Vec<String>) -> Option<Vec<LlmEvent>> {
     let mut parser = Parser::default().tools(tools);
     let mut events = parser.push(text);
     events.extend(parser.finish_whole());
     events.push(LlmEvent::End);
-    events
+    let calls = |event: &LlmEvent| matches!(event, LlmEvent::ToolOpened { .. });
+    events.iter().any(calls).then_some(events)
 }
 
 /// A server's answer to a request.
 enum Opened {
     Stream(Response),
-    /// The text of the whole answer, from a refusal.
-    Text(String),
+    /// The whole answer, from a refusal.
+    Text {
+        text: String,
+        events: Vec<LlmEvent>,
+    },
 }
 
 async fn request(
@@ -566,8 +568,10 @@ async fn request(
         }
         let wait = http::retry_after(&response).unwrap_or(PATIENCE);
         let (refusal, answer) = endpoint.refusal(response).await;
-        if let Some(text) = protocol.answer_in(&answer) {
-            return Ok(Opened::Text(text));
+        if let Some(text) = protocol.answer_in(&answer)
+            && let Some(events) = refused_answer(&text, prompt.tool_names())
+        {
+            return Ok(Opened::Text { text, events });
         }
         let is_busy = matches!(
             refusal,

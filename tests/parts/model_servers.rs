@@ -39,6 +39,35 @@ struct Row {
     refused: &'static [&'static str],
     /// The effort of thinking that is configured, and the one that is sent in its place after the first turn.
     effort: (Option<&'static str>, Option<&'static str>),
+    /// The model's answer to a question, in which the server fails to read a call.
+    failed: Option<Failed>,
+}
+
+/// How Groq reports such an answer.
+#[derive(Debug, Clone, Copy)]
+enum Failed {
+    Refused(&'static str),
+    /// In a stream that has begun.
+    InStream(&'static str),
+}
+
+impl Failed {
+    fn response(self) -> Response {
+        let (Self::Refused(text) | Self::InStream(text)) = self;
+        let message = "Failed to call a function. Please adjust your prompt. See 'failed_generation' for more details.";
+        let error = json!({"message": message, "type": "invalid_request_error", "code": "tool_use_failed",
+            "failed_generation": text});
+        let mut error = json!({ "error": error });
+        match self {
+            Self::Refused(_) => (StatusCode::BAD_REQUEST, axum::Json(error)).into_response(),
+            Self::InStream(_) => {
+                error["error"]["status_code"] = json!(400);
+                let begun = plain(json!({"role": "assistant", "content": ""}), Value::Null);
+                let text = format!("data: {begun}\n\nevent: error\ndata: {error}\n\n");
+                ([("content-type", "text/event-stream")], text).into_response()
+            }
+        }
+    }
 }
 
 /// The shape of calls in a stream.
@@ -333,6 +362,7 @@ const ROW: Row = Row {
     reason: "tool_calls",
     refused: &[],
     effort: (None, None),
+    failed: None,
 };
 
 fn rows() -> Vec<Row> {
@@ -648,6 +678,10 @@ async fn chat(State(server): State<Scripted>, Json(body): Json<Value>) -> Respon
     if let Some((status, body)) = (server.row.refuses)(&body).or_else(|| order(&body)) {
         let status = StatusCode::from_u16(status).expect("a status");
         return (status, axum::Json(body)).into_response();
+    }
+    let is_first = messages(&body).iter().all(|m| m["role"] != "tool");
+    if let Some(failed) = server.row.failed.filter(|_| is_first) {
+        return failed.response();
     }
     let text = server
         .stream
@@ -1090,29 +1124,88 @@ async fn a_forced_call_that_the_server_refuses_is_asked_for_by_the_note() {
     }
 }
 
-/// Groq's parser could not read the call, and sends the model's text in a refusal.
+/// A row for Groq's parser, which could not read the call in the model's answer.
+fn groq_failed(failed: Failed) -> Row {
+    Row {
+        name: "Groq",
+        refuses: groq,
+        failed: Some(failed),
+        ..ROW
+    }
+}
+
 #[tokio::test]
 async fn groqs_failed_generation_is_read_once() {
-    fn failed(_: &Value) -> Option<Refusal> {
-        let text = "Let me look. <function=weather>{\"city\": \"Rome\"}</function>";
-        let error = json!({"message": "Failed to call a function.", "type": "invalid_request_error",
-            "code": "tool_use_failed", "failed_generation": text});
-        Some((400, json!({ "error": error })))
+    let text = "Let me look. <function=weather>{\"city\": \"Rome\"}</function>";
+    for failed in [Failed::Refused(text), Failed::InStream(text)] {
+        let (_, llm) = Scripted::start(groq_failed(failed), None, Calls::Native);
+        let (words, calls, _, error) = outcome(&llm, question()).await;
+        assert!(error.is_none(), "{failed:?}: {error:?}");
+        let rome = ("weather".to_owned(), json!({"city": "Rome"}));
+        assert_eq!((words.as_str(), calls), (WORDS, vec![rome]), "{failed:?}");
     }
-    let row = Row {
-        name: "Groq",
-        refuses: failed,
-        ..ROW
-    };
-    let (_, llm) = Scripted::start(row, None, Calls::Native);
-    let (words, calls, _, error) = outcome(&llm, question()).await;
-    assert!(error.is_none(), "{error:?}");
-    let arguments = Map::from_iter([("city".to_owned(), json!("Rome"))]);
-    assert_eq!(
-        (words.as_str(), calls),
-        (
-            WORDS,
-            vec![("weather".to_owned(), Value::Object(arguments))]
-        )
-    );
+}
+
+/// The outcome of an answer that Groq's server could not read.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Then {
+    /// The call is made, and its result answered.
+    Calls,
+    /// The call is refused, and the model answers without it.
+    Answers,
+    /// There is no call in it, so none of it is spoken.
+    Apologises,
+}
+
+/// Forms that users of Groq report, and worse ones.
+const FAILED: [(&str, Then); 9] = [
+    (
+        "Let me look. <function=weather>{\"city\": \"Rome\"}</function>",
+        Then::Calls,
+    ),
+    (
+        "<tool_call>{\"name\": \"weather\", \"arguments\": {\"city\": \"Rome\"}}</tool_call>",
+        Then::Calls,
+    ),
+    (
+        "<function=weather{\"city\": \"Rome\"}</function>",
+        Then::Answers,
+    ),
+    (
+        "<function=weather={\"city\": \"Rome\"}</function>",
+        Then::Answers,
+    ),
+    ("<function=weather>{\"city\": \"Ro", Then::Answers),
+    ("<function=erase>{}</function>", Then::Answers),
+    (
+        "Tool use failed: JSON does not match the expected schema for tool calls",
+        Then::Apologises,
+    ),
+    ("It is sunny.", Then::Apologises),
+    ("", Then::Apologises),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn behind_groqs_failed_generation_a_session_answers_or_apologises_and_makes_no_other_call() {
+    let cases = FAILED.into_iter().flat_map(|(text, then)| {
+        [Failed::Refused(text), Failed::InStream(text)].map(|failed| (failed, then))
+    });
+    let sessions = cases.map(|(failed, then)| async move {
+        let (_, llm) = Scripted::start(groq_failed(failed), None, Calls::Native);
+        (failed, then, session(llm).await)
+    });
+    let apology = Phrases::default().llm_failed;
+    let rome = ("weather".to_owned(), json!({"city": "Rome"}));
+    for (failed, then, (said, status, runs)) in join_all(sessions).await {
+        let (expected, ends, calls) = match then {
+            Then::Calls => (ANSWER, "completed", vec![rome.clone()]),
+            Then::Answers => (ANSWER, "completed", vec![]),
+            Then::Apologises => (apology.as_str(), "failed", vec![]),
+        };
+        // An announcement is not said if the answer is there before it.
+        let said = said.replace([' ', '\n'], "");
+        let said = said.trim_start_matches(&WORDS.replace(' ', ""));
+        assert_eq!(said, expected.replace(' ', ""), "{failed:?}");
+        assert_eq!((status.as_str(), runs), (ends, calls), "{failed:?}");
+    }
 }

@@ -6,6 +6,7 @@ use crate::llm::native_call::{MAX_CALLS, NativeCall};
 use crate::llm::opaque::{Block, Complete};
 use crate::llm::remote::{
     ALL_THOUGHTS, CallPiece, Decoded, FILTERED, Look, Reader, UNCLOSED_THOUGHTS, message_of,
+    refused_answer,
 };
 use crate::llm::{LlmEvent, TokenUsage};
 use serde::{Deserialize, Deserializer};
@@ -216,8 +217,12 @@ pub(super) fn look(data: &str) -> Look {
 /// The model's text in a refusal of Groq, whose server could not read its call.
 pub(super) fn failed_generation(body: &str) -> Option<String> {
     let body: Value = serde_json::from_str(body).ok()?;
-    let text = body.get("error")?.get("failed_generation")?.as_str()?;
-    (!text.trim().is_empty()).then(|| text.to_owned())
+    text_in(body.get("error")?).map(str::to_owned)
+}
+
+/// The model's text in Groq's error.
+fn text_in(error: &Value) -> Option<&str> {
+    error.get("failed_generation")?.as_str()
 }
 
 impl Decoder {
@@ -258,7 +263,13 @@ impl Reader for Decoder {
             Err(error) => return (Vec::new(), Some(format!("unexpected data: {error}"))),
         };
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
-            return (Vec::new(), Some(message_of(&error)));
+            // Groq may have begun to stream before its server fails to read the call.
+            let text = text_in(&error).filter(|_| !self.has_begun);
+            let answer = text.and_then(|text| refused_answer(text, self.tools.clone()));
+            return match answer {
+                Some(events) => (events, None),
+                None => (Vec::new(), Some(message_of(&error))),
+            };
         }
         if chunk.object.is_some_and(|object| object == "error") {
             let message = chunk.message.unwrap_or_default();
