@@ -37,7 +37,7 @@ pub enum ListeningWords {
     Pass,
 }
 
-/// What recordings have: older ones a flag.
+/// The form in recordings: older ones have a flag.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum WrittenListeningWords {
@@ -119,6 +119,13 @@ impl Overlap {
             words: None,
             stage: Stage::Open,
         }
+    }
+
+    /// Such an overlap that has stopped the agent at once, which has just `asked` something or not.
+    pub(super) fn that_stopped(detected: Samples, asked: bool) -> Self {
+        let mut overlap = Self::new(detected);
+        overlap.interrupt(asked);
+        overlap
     }
 
     /// Where the first partial ends, and the audio between two.

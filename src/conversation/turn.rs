@@ -275,9 +275,7 @@ impl Turn {
 
     /// Notes that the utterance stops the agent, which has just `asked` something or not, before its words are known.
     pub(super) fn stops_agent(&mut self, asked: bool) {
-        let mut overlap = Overlap::new(self.audio_end);
-        overlap.interrupt(asked);
-        self.overlap = Some(overlap);
+        self.overlap = Some(Overlap::that_stopped(self.audio_end, asked));
     }
 
     /// Whether the utterance began over the agent's voice, and has not interrupted it.
