@@ -159,6 +159,28 @@ fn artefacts() -> PathBuf {
     artefacts.canonicalize().expect("a folder")
 }
 
+fn need_browser() {
+    need(BROWSER);
+    need(format!("{FOLDER}/node_modules/playwright-core"));
+}
+
+/// The settings of a browser's script: the server's configuration and the sounds of the microphones.
+fn script_settings(config: &Path, port: u16, sounds: Value) -> Value {
+    json!({
+        "chromium": BROWSER,
+        "undertone": env!("CARGO_BIN_EXE_undertone"),
+        "config": config,
+        "port": port,
+        "artefacts": artefacts(),
+        "sounds": sounds,
+    })
+}
+
+/// A microphone at which nobody speaks for a minute.
+fn silence(folder: &Path) -> Value {
+    json!({ "silence": sound(folder, "silence.wav", "Hello.", 60.0, 0.0) })
+}
+
 /// Runs a browser's script. Returns what it measured.
 fn visit(script: &str, folder: &Path, settings: &Value) -> Value {
     let path = folder.join("settings.json");
@@ -184,8 +206,7 @@ fn visit(script: &str, folder: &Path, settings: &Value) -> Value {
 /// With the shipped settings: no key, no file but for the port.
 #[test]
 fn one_click_plays_a_question_with_and_without_the_early_start() {
-    need(BROWSER);
-    need(format!("{FOLDER}/node_modules/playwright-core"));
+    need_browser();
     let folder = tempfile::tempdir().expect("a folder");
     let (port, config) = (free_port(), folder.path().join("undertone.toml"));
     let models = weights();
@@ -195,36 +216,21 @@ fn one_click_plays_a_question_with_and_without_the_early_start() {
         env!("CARGO_MANIFEST_DIR"),
     );
     std::fs::write(&config, text).expect("a configuration");
-    let settings = json!({
-        "chromium": BROWSER,
-        "undertone": env!("CARGO_BIN_EXE_undertone"),
-        "config": config,
-        "port": port,
-        "artefacts": artefacts(),
-        "sounds": { "silence": sound(folder.path(), "silence.wav", "Hello.", 60.0, 0.0) },
-    });
+    let settings = script_settings(&config, port, silence(folder.path()));
     visit("compare.mjs", folder.path(), &settings);
 }
 
 /// The server names an address for WebRTC at which nobody answers.
 #[test]
 fn without_webrtc_the_page_says_why_and_goes_on_over_the_websocket() {
-    need(BROWSER);
-    need(format!("{FOLDER}/node_modules/playwright-core"));
+    need_browser();
     let folder = tempfile::tempdir().expect("a folder");
     let (port, artefacts) = (free_port(), artefacts());
     let config = configure(folder.path(), port);
     let settings = std::fs::read_to_string(&config).expect("a configuration");
     let unreachable = "[webrtc]\nadvertise = [\"192.0.2.77\"]\n";
     std::fs::write(&config, format!("{settings}{unreachable}")).expect("a configuration");
-    let settings = json!({
-        "chromium": BROWSER,
-        "undertone": env!("CARGO_BIN_EXE_undertone"),
-        "config": config,
-        "port": port,
-        "artefacts": artefacts,
-        "sounds": { "silence": sound(folder.path(), "silence.wav", "Hello.", 60.0, 0.0) },
-    });
+    let settings = script_settings(&config, port, silence(folder.path()));
     visit("fallback.mjs", folder.path(), &settings);
     let heard = transcript(&artefacts.join("fallback.wav"));
     assert!(
@@ -235,18 +241,14 @@ fn without_webrtc_the_page_says_why_and_goes_on_over_the_websocket() {
 
 #[test]
 fn a_browser_to_which_no_udp_port_is_open_talks_over_tcp() {
-    need(BROWSER);
-    need(format!("{FOLDER}/node_modules/playwright-core"));
+    need_browser();
     let folder = tempfile::tempdir().expect("a folder");
     let (port, artefacts) = (free_port(), artefacts());
-    let settings = json!({
-        "chromium": BROWSER,
-        "undertone": env!("CARGO_BIN_EXE_undertone"),
-        "config": configure(folder.path(), port),
-        "port": port,
-        "artefacts": artefacts,
-        "sounds": { "silence": sound(folder.path(), "silence.wav", "Hello.", 60.0, 0.0) },
-    });
+    let settings = script_settings(
+        &configure(folder.path(), port),
+        port,
+        silence(folder.path()),
+    );
     visit("tcp.mjs", folder.path(), &settings);
     let heard = transcript(&artefacts.join("tcp.wav"));
     assert!(heard.contains("tokyo"), "{heard}");
@@ -254,8 +256,7 @@ fn a_browser_to_which_no_udp_port_is_open_talks_over_tcp() {
 
 #[test]
 fn a_visitor_chooses_the_agent_of_a_conversation() {
-    need(BROWSER);
-    need(format!("{FOLDER}/node_modules/playwright-core"));
+    need_browser();
     let folder = tempfile::tempdir().expect("a folder");
     let port = free_port();
     let config = configure(folder.path(), port);
@@ -269,14 +270,7 @@ fn a_visitor_chooses_the_agent_of_a_conversation() {
         let agent = format!("greeting = \"{greeting}\"\nby_name = {by_name}\n");
         std::fs::write(agents.join(format!("{name}.toml")), agent).expect("an agent");
     }
-    let settings = json!({
-        "chromium": BROWSER,
-        "undertone": env!("CARGO_BIN_EXE_undertone"),
-        "config": config,
-        "port": port,
-        "artefacts": artefacts(),
-        "sounds": { "silence": sound(folder.path(), "silence.wav", "Hello.", 60.0, 0.0) },
-    });
+    let settings = script_settings(&config, port, silence(folder.path()));
     visit("agents.mjs", folder.path(), &settings);
 }
 
@@ -310,8 +304,7 @@ fn quick_voice(folder: &Path) -> PathBuf {
 
 #[test]
 fn a_visitor_chooses_microphone_voice_and_language_and_finds_them_again() {
-    need(BROWSER);
-    need(format!("{FOLDER}/node_modules/playwright-core"));
+    need_browser();
     let folder = tempfile::tempdir().expect("a folder");
     let port = free_port();
     let config = configure(folder.path(), port);
@@ -323,37 +316,24 @@ fn a_visitor_chooses_microphone_voice_and_language_and_finds_them_again() {
         voice.display(),
     );
     std::fs::write(&config, format!("{settings}{speech}")).expect("a configuration");
-    let settings = json!({
-        "chromium": BROWSER,
-        "undertone": env!("CARGO_BIN_EXE_undertone"),
-        "config": config,
-        "port": port,
-        "artefacts": artefacts(),
-        "sounds": { "question": sound(folder.path(), "question.wav", "What is two plus three?", 1.0, 30.0) },
-    });
+    let sounds = json!({ "question": sound(folder.path(), "question.wav", "What is two plus three?", 1.0, 30.0) });
+    let settings = script_settings(&config, port, sounds);
     visit("choices.mjs", folder.path(), &settings);
 }
 
 #[test]
 fn a_visitor_talks_types_interrupts_and_sees_what_ran_early() {
-    need(BROWSER);
-    need(format!("{FOLDER}/node_modules/playwright-core"));
+    need_browser();
     let folder = tempfile::tempdir().expect("a folder");
     let artefacts = artefacts();
     let port = free_port();
     let question = "What is the weather in London right now?";
     let interruption = "Wait, stop. What time is it in Tokyo?";
-    let settings = json!({
-        "chromium": BROWSER,
-        "undertone": env!("CARGO_BIN_EXE_undertone"),
-        "config": configure(folder.path(), port),
-        "port": port,
-        "artefacts": artefacts,
-        "sounds": {
-            "question": sound(folder.path(), "question.wav", question, 1.0, 30.0),
-            "interruption": sound(folder.path(), "interruption.wav", interruption, 0.6, 30.0),
-        },
+    let sounds = json!({
+        "question": sound(folder.path(), "question.wav", question, 1.0, 30.0),
+        "interruption": sound(folder.path(), "interruption.wav", interruption, 0.6, 30.0),
     });
+    let settings = script_settings(&configure(folder.path(), port), port, sounds);
     let measured = visit("visit.mjs", folder.path(), &settings);
     check(&measured);
     // A busy browser may drop audio, so not every word is recognised.
@@ -376,8 +356,7 @@ fn a_visitor_talks_types_interrupts_and_sees_what_ran_early() {
 /// With the shipped settings. The page is of another origin than the server.
 #[test]
 fn the_official_sdk_for_browsers_talks_over_webrtc_with_its_default_transport() {
-    need(BROWSER);
-    need(format!("{FOLDER}/node_modules/playwright-core"));
+    need_browser();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let sdk = "tests/foreign/node_modules/@openai/agents-realtime/dist/bundle";
     let sdk = need(root.join(sdk));
@@ -399,15 +378,9 @@ fn the_official_sdk_for_browsers_talks_over_webrtc_with_its_default_transport() 
         weights().display(),
     );
     std::fs::write(&config, text).expect("a configuration");
-    let settings = json!({
-        "chromium": BROWSER,
-        "undertone": env!("CARGO_BIN_EXE_undertone"),
-        "config": config,
-        "port": port,
-        "artefacts": artefacts(),
-        "sdk": sdk,
-        "speech": speech,
-    });
+    let mut settings = script_settings(&config, port, json!({}));
+    settings["sdk"] = json!(sdk);
+    settings["speech"] = json!(speech);
     let measured = visit("webrtc.mjs", folder.path(), &settings);
     assert_eq!(measured["complaints"], json!([]));
 }

@@ -30,13 +30,18 @@ pub fn descend(weights: &mut [f32], history: &mut [f32], slopes: &mut [f32], rat
 
 /// Scores to probabilities that sum to 1.
 pub fn softmax(scores: &[f32]) -> Vec<f32> {
-    let greatest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let powers: Vec<f32> = scores
-        .iter()
-        .map(|score| (score - greatest).exp())
-        .collect();
+    let most = greatest(scores).map_or(0.0, |(_, most)| most);
+    let powers: Vec<f32> = scores.iter().map(|score| (score - most).exp()).collect();
     let sum: f32 = powers.iter().sum();
     powers.iter().map(|power| power / sum).collect()
+}
+
+/// The probability of one score among all, as [`softmax`] gives it; 0 outside of them.
+pub fn probability(scores: &[f32], at: usize) -> f32 {
+    match (scores.get(at), greatest(scores)) {
+        (Some(score), Some((_, most))) => (score - most).exp() / sum_of_powers(scores, most),
+        _ => 0.0,
+    }
 }
 
 /// The first of the greatest numbers and its place; `None` if none is above negative infinity.
@@ -69,8 +74,10 @@ mod tests {
         assert_eq!(cosine(&sum, &[0.5, 2.0]), 4.0);
         let probabilities = softmax(&sum);
         assert!((probabilities.iter().sum::<f32>() - 1.0).abs() < 1e-6);
-        let inverse = 1.0 / sum_of_powers(&sum, 4.0);
-        assert!((probabilities[0] - inverse).abs() < 1e-6);
+        for (at, expected) in probabilities.iter().enumerate() {
+            assert!((probability(&sum, at) - expected).abs() < 1e-6);
+        }
+        assert_eq!(probability(&sum, sum.len()), 0.0);
     }
 
     #[test]

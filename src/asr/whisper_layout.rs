@@ -12,7 +12,7 @@ use serde::Deserialize;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use tokenizers::Tokenizer;
-use undertone_signal::vectors::{greatest, sum_of_powers};
+use undertone_signal::vectors::{greatest, probability, sum_of_powers};
 
 /// The endings of file names, the fastest first.
 const PRECISIONS: [&str; 3] = ["_int8", "_quantized", ""];
@@ -213,29 +213,31 @@ impl WhisperLayout {
     /// The probability of no speech, after the first token.
     fn no_speech(&self, logits: &[f32]) -> f32 {
         let first = logits.get(..self.sizes.vocab_size).unwrap_or_default();
-        let best = greatest(first).map_or(f32::NEG_INFINITY, |(_, best)| best);
-        let total = sum_of_powers(first, best);
-        let token = self
-            .tokens
-            .no_speech
-            .and_then(|token| first.get(token as usize));
-        token.map_or(0.0, |logit| (logit - best).exp() / total)
+        let token = self.tokens.no_speech;
+        token.map_or(0.0, |token| probability(first, token as usize))
     }
 
     /// The likeliest token of text or the end, and the logarithm of its probability.
     fn choose(&self, logits: &[f32], is_first: bool) -> (u32, f32) {
+        let (end, mut allowed) = (self.tokens.end, logits.to_vec());
+        let text = end.min(self.tokens.start) as usize;
+        for (at, logit) in allowed.iter_mut().enumerate().skip(text) {
+            if at != end as usize {
+                *logit = f32::NEG_INFINITY;
+            }
+        }
         let never = self.sizes.suppress_tokens.iter().flatten();
         let first = self.sizes.begin_suppress_tokens.iter().flatten();
-        let banned: Vec<i64> = never.chain(first.filter(|_| is_first)).copied().collect();
-        let text = self.tokens.end.min(self.tokens.start) as usize;
-        let is_allowed = |at: usize| {
-            (at < text || at == self.tokens.end as usize) && !banned.contains(&(at as i64))
-        };
-        let allowed = || logits.iter().enumerate().filter(|(at, _)| is_allowed(*at));
-        let best = allowed().max_by(|a, b| a.1.total_cmp(b.1));
-        let (token, best) = best.map_or((self.tokens.end, 0.0), |(at, logit)| (at as u32, *logit));
-        let total: f32 = allowed().map(|(_, logit)| (logit - best).exp()).sum();
-        (token, -total.ln())
+        for token in never.chain(first.filter(|_| is_first)) {
+            let at = usize::try_from(*token).ok();
+            if let Some(logit) = at.and_then(|at| allowed.get_mut(at)) {
+                *logit = f32::NEG_INFINITY;
+            }
+        }
+        match greatest(&allowed) {
+            Some((token, best)) => (token as u32, -sum_of_powers(&allowed, best).ln()),
+            None => (end, f32::NEG_INFINITY),
+        }
     }
 }
 

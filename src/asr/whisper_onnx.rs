@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
 use tokenizers::Tokenizer;
-use undertone_signal::vectors::{greatest, sum_of_powers};
+use undertone_signal::vectors::{greatest, probability, sum_of_powers};
 
 /// Tokens of the punctuation that ends a sentence (! . ?), and of that within one (, -): the same in all models.
 const ENDING_MARKS: [usize; 3] = [0, 13, 30];
@@ -271,15 +271,6 @@ struct Chosen {
     log_probability: f32,
     /// The probabilities of punctuation marks in its place.
     marks: Marks,
-}
-
-/// The probability of `token` among all of them.
-fn probability(logits: &[f32], token: usize) -> f32 {
-    let best = greatest(logits).map_or(f32::NEG_INFINITY, |(_, best)| best);
-    let total = sum_of_powers(logits, best);
-    logits
-        .get(token)
-        .map_or(0.0, |logit| (logit - best).exp() / total)
 }
 
 type Past = Vec<(String, DynValue)>;

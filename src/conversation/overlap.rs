@@ -45,17 +45,17 @@ enum WrittenListeningWords {
     Pause,
     Pass,
     #[serde(untagged)]
-    DoPass(bool),
+    Flag(bool),
 }
 
 impl From<WrittenListeningWords> for ListeningWords {
     fn from(written: WrittenListeningWords) -> Self {
         match written {
-            WrittenListeningWords::Interrupt | WrittenListeningWords::DoPass(false) => {
+            WrittenListeningWords::Interrupt | WrittenListeningWords::Flag(false) => {
                 Self::Interrupt
             }
             WrittenListeningWords::Pause => Self::Pause,
-            WrittenListeningWords::Pass | WrittenListeningWords::DoPass(true) => Self::Pass,
+            WrittenListeningWords::Pass | WrittenListeningWords::Flag(true) => Self::Pass,
         }
     }
 }

@@ -482,12 +482,7 @@ pub async fn probe(
         requests: count,
     } = company(&markup).await;
     requests += count;
-    let mut refused = markup.refused();
-    refused.extend(native.refused());
-    refused.sort_unstable();
-    refused.dedup();
-    // Only the probe sends it.
-    refused.retain(|parameter| *parameter != "seed");
+    let refused = refused(&markup, &native);
     let effort = native.effort();
     let native = reports.pop().unwrap_or_default();
     Ok(Report {
@@ -510,6 +505,16 @@ pub async fn probe(
         queues,
         failure,
     })
+}
+
+/// The parameters that the server refused in either mode, but for the seed, which only the probe sends.
+fn refused(markup: &Remote, native: &Remote) -> Vec<&'static str> {
+    let mut refused = markup.refused();
+    refused.extend(native.refused());
+    refused.sort_unstable();
+    refused.dedup();
+    refused.retain(|parameter| *parameter != "seed");
+    refused
 }
 
 /// Asks for calls in the forms other than Python's. Returns each with its report and the requests that it took.

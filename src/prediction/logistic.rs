@@ -4,6 +4,7 @@
 //! as hashed n-grams. Training is deterministic: the same examples give the same head.
 
 use serde::{Deserialize, Serialize};
+use undertone_signal::vectors::softmax;
 
 /// A class and its probability.
 #[derive(Debug, Clone, PartialEq)]
@@ -147,13 +148,7 @@ impl Head {
                 .sum()
         };
         let scores: Vec<f32> = self.weights.iter().map(score).collect();
-        let greatest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let powers: Vec<f32> = scores
-            .iter()
-            .map(|score| (score - greatest).exp())
-            .collect();
-        let sum: f32 = powers.iter().sum();
-        powers.iter().map(|power| power / sum).collect()
+        softmax(&scores)
     }
 }
 

@@ -3,8 +3,8 @@
 // Usage: node choices.mjs SETTINGS.json   Prints one JSON object of what was measured.
 
 import assert from 'node:assert/strict';
-import { address, measured, PATIENCE, settings, shots, startServer, step, stopServer } from './common.mjs';
-import { launch, open } from './browser.mjs';
+import { address, measured, PATIENCE, run, settings, shots, step } from './common.mjs';
+import { open } from './browser.mjs';
 
 const QUESTION = 'What is two plus three?';
 const OVER = 'The conversation is over.';
@@ -99,12 +99,4 @@ async function choose(browser) {
   await context.close();
 }
 
-try {
-  await startServer();
-  const browser = await launch(settings.chromium, settings.sounds.question);
-  await choose(browser);
-  await browser.close();
-  console.log(JSON.stringify(measured));
-} finally {
-  stopServer();
-}
+await run(settings.sounds.question, choose);

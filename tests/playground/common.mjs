@@ -7,7 +7,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { violations } from './browser.mjs';
+import { launch, violations } from './browser.mjs';
 
 export const settings = JSON.parse(readFileSync(process.argv[2], 'utf8'));
 const { undertone, config, port } = settings;
@@ -71,4 +71,17 @@ export async function shots(page, name, checkPhone) {
   await checkPhone?.();
   await page.setViewportSize(WIDE);
   await page.emulateMedia({ colorScheme: 'light', reducedMotion: 'no-preference' });
+}
+
+/** Runs a visit with a browser at whose microphone there is `sound`, and prints what it measured. */
+export async function run(sound, ...visits) {
+  try {
+    await startServer();
+    const browser = await launch(settings.chromium, sound);
+    for (const visit of visits) await visit(browser);
+    await browser.close();
+    console.log(JSON.stringify(measured));
+  } finally {
+    stopServer();
+  }
 }

@@ -3,8 +3,8 @@
 // Usage: node compare.mjs SETTINGS.json   Prints one JSON object of what was measured.
 
 import assert from 'node:assert/strict';
-import { address, measured, PATIENCE, settings, shots, startServer, step, stopServer } from './common.mjs';
-import { launch, open } from './browser.mjs';
+import { address, measured, PATIENCE, run, settings, shots, step } from './common.mjs';
+import { open } from './browser.mjs';
 
 /** Clicks, and waits until both answers were heard or the page says why not. */
 async function play(page, selector) {
@@ -81,12 +81,4 @@ async function compare(browser) {
   await context.close();
 }
 
-try {
-  await startServer();
-  const browser = await launch(settings.chromium, settings.sounds.silence);
-  await compare(browser);
-  await browser.close();
-  console.log(JSON.stringify(measured));
-} finally {
-  stopServer();
-}
+await run(settings.sounds.silence, compare);

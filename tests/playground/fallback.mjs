@@ -4,8 +4,8 @@
 
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
-import { address, artefacts, measured, PATIENCE, settings, shots, startServer, step, stopServer } from './common.mjs';
-import { launch, open, writeHeard } from './browser.mjs';
+import { address, artefacts, measured, PATIENCE, run, settings, shots, step } from './common.mjs';
+import { open, writeHeard } from './browser.mjs';
 
 const way = (page) => page.locator('#way-told').innerText();
 
@@ -63,13 +63,4 @@ async function withoutWebrtc(browser) {
   await context.close();
 }
 
-try {
-  await startServer();
-  const browser = await launch(settings.chromium, settings.sounds.silence);
-  await unreachable(browser);
-  await withoutWebrtc(browser);
-  await browser.close();
-  console.log(JSON.stringify(measured));
-} finally {
-  stopServer();
-}
+await run(settings.sounds.silence, unreachable, withoutWebrtc);

@@ -4,8 +4,8 @@
 
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
-import { address, artefacts, measured, PATIENCE, settings, startServer, step, stopServer } from './common.mjs';
-import { launch, open, writeHeard } from './browser.mjs';
+import { address, artefacts, measured, PATIENCE, run, settings, step } from './common.mjs';
+import { open, writeHeard } from './browser.mjs';
 
 /** Runs in the page before its own code: the browser learns of no address over UDP. */
 function withoutUdp() {
@@ -41,12 +41,4 @@ async function talk(browser) {
   await context.close();
 }
 
-try {
-  await startServer();
-  const browser = await launch(settings.chromium, settings.sounds.silence);
-  await talk(browser);
-  await browser.close();
-  console.log(JSON.stringify(measured));
-} finally {
-  stopServer();
-}
+await run(settings.sounds.silence, talk);

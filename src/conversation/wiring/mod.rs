@@ -42,10 +42,10 @@ use crate::conversation::speculation::Speculation;
 use crate::conversation::timer::Timer;
 use crate::conversation::turn::Turn;
 use crate::conversation::{
-    Discard, Experience, HangUpReason, Input, Lesson, Output, Policy, ResponseStatus,
+    Discard, Experience, HangUpReason, Input, Lesson, Output, Policy, RequestId, ResponseStatus,
     ResponseTerms, Time,
 };
-use crate::prediction::Moment;
+use crate::prediction::{Moment, Prediction};
 
 /// One conversation, from the first sound to the hang-up.
 ///
@@ -152,12 +152,7 @@ impl Conversation {
             Input::Predicted {
                 request,
                 predictions,
-            } => {
-                let terms = self.answer.as_ref().map(|a| &a.terms);
-                let clients = ClientTools::of(&self.client, terms);
-                self.speculation
-                    .on_predicted(&mut self.common, clients, request, predictions);
-            }
+            } => self.on_predicted(request, predictions),
             Input::Drafted {
                 request,
                 call,
@@ -208,6 +203,13 @@ impl Conversation {
             Input::Drain => self.ending.hang_up_for(HangUpReason::Shutdown),
         }
         self.settle();
+    }
+
+    fn on_predicted(&mut self, request: RequestId, predictions: Vec<Prediction>) {
+        let terms = self.answer.as_ref().map(|a| &a.terms);
+        let clients = ClientTools::of(&self.client, terms);
+        self.speculation
+            .on_predicted(&mut self.common, clients, request, predictions);
     }
 
     /// Handles all deadlines up to `now`. Call it when [`Conversation::poll_timeout`] is due.

@@ -16,9 +16,10 @@ impl Conversation {
         if is_free && policy.waits_for_words(heard) {
             return self.turn.begin_overlap(&self.common, at);
         }
-        let asked = self.playout.is_asking(self.common.now);
         self.turn.begin_speech(&mut self.common, at);
+        // An okay to a goodbye or a transfer belongs in the history.
         if is_free && policy.pauses() && heard > Micros(0) && !self.ending.is_near() {
+            let asked = self.playout.is_asking(self.common.now);
             self.turn.stops_agent(asked);
         }
         if interrupts {
