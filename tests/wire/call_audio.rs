@@ -64,6 +64,9 @@ async fn a_call_is_recorded_with_both_sides_on_one_clock() {
         .iter()
         .map(|e| e.audio_ms())
         .sum();
+    // The recording goes on: the second piece begins when the first has been spoken.
+    call.say(&[0; 24 * 300]).await;
+    call.say(&[0; 24 * 20]).await;
     drop(call);
     engines.finish_sessions().await;
     let [user, agent] = sides(folder.path());

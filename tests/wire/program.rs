@@ -8,7 +8,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
@@ -480,4 +480,31 @@ async fn a_second_signal_ends_a_drain_at_once() {
         let log = std::fs::read_to_string(folder.path().join("log")).expect("a log");
         assert!(log.contains("second signal"), "{log}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_bench_of_the_real_models_hears_the_answer_in_both_arms() {
+    let _alone = common::alone().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = Command::new(env!("CARGO_BIN_EXE_undertone"))
+        .args(["bench", "spoken", "--brief", "--out", "new"])
+        .current_dir(folder.path())
+        .env("UNDERTONE_MODELS", common::weights())
+        .output();
+    let output = timeout(3 * PATIENCE, output).await.expect("it ends");
+    let output = output.expect("the program");
+    // Whether the goals are met depends on the machine.
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
+    let report = std::fs::read(folder.path().join("new/benchmarks/spoken.json"));
+    let report = report.unwrap_or_else(|_| panic!("no report: {output:?}"));
+    let report: Value = serde_json::from_slice(&report).expect("JSON");
+    let arms = report["tables"][1]["rows"].as_array().expect("rows");
+    for arm in arms {
+        assert_eq!(arm[2], "1 of 1", "answered: {report:#}");
+    }
+    let began_early: Vec<&Value> = arms.iter().map(|arm| &arm[5]).collect();
+    assert_eq!(began_early, ["0 of 1", "1 of 1"], "{report:#}");
+    let page = std::fs::read_to_string(folder.path().join("new/benchmarks.md"));
+    let plot = "![When the answer is heard, median](benchmarks/spoken-answer.svg)";
+    assert!(page.expect("a page").contains(plot));
 }
