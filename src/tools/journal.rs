@@ -87,6 +87,16 @@ pub struct Record {
     pub time: Timestamp,
     /// Its result, once there is one.
     pub result: Option<Result<Value, ToolError>>,
+    /// How long ago that was at most, by a clock that does not jump; `None` if the store does not know.
+    pub age: Option<Duration>,
+}
+
+impl Record {
+    /// How long ago it was begun. A clock that was set back, or forward, makes nothing older than it is.
+    fn age(&self, now: Timestamp) -> Duration {
+        let by_day = Duration::try_from(now.duration_since(self.time)).unwrap_or_default();
+        self.age.map_or(by_day, |age| age.min(by_day))
+    }
 }
 
 /// Keeps the records of calls.
@@ -202,6 +212,7 @@ impl Journal {
     {
         let (mut key, mut idempotency_key) = (same.key.clone(), same.key.clone());
         let mut attempt = 0_u32;
+        let mut waited = Duration::ZERO;
         loop {
             let intent = Intent {
                 key: key.clone(),
@@ -213,15 +224,17 @@ impl Journal {
             let Some(record) = begun.map_err(|error| not_done(&error, tool))? else {
                 break;
             };
-            let age = now().duration_since(record.time).unsigned_abs();
+            let age = record.age(now());
             let is_over = age > same.span;
             let is_unknown = match record.result {
                 _ if is_over => false,
                 Some(Ok(result)) => return Ok(already(result)),
                 Some(Err(ToolError::Broken(_) | ToolError::Timeout(_))) => true,
                 Some(Err(_)) => false,
-                None if age < same.takes => {
+                // By the clock it may have been begun in the future.
+                None if age < same.takes && waited < same.takes => {
                     tokio::time::sleep(LOOK_EVERY).await;
+                    waited += LOOK_EVERY;
                     continue;
                 }
                 None => true,
@@ -321,6 +334,7 @@ mod tests {
                     arguments: intent.arguments,
                     time: intent.time,
                     result: None,
+                    age: None,
                 };
                 records.insert(intent.key, record);
                 Ok(None)
@@ -471,6 +485,33 @@ mod tests {
         let (first, (second, ran)) = tokio::join!(first, second);
         assert_eq!(first, Ok(json!({"room": 7})));
         assert_eq!((&second.unwrap()["room"], ran), (&json!(7), None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_is_set_back_lets_no_change_be_made_twice() {
+        let journal = Journal::new(Scripted::default());
+        let day = 24 * 60 * 60;
+        let done = Ok(json!({"room": 7}));
+        again(&journal, false, day, done.clone()).await.0.unwrap();
+        let (told, ran) = again(&journal, false, 10, done.clone()).await;
+        assert_eq!((&told.unwrap()["room"], ran), (&json!(7), None));
+
+        // One that was interrupted is waited for, but not until the clock has caught up.
+        let journal = Journal::new(Scripted::default());
+        let (same, arguments) = (same(false), Map::new());
+        let (begun, begins) = oneshot::channel();
+        let endless = |_| async {
+            begun.send(()).unwrap();
+            std::future::pending().await
+        };
+        let now = || Timestamp::from_second(day).unwrap();
+        tokio::select! {
+            _ = journal.once_per(&same, "book", &arguments, now, endless) => unreachable!(),
+            begun = begins => begun.unwrap(),
+        }
+        let (told, ran) = again(&journal, false, 10, done).await;
+        assert!(is_unknown(&told), "{told:?}");
+        assert_eq!(ran, None);
     }
 
     #[tokio::test]

@@ -22,6 +22,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Finished calls are kept for a day: nobody retries one for longer.
 const KEEP_RESULTS: SignedDuration = SignedDuration::from_hours(24);
@@ -55,6 +56,8 @@ struct Entry {
     tool: String,
     arguments: Map<String, Value>,
     result: Option<(Timestamp, Result<Value, ToolError>)>,
+    /// When this process learned of it, by a clock that does not jump; `None` if it was there at the start.
+    learned: Option<Instant>,
 }
 
 /// A journal in a file. Clones are the same one. It syncs, which takes some milliseconds, off the
@@ -100,10 +103,11 @@ impl JournalFile {
         figures: JournalFigures,
     ) -> Result<Self, JournalError> {
         Self::check(path)?;
-        let state = open(path, now, figures).map_err(|source| JournalError::File {
-            path: path.into(),
-            source,
-        })?;
+        let state =
+            open(path, now, figures, HashMap::new()).map_err(|source| JournalError::File {
+                path: path.into(),
+                source,
+            })?;
         Ok(Self(Arc::new(Mutex::new(state))))
     }
 
@@ -230,7 +234,7 @@ impl State {
             };
             match self.append(Some(&line)) {
                 Ok(true) => {
-                    learn(&mut self.entries, line);
+                    learn(&mut self.entries, line, Some(now()));
                     return Ok(None);
                 }
                 Err(error) if !self.entries.contains_key(&key) => return Err(error),
@@ -242,12 +246,13 @@ impl State {
             arguments: entry.arguments.clone(),
             time: entry.time,
             result: entry.result.as_ref().map(|(_, result)| result.clone()),
+            age: entry.age(),
         }))
     }
 
     /// Leaves out what is old, once a day, as at the start. A server that runs for months would keep it otherwise.
     fn prune_daily(&mut self, now: Timestamp) {
-        if now.duration_since(self.pruned) < KEEP_RESULTS {
+        if now.duration_since(self.pruned).abs() < KEEP_RESULTS {
             return;
         }
         self.pruned = now;
@@ -258,7 +263,9 @@ impl State {
 
     fn prune(&mut self, now: Timestamp) -> io::Result<()> {
         self._lock.unlock()?;
-        let anew = match open(&self.path, now, self.figures.clone()) {
+        let learned = self.entries.iter();
+        let learned = learned.filter_map(|(key, entry)| Some((key.clone(), entry.learned?)));
+        let anew = match open(&self.path, now, self.figures.clone(), learned.collect()) {
             Ok(anew) => anew,
             Err(error) => {
                 self._lock.lock_shared()?;
@@ -267,7 +274,7 @@ impl State {
         };
         let old = std::mem::replace(self, anew);
         for line in &old.unwritten {
-            learn(&mut self.entries, line.clone());
+            learn(&mut self.entries, line.clone(), None);
         }
         (self.unwritten, self.retrying) = (old.unwritten, old.retrying);
         Ok(())
@@ -286,7 +293,7 @@ impl State {
             return Err(JournalError::NotBegun(key));
         }
         let line = JournalLine::Result { key, time, result };
-        learn(&mut self.entries, line.clone());
+        learn(&mut self.entries, line.clone(), None);
         self.unwritten.push(line);
         self.append(None).map(drop)
     }
@@ -375,10 +382,25 @@ impl State {
         let mut lines = vec![0; end.saturating_sub(self.read) as usize];
         self.file.seek(SeekFrom::Start(self.read.min(end)))?;
         self.file.read_exact(&mut lines)?;
-        learn_all(&mut self.entries, &lines, &self.path);
+        learn_all(&mut self.entries, &lines, &self.path, Some(now()));
         self.read = end;
         Ok(())
     }
+}
+
+impl Entry {
+    /// How long this process has known it.
+    fn age(&self) -> Option<Duration> {
+        self.learned.map(|learned| now().duration_since(learned))
+    }
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "an edge: the clock of the day may be set while calls are kept"
+)]
+fn now() -> Instant {
+    Instant::now()
 }
 
 impl JournalLine {
@@ -412,7 +434,13 @@ fn cut_torn_line(file: &mut File) -> io::Result<u64> {
     Ok(end)
 }
 
-fn open(path: &Path, now: Timestamp, figures: JournalFigures) -> io::Result<State> {
+/// Opens the file and leaves out what is old. `learned` is when this process learned of its calls.
+fn open(
+    path: &Path,
+    now: Timestamp,
+    figures: JournalFigures,
+    learned: HashMap<String, Instant>,
+) -> io::Result<State> {
     let folder = folder_of(path);
     std::fs::create_dir_all(folder)?;
     let lock = private()
@@ -426,6 +454,9 @@ fn open(path: &Path, now: Timestamp, figures: JournalFigures) -> io::Result<Stat
     if alone {
         let mut entries = read(path)?;
         let before = entries.len();
+        for (key, entry) in &mut entries {
+            entry.learned = learned.get(key).copied();
+        }
         entries.retain(|_, entry| is_kept(entry, now));
         if entries.len() < before {
             rewrite(path, folder, &entries)?;
@@ -448,6 +479,9 @@ fn open(path: &Path, now: Timestamp, figures: JournalFigures) -> io::Result<Stat
     state.file.lock()?;
     let end = end_line(&mut state.file)?;
     state.catch_up(end)?;
+    for (key, entry) in &mut state.entries {
+        entry.learned = learned.get(key).copied();
+    }
     state.file.unlock()?;
     state.file.sync_all()?;
     File::open(folder)?.sync_all()?;
@@ -518,15 +552,20 @@ fn read(path: &Path) -> io::Result<HashMap<String, Entry>> {
         other => other?,
     };
     let mut entries = HashMap::new();
-    learn_all(&mut entries, &bytes, path);
+    learn_all(&mut entries, &bytes, path, None);
     Ok(entries)
 }
 
-fn learn_all(entries: &mut HashMap<String, Entry>, bytes: &[u8], path: &Path) {
+fn learn_all(
+    entries: &mut HashMap<String, Entry>,
+    bytes: &[u8],
+    path: &Path,
+    learned: Option<Instant>,
+) {
     let lines = bytes.split(|byte| *byte == b'\n');
     for line in lines.filter(|line| !line.is_empty()) {
         match serde_json::from_slice(line) {
-            Ok(line) => learn(entries, line),
+            Ok(line) => learn(entries, line, learned),
             Err(_) => {
                 tracing::warn!(journal = %path.display(), "a line that was cut short is skipped")
             }
@@ -534,7 +573,7 @@ fn learn_all(entries: &mut HashMap<String, Entry>, bytes: &[u8], path: &Path) {
     }
 }
 
-fn learn(entries: &mut HashMap<String, Entry>, line: JournalLine) {
+fn learn(entries: &mut HashMap<String, Entry>, line: JournalLine, learned: Option<Instant>) {
     match line {
         JournalLine::Intent {
             key,
@@ -547,6 +586,7 @@ fn learn(entries: &mut HashMap<String, Entry>, line: JournalLine) {
                 tool,
                 arguments,
                 result: None,
+                learned,
             });
         }
         JournalLine::Result { key, time, result } => {
@@ -558,10 +598,13 @@ fn learn(entries: &mut HashMap<String, Entry>, line: JournalLine) {
 }
 
 fn is_kept(entry: &Entry, now: Timestamp) -> bool {
-    match &entry.result {
-        Some((time, _)) => now.duration_since(*time) < KEEP_RESULTS,
-        None => now.duration_since(entry.time) < KEEP_UNKNOWN,
-    }
+    let (time, keep) = match &entry.result {
+        Some((time, _)) => (*time, KEEP_RESULTS),
+        None => (entry.time, KEEP_UNKNOWN),
+    };
+    // The clock of the day may have been set forward meanwhile.
+    let is_young = entry.age().is_some_and(|age| age < keep.unsigned_abs());
+    is_young || now.duration_since(time) < keep
 }
 
 /// Writes the entries to a new file, which takes the old one's place at once.
@@ -607,6 +650,7 @@ mod tests {
     use super::super::{Begun, Journal};
     use super::*;
     use serde_json::json;
+    use tokio::time::advance;
 
     fn at(hours: i64) -> Timestamp {
         Timestamp::UNIX_EPOCH + SignedDuration::from_hours(hours)
@@ -724,7 +768,7 @@ mod tests {
     }
 
     /// Each has a journal of its own on the same file, as an old server and a new one do.
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_server_that_runs_on_leaves_out_what_is_old_daily() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal.jsonl");
@@ -734,6 +778,7 @@ mod tests {
             assert_eq!(begin(&journal, key, 0).await, Begun::Started);
         }
         finish(&journal, "a", &done).await.unwrap();
+        advance(Duration::from_hours(25)).await;
         assert_eq!(begin(&journal, "c", 25).await, Begun::Started);
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(
@@ -749,6 +794,30 @@ mod tests {
         drop(journal);
         let journal = open(&path, 25);
         assert_eq!(begin(&journal, "c", 25).await, Begun::Unknown);
+    }
+
+    /// A day later by the clock, a moment later in truth.
+    #[tokio::test]
+    async fn a_clock_that_is_set_forward_lets_no_change_be_made_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = open(&folder.path().join("journal.jsonl"), 0);
+        let (journal, runs) = (Journal::new(file), std::cell::Cell::new(0));
+        let same = crate::tools::Same {
+            key: "a".into(),
+            span: Duration::from_hours(24),
+            takes: Duration::from_secs(1),
+            is_keyed: false,
+        };
+        let arguments = intent("a", 0).arguments;
+        for hours in [0, 25, 24 * 40, 1, -25] {
+            let call = async |_| {
+                runs.set(runs.get() + 1);
+                Ok(json!({"room": runs.get()}))
+            };
+            let time = || at(hours);
+            let told = journal.once_per(&same, "book", &arguments, time, call);
+            assert_eq!(told.await.unwrap()["room"], 1, "after {hours} hours");
+        }
     }
 
     #[tokio::test]
@@ -848,6 +917,14 @@ mod tests {
                 "{refused:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_journal_on_a_read_only_disk_is_named_at_the_start() {
+        // Nobody may make a file there.
+        let path = Path::new("/sys/kernel/journal.jsonl");
+        let refused = JournalFile::open(path, at(0)).unwrap_err().to_string();
+        assert!(refused.contains("/sys/kernel/journal.jsonl"), "{refused}");
     }
 
     #[tokio::test]
