@@ -26,7 +26,7 @@ use std::sync::Arc;
 use tokio::time::timeout;
 
 /// How long a client secret may be valid, seconds: OpenAI's bounds.
-const SECONDS: RangeInclusive<u64> = 10..=7_200;
+const SECONDS: RangeInclusive<u64> = 10..=secrets::LONGEST;
 
 /// How long a client secret is valid by default, seconds: OpenAI's default.
 const DEFAULT_SECONDS: u64 = 600;

@@ -19,6 +19,9 @@ const PREFIX: &str = "ek_";
 /// The longest session configuration in a secret, bytes: the secret travels in a header.
 pub(super) const MAX_SESSION: usize = 16 * 1024;
 
+/// The longest validity, seconds.
+pub(super) const LONGEST: u64 = 7_200;
+
 /// Issues and verifies secrets.
 #[derive(Debug)]
 pub(super) struct Secrets {
@@ -45,7 +48,7 @@ pub(super) struct Grant {
 pub(super) enum Unfit {
     /// It was not issued by this server, or was modified.
     Unknown,
-    /// It has expired.
+    /// It has expired, or is from the future: the clock was set back, and how old it is cannot be known.
     Expired,
 }
 
@@ -69,7 +72,8 @@ impl Secrets {
     /// Returns the grant of a secret that is valid at `now`, in seconds since 1970.
     pub(super) fn read(&self, shown: &str, now: u64) -> Result<Grant, Unfit> {
         let grant = self.verified(shown).ok_or(Unfit::Unknown)?;
-        match now < grant.expires_at {
+        let is_valid = now < grant.expires_at && grant.expires_at - now <= LONGEST;
+        match is_valid {
             true => Ok(grant),
             false => Err(Unfit::Expired),
         }
@@ -124,6 +128,18 @@ mod tests {
         assert_eq!(secrets.read(&secret, 1_000), Err(Unfit::Expired));
         let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
         assert!(secret.chars().all(plain), "fit for a subprotocol: {secret}");
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_prolongs_no_secret() {
+        let secrets = Secrets::new(None);
+        let tomorrow = 86_400;
+        let secret = secrets.issue(&Grant {
+            expires_at: tomorrow + 60,
+            ..grant()
+        });
+        assert!(secrets.read(&secret, tomorrow).is_ok());
+        assert_eq!(secrets.read(&secret, 0), Err(Unfit::Expired));
     }
 
     #[test]

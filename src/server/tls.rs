@@ -168,7 +168,8 @@ impl Tls {
                     certificate.names.first().map_or("", String::as_str),
                     certificate.until,
                 );
-                let is_told = last.is_some_and(|last| now.duration_since(last) < DAY);
+                // Also by a clock that was set back.
+                let is_told = last.is_some_and(|last| now.duration_since(last).abs() < DAY);
                 if !is_told && certificate.expires_soon(now) {
                     tracing::warn!(names = ?certificate.names, until = %certificate.until, "the TLS certificate expires soon, or has expired");
                     last = Some(now);

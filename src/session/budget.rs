@@ -5,7 +5,7 @@ use crate::conversation::{DraftPolicy, SpeculationPolicy};
 use crate::tools::Declaration;
 use futures_util::future::BoxFuture;
 use jiff::civil::Date;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 /// The name under which the tokens of discarded generations are counted; no tool has a space in its name.
@@ -85,13 +85,16 @@ pub trait BudgetStore: Send + Sync {
     }
 }
 
+/// The days that are remembered: a clock that is set forward and back gives no second budget.
+const DAYS: usize = 4;
+
 /// Keeps count in this server's memory, until it ends.
 #[derive(Debug, Default)]
-pub struct BudgetMemory(Mutex<Day>);
+pub struct BudgetMemory(Mutex<VecDeque<Day>>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Day {
-    date: Option<Date>,
+    date: Date,
     spent: HashMap<String, Spent>,
 }
 
@@ -104,18 +107,22 @@ struct Spent {
 impl BudgetMemory {
     /// Counts a call if it fits, or anyway if it is `made` already. Returns whether it fits.
     fn count(&self, call: &Spending, made: bool) -> bool {
-        let mut day = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if day.date != Some(call.day) {
-            *day = Day {
-                date: Some(call.day),
-                spent: HashMap::new(),
-            };
-        }
+        let mut days = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = days.iter().position(|day| day.date == call.day);
+        // The last one used comes last.
+        let mut day = known.and_then(|at| days.remove(at)).unwrap_or(Day {
+            date: call.day,
+            spent: HashMap::new(),
+        });
         let spent = day.spent.entry(call.tool.clone()).or_default();
         let within = call.fits(spent.calls, spent.cost);
         if within || made {
             spent.calls += 1;
             spent.cost += call.cost;
+        }
+        days.push_back(day);
+        if days.len() > DAYS {
+            days.pop_front();
         }
         within
     }
@@ -159,6 +166,26 @@ mod tests {
         let next = date(2026, 3, 3);
         assert!(call(&tool, next).await && call(&tool, next).await);
         assert!(!call(&tool, next).await, "1.2 is more than 1.0");
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_is_set_forward_and_back_gives_no_second_budget() {
+        let (budget, today) = (BudgetMemory::default(), date(2026, 3, 1));
+        let call = |day| {
+            budget.take(Spending {
+                tool: "quote".into(),
+                day,
+                cost: 0.0,
+                most_calls: Some(1),
+                most_cost: None,
+            })
+        };
+        assert!(call(today).await);
+        for other in [date(2026, 3, 2), date(2026, 2, 28), date(2099, 1, 1)] {
+            assert!(call(other).await);
+            assert!(!call(today).await, "after {other}");
+        }
+        assert_eq!(budget.0.lock().unwrap().len(), DAYS);
     }
 
     #[tokio::test]
