@@ -75,8 +75,12 @@ impl Learning {
         embedder: Option<Embedder>,
         samples: Vec<Sample>,
     ) -> Self {
+        Self::run(move || files.learn(embedder, &samples))
+    }
+
+    fn run(learn: impl FnOnce() -> Result<Trained, EmbedError> + Send + 'static) -> Self {
         let (sender, trained) = sync_channel(1);
-        let learn = move || match files.learn(embedder, &samples) {
+        let learn = move || match learn() {
             // Without a receiver the server is stopping.
             Ok(trained) => drop(sender.send(trained)),
             Err(error) => tracing::warn!(%error, "tools are predicted by rules alone"),
@@ -271,4 +275,14 @@ impl Memory {
 fn nearest(samples: &[Vec<f32>], words: &[f32]) -> f32 {
     let near = samples.iter().map(|sample| cosine(sample, words));
     near.fold(0.0, f32::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_waits_for_a_training_that_has_panicked() {
+        assert!(Learning::run(|| panic!("a bug")).wait().is_none());
+    }
 }

@@ -6,6 +6,7 @@ use super::store::{Book, PatternStore, StoreError};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicI64;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -134,7 +135,15 @@ impl std::fmt::Debug for Keeper {
 
 impl Keeper {
     fn look(&mut self) {
-        let problem = self.exchange().err().map(|error| error.to_string());
+        // The thread outlives a panic, and tries again.
+        let exchanged = catch_unwind(AssertUnwindSafe(|| self.exchange()));
+        let problem = match exchanged {
+            Ok(exchanged) => exchanged.err().map(|error| error.to_string()),
+            Err(_) => {
+                lock(&self.learnt).changed = true;
+                Some("their store panicked".to_owned())
+            }
+        };
         if self.problem == problem {
             return;
         }
@@ -395,6 +404,34 @@ mod tests {
         memory.finish().await;
         let text = std::fs::read_to_string(&path).expect("a file");
         assert!(text.contains("status"));
+    }
+
+    /// A store that panics when it saves for the first time.
+    struct Panics(PatternFile, bool);
+
+    impl PatternStore for Panics {
+        fn load(&mut self) -> Result<Option<Book>, StoreError> {
+            self.0.load()
+        }
+
+        fn save(&mut self, book: &Book) -> Result<Option<Book>, StoreError> {
+            assert!(std::mem::replace(&mut self.1, true), "a bug in the store");
+            self.0.save(book)
+        }
+    }
+
+    #[tokio::test]
+    async fn patterns_whose_store_panics_are_saved_later() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("patterns.json");
+        let kept = Memory::kept(Box::new(Panics(PatternFile::at(&path), false)));
+        let desk = Desk::with(kept.clone());
+        taught(&desk);
+        kept.finish().await;
+        assert!(!path.exists());
+        assert!(sure(&desk, "BK7777"), "learning goes on");
+        kept.finish().await;
+        assert!(sure(&Desk::with(memory(&path)), "BK7778"));
     }
 
     #[tokio::test]
