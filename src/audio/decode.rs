@@ -4,6 +4,7 @@ use super::{RATE, Resampler, to_i16};
 use anyhow::{Context, Result, bail, ensure};
 use hound::{SampleFormat, WavSpec, WavWriter};
 use std::io::{Seek, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 use symphonia::core::codecs::CodecParameters;
 use symphonia::core::codecs::audio::AudioDecoderOptions;
@@ -35,6 +36,16 @@ const LONGEST_PACKET: usize = RATE as usize * 120 / 1_000;
 /// The file is not in a supported format, is damaged from the start, contains no audio, or is too long; the message
 /// says which. Damaged parts after the start are left out and logged.
 pub fn decode(
+    source: Box<dyn MediaSource>,
+    longest: Duration,
+    wants: impl Fn() -> bool,
+) -> Result<Vec<f32>> {
+    // Some decoders panic at crafted files.
+    let decoded = catch_unwind(AssertUnwindSafe(|| read(source, longest, wants)));
+    decoded.unwrap_or_else(|_| bail!("it is damaged: its decoder has failed"))
+}
+
+fn read(
     source: Box<dyn MediaSource>,
     longest: Duration,
     wants: impl Fn() -> bool,
@@ -266,6 +277,16 @@ mod tests {
             Duration::from_secs(longest),
             || true,
         )
+    }
+
+    /// The decoder multiplies the number of channels, and panics in a build that checks for overflow.
+    #[test]
+    fn a_file_at_which_a_decoder_panics_is_damaged() {
+        let mut file = wav(16_000, &[0.5; 100]);
+        file[20..24].copy_from_slice(&[1, 0, 0xFF, 0xFF]);
+        file[34] = 16;
+        let error = decoded(file, 1).unwrap_err().to_string();
+        assert!(error.contains("damaged"), "{error}");
     }
 
     #[test]
