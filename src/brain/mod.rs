@@ -178,4 +178,36 @@ mod tests {
         let well: Vec<_> = brain.generate(said("live")).collect().await;
         assert!(matches!(well[..], [Ok(LlmEvent::End)]));
     }
+
+    #[tokio::test]
+    async fn a_prompt_for_which_there_is_no_room_fails_at_once() {
+        let (go, may_go) = std::sync::mpsc::sync_channel(1);
+        let worker = Worker::spawn(
+            "brain",
+            WAITING,
+            || Ok::<(), Infallible>(()),
+            move |(), prompt: Prompt, _| {
+                if prompt == said("wait") {
+                    may_go.recv().unwrap();
+                }
+                Ok(vec![LlmEvent::End])
+            },
+        );
+        let brain = Brain {
+            worker: worker.unwrap(),
+        };
+        let first = brain.generate(said("wait"));
+        // The thread has taken the first, or is about to.
+        let mut others: Vec<_> = (0..=WAITING).map(|_| brain.generate(said("hi"))).collect();
+        let refused: Vec<_> = others.pop().unwrap().collect().await;
+        assert!(
+            matches!(&refused[..], [Err(LlmError::Engine(why))] if why.contains("busy")),
+            "{refused:?}"
+        );
+        go.send(()).unwrap();
+        let first: Vec<_> = first.collect().await;
+        assert!(matches!(first[..], [Ok(LlmEvent::End)]));
+        let next: Vec<_> = others.remove(0).collect().await;
+        assert!(matches!(next[..], [Ok(LlmEvent::End)]));
+    }
 }

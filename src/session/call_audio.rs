@@ -238,6 +238,21 @@ mod tests {
         recorder.finish(SECOND);
     }
 
+    #[tokio::test]
+    async fn a_disk_that_is_read_only_ends_the_recording_and_not_the_call() {
+        // Nobody may make a file there.
+        let calls = CallRecordings::new(Path::new("/sys/kernel"), String::new(), Vec::new());
+        let calls = calls.unwrap();
+        let mut recorder = calls.begin("7", Some("+1"), Samples::RATE).unwrap();
+        calls.finish().await;
+        assert_eq!(calls.lost().get(), 1);
+        for second in 1..10 {
+            recorder.user(Time::from_ms(second * 1_000), &[0.5; 16_000]);
+        }
+        assert!(recorder.pieces.is_none());
+        recorder.finish(Time::from_ms(10_000));
+    }
+
     #[test]
     fn a_disk_that_is_too_slow_is_not_waited_for() {
         let (pieces, _waiting) = sync_channel(1);

@@ -348,6 +348,25 @@ mod tests {
     }
 
     #[test]
+    fn a_disk_that_is_read_only_ends_the_recording_and_not_the_session() {
+        // Nobody may make a file there.
+        let recordings = Recordings::new(Path::new("/sys/kernel")).unwrap();
+        let policy = Policy {
+            greeting: "Hello.".into(),
+            ..Policy::default()
+        };
+        let (experience, subject) = (Experience::default(), Subject::default());
+        let mut recorded = Recorded::new(policy, experience, Some(&recordings), subject);
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(recordings.finish());
+        assert_eq!(recordings.lost().get(), 1);
+        announce(&mut recorded, 10);
+        announce(&mut recorded, 20);
+        assert!(recorded.recorder.as_ref().unwrap().lines.is_none());
+        assert!(recorded.poll_output().is_some(), "the session goes on");
+    }
+
+    #[test]
     fn nobody_else_may_read_a_recording() {
         use std::os::unix::fs::PermissionsExt;
         let parent = tempfile::tempdir().unwrap();

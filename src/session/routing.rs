@@ -169,3 +169,59 @@ impl Drop for Routing {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prediction::PredictError;
+    use futures_util::future::BoxFuture;
+    use tokio::sync::watch;
+
+    /// A source that never answers, and the questions that it works on.
+    struct Endless(watch::Sender<Vec<RequestId>>);
+
+    struct Asked(watch::Sender<Vec<RequestId>>, RequestId);
+
+    impl Drop for Asked {
+        fn drop(&mut self) {
+            self.0
+                .send_modify(|open| open.retain(|request| *request != self.1));
+        }
+    }
+
+    impl Predictor for Endless {
+        fn predict(
+            &self,
+            question: Arc<Question>,
+        ) -> BoxFuture<'static, Result<Vec<Prediction>, PredictError>> {
+            let request = RequestId(question.evidence.text.parse().expect("a number"));
+            self.0.send_modify(|open| open.push(request));
+            let asked = Asked(self.0.clone(), request);
+            Box::pin(async move {
+                let _asked = asked;
+                std::future::pending().await
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn the_oldest_of_too_many_questions_is_cancelled() {
+        let open = watch::Sender::new(Vec::new());
+        let sources: Vec<Arc<dyn Predictor>> = vec![Arc::new(Endless(open.clone()))];
+        let mut routing = Routing::new(sources, Uuid::nil(), "", None);
+        let (results, _incoming) = mpsc::channel(1);
+        let mut tasks = JoinSet::new();
+        for number in 0..12 {
+            let evidence = Evidence {
+                text: number.to_string(),
+                ..Evidence::default()
+            };
+            routing.ask(RequestId(number), evidence, &mut tasks, &results);
+        }
+        let mut open = open.subscribe();
+        let newest: Vec<_> = (4..12).map(RequestId).collect();
+        let left = open.wait_for(|open| *open == newest).await;
+        left.expect("the source lives");
+        assert_eq!(routing.answers.len(), OPEN);
+    }
+}

@@ -206,6 +206,13 @@ mod tests {
     }
 
     #[test]
+    fn a_file_on_a_read_only_disk_is_refused_at_the_start() {
+        // Nobody may make a file there.
+        let path = Path::new("/sys/kernel/turns.jsonl");
+        assert!(LineLog::<Value>::open(path, "turn log").is_err());
+    }
+
+    #[test]
     fn a_full_disk_loses_lines_but_writing_resumes() {
         let (entries, waiting) = sync_channel(4);
         for number in 1..=3 {

@@ -24,6 +24,7 @@ mod model_servers;
 mod pipeline;
 mod probe;
 mod purity;
+mod queues;
 mod router;
 mod sessions;
 mod speculation;
