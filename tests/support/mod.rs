@@ -3,8 +3,10 @@
 pub(crate) mod anthropic;
 pub(crate) mod cartesia;
 pub(crate) mod deepgram;
+pub(crate) mod desk;
 pub(crate) mod dtmf;
 pub(crate) mod elevenlabs;
+pub(crate) mod faults;
 pub(crate) mod flux;
 pub(crate) mod live;
 pub(crate) mod mcp;

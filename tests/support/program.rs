@@ -1,7 +1,7 @@
 //! Runs the real program as an operator does, with a configuration folder, a log and signals.
 
 use super::{Client, PATIENCE};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -56,10 +56,24 @@ impl Program {
         Self { process, address }
     }
 
-    pub(crate) fn signal(&self, signal: Signal) {
+    fn id(&self) -> Pid {
         let id = self.process.id().expect("it runs");
         let id = i32::try_from(id).ok().and_then(Pid::from_raw);
-        kill_process(id.expect("an id"), signal).expect("sent");
+        id.expect("an id")
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.id(), signal).expect("sent");
+    }
+
+    /// Limits the size of the files that it writes from now on. If it ignores SIGXFSZ, a write beyond that fails as on a
+    /// full disk, after the bytes that still fit.
+    pub(crate) fn limit_files(&self, bytes: Option<u64>) {
+        let limit = Rlimit {
+            current: bytes,
+            maximum: None,
+        };
+        prlimit(Some(self.id()), Resource::Fsize, limit).expect("may be limited");
     }
 
     /// Waits for its end.

@@ -6,6 +6,7 @@ use futures_util::StreamExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
+use support::desk::Desk;
 use support::live::{self, Call, Heard, Hears, said};
 use tokio::time::Instant;
 use undertone::asr::AsrError;
@@ -14,6 +15,7 @@ use undertone::llm::remote::Settings;
 use undertone::llm::scripted::{Cue, Scripted, Step};
 use undertone::llm::{Llm, LlmStream, Phrases, Prompt, Prompts, Remote};
 use undertone::session::Builders;
+use undertone::tools::declared;
 use undertone::tts::{Speech, Tts, TtsError};
 use undertone::vad::{Vad, VadError, WINDOW};
 
@@ -190,7 +192,7 @@ async fn a_model_that_refuses() {
     .await;
 }
 
-fn remote(address: std::net::SocketAddr) -> Remote {
+fn remote(address: impl std::fmt::Display) -> Remote {
     let url = format!("http://{address}/v1").parse().expect("a URL");
     let prompts = Prompts::default();
     Remote::new(Settings::new(url, "m"), prompts).expect("a client")
@@ -209,6 +211,67 @@ impl std::io::Write for Log {
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
+}
+
+impl Log {
+    /// Collects the lines of this thread from now on, as long as the guard is kept.
+    fn begin() -> (Self, tracing::subscriber::DefaultGuard) {
+        let log = Self::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::INFO)
+            .with_writer(move || writer.clone())
+            .finish();
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().expect("the log").clone()).expect("text")
+    }
+}
+
+/// A name that no server of names knows, by RFC 2606.
+const NOWHERE: &str = "no-such-server.invalid";
+
+#[tokio::test]
+async fn a_model_whose_name_does_not_resolve() {
+    let (log, _guard) = Log::begin();
+    let apology = Phrases::default().llm_failed;
+    survives("no name", with_model(remote(NOWHERE)), &[&apology]).await;
+    let log = log.text();
+    let is_told =
+        |line: &str| line.contains("WARN") && line.contains(NOWHERE) && line.contains("lookup");
+    assert!(log.lines().any(is_told), "{log}");
+}
+
+#[tokio::test]
+async fn a_tool_whose_name_does_not_resolve() {
+    const SORRY: &str = "I could not book it.";
+    let (log, _guard) = Log::begin();
+    let tool = Desk::declaration(NOWHERE, "timeout_ms = 60000");
+    let tool = declared::parse(std::path::Path::new("a.toml"), &tool).expect("a declaration");
+    let llm = Scripted::default()
+        .on(Cue::Turn(1), "<tool>book_room(who=\"Ann\")</tool>")
+        .on(
+            Cue::result("book_room"),
+            format!("<speech>{SORRY}</speech>"),
+        )
+        .on(Cue::Always, format!("<speech>{WELL}</speech>"));
+    let server = live::serve(Builders {
+        tools: declared::registry(&[tool]).expect("a tool").into(),
+        ..live::without_models(Arc::new(llm))
+    });
+    let (mut call, mut other) = (Call::to(&server).await, Call::to(&server).await);
+    let (_, events) = turn(&mut call, LEVELS[0]).await;
+    assert!(said(&events).ends_with(SORRY), "{}", said(&events));
+    let log = log.text();
+    let is_told =
+        |line: &str| line.contains("WARN") && line.contains(NOWHERE) && line.contains("lookup");
+    assert!(log.lines().any(is_told), "{log}");
+    let (_, events) = turn(&mut call, LEVELS[0]).await;
+    assert_eq!(said(&events), WELL);
+    let (_, events) = turn(&mut other, LEVELS[0]).await;
+    assert!(said(&events).ends_with(SORRY), "{}", said(&events));
 }
 
 /// Whether a request has arrived with its whole body.
@@ -254,13 +317,7 @@ async fn refusing_with(body: &'static str) -> std::net::SocketAddr {
 #[tokio::test]
 async fn a_model_servers_error_body_reaches_neither_clients_nor_the_log() {
     const CANARY: &str = "sk-canary-of-somebody-else";
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::INFO)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let (log, _guard) = Log::begin();
     let address = refusing_with(CANARY).await;
     let server = live::serve(with_model(remote(address)));
     let mut call = Call::to(&server).await;
@@ -276,7 +333,7 @@ async fn a_model_servers_error_body_reaches_neither_clients_nor_the_log() {
         assert!(!event.contains(CANARY), "{event}");
         assert!(!event.contains(&address.to_string()), "{event}");
     }
-    let log = String::from_utf8(log.0.lock().expect("the log").clone()).expect("text");
+    let log = log.text();
     assert!(!log.contains(CANARY), "{log}");
     let logged = log.contains("the language model's server refused the request")
         && log.contains(&address.to_string());

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -72,9 +72,14 @@ async fn is_served(program: &Program) {
 
 /// The number of dropped log lines.
 async fn lost_lines(program: &Program) -> u64 {
+    lost(program, "log_line").await
+}
+
+/// The number of lost lines or recordings.
+async fn lost(program: &Program, what: &str) -> u64 {
     let (_, metrics) = program.get("/metrics", None).await;
-    let name = "undertone_lost_total{what=\"log_line\"} ";
-    let lost = metrics.lines().find_map(|line| line.strip_prefix(name));
+    let name = format!("undertone_lost_total{{what=\"{what}\"}} ");
+    let lost = metrics.lines().find_map(|line| line.strip_prefix(&*name));
     lost.expect("a figure").parse().expect("a number")
 }
 
@@ -156,6 +161,49 @@ async fn a_log_on_a_full_disk_harms_no_session() {
     assert!(lost_lines(&program).await > 0);
     program.signal(Signal::TERM);
     assert!(program.ended().await.success());
+}
+
+/// The files of a folder in the order of their names, with their lengths.
+fn files(folder: &Path) -> Vec<(PathBuf, u64)> {
+    let files = std::fs::read_dir(folder).expect("a folder");
+    let files = files.map(|file| file.expect("a file").path());
+    let mut files: Vec<_> = files
+        .map(|path| (path.clone(), path.metadata().expect("a file").len()))
+        .collect();
+    files.sort();
+    files
+}
+
+/// Nothing is kept of three sessions, and all of the next three.
+#[tokio::test]
+async fn a_full_disk_harms_no_session_whatever_is_kept() {
+    const KEPT: [&str; 3] = ["turn", "recording", "call_recording"];
+    let settings = "[log]\nturns = \"turns.jsonl\"\n\
+                    [call_recording]\nfolder = \"calls\"\nconsent = \"\"\n";
+    let folder = folder(settings);
+    let folder = folder.path();
+    let shell = "trap '' XFSZ; exec \"$0\" serve --record recordings;";
+    let mut command = command(folder, shell);
+    command.stderr(Stdio::null());
+    let mut program = Program::start(command).await;
+    program.limit_files(Some(0));
+    is_served(&program).await;
+    for what in KEPT {
+        until(async || (lost(&program, what).await >= 3).then_some(())).await;
+    }
+    program.limit_files(None);
+    is_served(&program).await;
+    program.signal(Signal::TERM);
+    assert!(program.ended().await.success());
+    let turns = std::fs::read_to_string(folder.join("turns.jsonl")).expect("turns");
+    let whole = |line: &str| serde_json::from_str::<Value>(line).is_ok();
+    assert!(turns.lines().all(whole), "{turns}");
+    assert_eq!(turns.lines().count(), 3, "{turns}");
+    for kept in ["recordings", "calls"] {
+        let files = files(&folder.join(kept));
+        let written = files.iter().filter(|(_, length)| *length > 0);
+        assert_eq!(written.count(), 3, "{files:?}");
+    }
 }
 
 #[tokio::test]
