@@ -15,7 +15,7 @@ ALL := --features desktop
 HOME_RUNS := $(shell python3 -c 'import sys; print("yes" if sys.version_info[:2] in [(3, 11), (3, 12)] else "")' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: ready engine-tools help run talk engine test verify measure soak soak-hour flaky bench lint setup alsa models whisper-base test-tools
+.PHONY: ready engine-tools help run talk engine test verify measure soak soak-hour fuzz flaky bench lint setup alsa models whisper-base test-tools
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,7 +62,7 @@ measure: alsa models whisper-base test-tools $(FOREIGN)/.venv-pico/stamp ## meas
 	cargo test --locked $(ALL) --test parts --test desktop $(ARGS) -- --ignored --nocapture --test-threads 1 \
 		recorded published common_layout
 
-soak: alsa models ## load tests at full size: about seven minutes
+soak: alsa models ## load tests and injected faults at full size
 	ulimit -n $$(ulimit -H -n) && cargo test --locked $(ALL) --test wire --test soak $(ARGS) -- \
 		--ignored --nocapture --test-threads 1 --skip home_assistant_itself --skip foreign:: --skip reference_engine \
 		--skip published_weights
@@ -70,6 +70,9 @@ soak: alsa models ## load tests at full size: about seven minutes
 soak-hour: alsa models ## twenty sessions in a loop for an hour, or $UNDERTONE_SOAK_SECONDS: memory, files, threads
 	UNDERTONE_SOAK_SECONDS=$${UNDERTONE_SOAK_SECONDS:-3600} cargo test --locked $(ALL) --test soak -- \
 		--ignored --nocapture twenty_sessions_in_a_loop
+
+fuzz: alsa ## libFuzzer on every reader of outside bytes, a minute each, or $SECONDS; ARGS names readers
+	scripts/fuzz.py $(ARGS)
 
 flaky: alsa models test-tools ## find flaky tests: runs each five times idle, under load and on one core
 	scripts/under_load.py $(ARGS)

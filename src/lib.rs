@@ -39,6 +39,8 @@ pub mod config;
 pub mod conversation;
 #[cfg(feature = "desktop")]
 pub mod desktop;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod language;
 pub mod llm;
 pub mod metrics;

@@ -286,6 +286,18 @@ where
         .chain(stream::once(std::future::ready(Ok("\n\n".to_owned()))))
 }
 
+/// The data of the events in a stream that comes in pieces of at most `most` bytes, until it breaks.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) fn data_of(bytes: &[u8], most: usize) -> Vec<String> {
+    use futures_util::FutureExt;
+    let pieces: Vec<_> = bytes.chunks(most).map(<[u8]>::to_vec).collect();
+    let pieces = stream::iter(pieces.into_iter().map(Ok));
+    let events = bounded_text(pieces, Arc::default()).eventsource();
+    let data = events.take_while(|event| std::future::ready(event.is_ok()));
+    let data = data.filter_map(async |event| event.ok().map(|event| event.data));
+    data.collect().now_or_never().unwrap_or_default()
+}
+
 /// The address without its last segment `v1`, with these segments after it.
 fn beside(base: &Url, segments: &[&str]) -> Url {
     let mut url = base.clone();

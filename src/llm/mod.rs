@@ -14,6 +14,8 @@
 
 mod anthropic;
 mod fallback;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod http;
 mod left_in_text;
 pub mod markup;

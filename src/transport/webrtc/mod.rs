@@ -34,3 +34,18 @@ pub use peer::BadOffer;
 pub use port::{Answered, Bound, Port, Tcp, bind};
 pub use sideband::Sideband;
 pub use tcp::is_call;
+
+/// Reads packets of a TCP connection: to whom they go, and their sound if they had some. For [`crate::fuzzing`].
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn read_packets(mut bytes: &[u8]) {
+    use futures_util::FutureExt;
+    let mut decoder = opus::OpusDecoder::new().expect("a decoder");
+    while let Some(Ok(packet)) = tcp::receive(&mut bytes).now_or_never() {
+        port::addressee(&packet);
+        if let Some(length) = opus::OpusDecoder::length(&packet) {
+            decoder.recover(&packet, length);
+            let samples = decoder.decode(&packet).unwrap_or_default();
+            assert!(samples.len() <= length, "more sound than its packet says");
+        }
+    }
+}

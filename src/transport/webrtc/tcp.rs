@@ -105,7 +105,7 @@ impl Port {
 }
 
 /// Reads a packet.
-async fn receive(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
+pub(super) async fn receive(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
     let length = usize::from(stream.read_u16().await?);
     if length > LARGEST {
         return Err(io::ErrorKind::InvalidData.into());

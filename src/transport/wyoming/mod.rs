@@ -58,3 +58,20 @@ enum Refused {
     #[error("more than 30 s of audio before audio-stop")]
     LongAudio,
 }
+
+/// Reads events until they end or break off, for [`crate::fuzzing`].
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn read_events(mut bytes: &[u8]) {
+    use futures_util::FutureExt;
+    let mut begun: Option<recording::Recording> = None;
+    while let Some(Ok(Some(event))) = event::Event::read(&mut bytes).now_or_never() {
+        let Ok(format) = event.says::<recording::Format>() else {
+            continue;
+        };
+        match &mut begun {
+            None => begun = recording::Recording::begin(format).ok(),
+            Some(recording) => drop(recording.push(format, &event.payload)),
+        }
+    }
+    begun.map(recording::Recording::end);
+}
