@@ -231,15 +231,15 @@ impl Answer {
         (has_results && self.may_go_on()).then(|| generation.request())
     }
 
-    /// The generation whose next event may be its first call, and whether its words before that call are complete.
-    /// `ends`: a call is going to end the conversation.
+    /// The generation whose next event may be its first call or the end of that call, and whether words before it have
+    /// been said, which are complete then. `ends`: a call is going to end the conversation.
     pub(super) fn may_call_next(&self, now: Time, ends: bool) -> Option<(RequestId, bool)> {
         if self.calls.are_under_way() || ends {
             return None;
         }
         let generation = self.generation.as_ref().filter(|g| g.may_call())?;
-        let has_words = generation.open_call().is_some();
-        let may = match has_words {
+        let has_begun = generation.open_call().is_some();
+        let may = match has_begun {
             true => !generation.has_called(),
             // Later the words before the call would have to be held back for too long.
             false => {
@@ -247,7 +247,7 @@ impl Answer {
                 in_time && !self.has_spoken && !generation.has_begun_call()
             }
         };
-        may.then(|| (generation.request(), has_words))
+        may.then(|| (generation.request(), self.has_spoken))
     }
 
     /// The state of the generation `request`, which another one follows.

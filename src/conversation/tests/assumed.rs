@@ -116,6 +116,17 @@ fn a_result_after_the_first_word_is_used_behind_the_filler() {
 }
 
 #[test]
+fn a_call_without_a_word_before_it_is_assumed_while_its_arguments_are_streamed() {
+    let [opened, closed] = call_with("weather", json!({"city": "boulder"}));
+    let first = vec![Step::Wait(450), opened, Step::Wait(900), closed, end()];
+    let sim = asked([first, answering()], 900);
+    assert_eq!(sim.spoken(), ["It is sunny."]);
+    let held = held(&sim);
+    assert!(held.len() == 1 && held[0].used, "{held:?}");
+    assert!(after_commit(&sim) <= 100, "{} ms", after_commit(&sim));
+}
+
+#[test]
 fn words_without_a_call_are_said_and_the_assumed_answer_is_not() {
     let no = vec![Step::Wait(330), say("All right, I won't."), end()];
     let sim = asked([no, answering()], 100);

@@ -9,6 +9,7 @@ use crate::conversation::generation::Generation;
 use crate::conversation::held::{Held, Taken};
 use crate::conversation::ids::RequestId;
 use crate::conversation::input::ResponseTerms;
+use crate::conversation::shed::Shed;
 use crate::conversation::timer::Timer;
 use crate::llm::{LlmEvent, Message, Prompt};
 use serde_json::{Map, Value};
@@ -82,11 +83,14 @@ impl Conversation {
         };
         let terms = ResponseTerms::default();
         let terms = self.answer.as_ref().map_or(&terms, |answer| &answer.terms);
-        if !terms.keep_the_prompt(self.client.max_tokens) {
+        if !terms.keep_the_prompt(self.client.max_tokens)
+            || !self.turn.has_room_for(Shed::Speculation)
+        {
             return;
         }
         let generation = self.answer.as_ref().and_then(|a| a.generation.as_ref());
         let called = generation.and_then(Generation::open_call);
+        let has_begun_call = called.is_some();
         let clients = ClientTools::of(&self.client, self.answer.as_ref().map(|a| &a.terms));
         let held = self.held.preempt.held().map(Held::only_call);
         let guess = match held {
@@ -114,6 +118,7 @@ impl Conversation {
             .assume(&mut self.common, prompt, main, has_words, guess);
         if let Some(generation) = self.answer.as_mut().and_then(Answer::generation)
             && !has_words
+            && !has_begun_call
         {
             generation.withhold_for(&tool);
         }
