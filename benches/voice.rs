@@ -1,4 +1,5 @@
-//! Benchmarks the voice: time to first audio, real-time factor, and the cost of splitting clauses.
+//! Benchmarks the voice: time to first audio, real-time factor, and the cost of splitting clauses; and the voice
+//! activity detector: sixteen streams, one after the other and together.
 //!
 //! `cargo bench --bench voice`; needs the weights in `UNDERTONE_MODELS` or `models/weights`.
 
@@ -8,6 +9,7 @@ use std::path::{Path, PathBuf};
 use criterion::{Criterion, criterion_group, criterion_main};
 use undertone::conversation::Clauses;
 use undertone::tts::{Piper, Tts};
+use undertone::vad::{SileroModel, Vad, WINDOW, push_all};
 
 const CLAUSES: [&str; 3] = [
     "Sure.",
@@ -55,5 +57,43 @@ fn clauses(c: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, voice, clauses);
+/// Streams that the server's detector judges together at most.
+const STREAMS: usize = 16;
+
+fn detector(c: &mut Criterion) {
+    let weights = weights();
+    let library = weights.join("onnxruntime/libonnxruntime.so");
+    let model = undertone::onnx::init(&library)
+        .map_err(|error| error.to_string())
+        .and_then(|()| {
+            SileroModel::load(&weights.join("silero/silero_vad.onnx"))
+                .map_err(|error| error.to_string())
+        });
+    let Ok(model) = model.map_err(|error| eprintln!("SKIPPED: {error}")) else {
+        return;
+    };
+    let mut detectors: Vec<_> = (0..STREAMS).map(|_| model.detector()).collect();
+    let window = [0.01f32; WINDOW];
+    let mut group = c.benchmark_group("a window of 16 streams");
+    group.bench_function("one after the other", |b| {
+        b.iter(|| {
+            let judge = |vad: &mut undertone::vad::Silero| vad.push(&window);
+            detectors
+                .iter_mut()
+                .map(judge)
+                .filter(Result::is_ok)
+                .count()
+        });
+    });
+    group.bench_function("together", |b| {
+        b.iter(|| {
+            let streams = detectors
+                .iter_mut()
+                .map(|vad| (vad as &mut dyn Vad, &window));
+            push_all(&mut streams.collect::<Vec<_>>())
+        });
+    });
+}
+
+criterion_group!(benches, voice, clauses, detector);
 criterion_main!(benches);

@@ -131,6 +131,45 @@ impl<J: Send + 'static, R: Send + 'static> Worker<J, R> {
         S: 'static,
         E: std::error::Error + Send + 'static,
     {
+        Self::launch(name, capacity, build, |thread, jobs| {
+            thread.run(jobs, handle);
+        })
+    }
+
+    /// Like [`Worker::spawn`], but jobs that wait are handled together, up to `most` at a time: `handle` returns
+    /// a result for each, in their order. If that panics, they are done again one by one, so that a panic still
+    /// fails only its own job.
+    ///
+    /// # Errors
+    /// [`SpawnError`] if the thread cannot be created, or the state cannot be built.
+    pub fn spawn_in_batches<S, E>(
+        name: &str,
+        capacity: usize,
+        most: usize,
+        build: impl FnMut() -> Result<S, E> + Send + 'static,
+        handle: impl FnMut(&mut S, Vec<(J, CancellationToken)>) -> Vec<R> + Send + 'static,
+    ) -> Result<Self, SpawnError<E>>
+    where
+        J: Clone,
+        S: 'static,
+        E: std::error::Error + Send + 'static,
+    {
+        Self::launch(name, capacity, build, move |thread, jobs| {
+            thread.run_batches(jobs, most, handle);
+        })
+    }
+
+    fn launch<S, E, B>(
+        name: &str,
+        capacity: usize,
+        build: B,
+        run: impl FnOnce(&mut Thread<B, S>, &Receiver<Entry<J, R>>) + Send + 'static,
+    ) -> Result<Self, SpawnError<E>>
+    where
+        S: 'static,
+        E: std::error::Error + Send + 'static,
+        B: FnMut() -> Result<S, E> + Send + 'static,
+    {
         let name: Arc<str> = name.into();
         let (inbox, jobs) = inbox::inbox(capacity);
         let (ready, is_ready) = sync_channel(1);
@@ -141,13 +180,12 @@ impl<J: Send + 'static, R: Send + 'static> Worker<J, R> {
                 let mut thread = Thread {
                     name: worker,
                     build,
-                    handle,
                     state: None,
                 };
                 let start = thread.start();
                 let started = start.is_ok();
                 if ready.send(start).is_ok() && started {
-                    thread.run(&jobs);
+                    run(&mut thread, &jobs);
                 }
             })?;
         match is_ready.recv() {
@@ -266,16 +304,66 @@ fn entry<J, R>(
     }
 }
 
+impl<J, R> Entry<J, R> {
+    /// Takes the job out.
+    fn apart(self) -> (J, Entry<(), R>) {
+        let Self {
+            job,
+            cancel,
+            span,
+            done,
+        } = self;
+        (
+            job,
+            Entry {
+                job: (),
+                cancel,
+                span,
+                done,
+            },
+        )
+    }
+
+    /// Hands over the job's result.
+    fn finish(self, worker: &str, result: Result<R, Failed>) {
+        let _entered = self.span.enter();
+        if let Err(failure) = &result {
+            tracing::error!(%failure);
+        }
+        let done = self.done;
+        if let Err(reason) = guarded(|| done(result)) {
+            tracing::error!(worker, reason, "handing over a result panicked");
+        }
+    }
+}
+
+impl<R> Entry<(), R> {
+    /// Puts a job in.
+    fn with<J>(self, job: J) -> Entry<J, R> {
+        let Self {
+            job: (),
+            cancel,
+            span,
+            done,
+        } = self;
+        Entry {
+            job,
+            cancel,
+            span,
+            done,
+        }
+    }
+}
+
 /// The worker thread's data.
-struct Thread<B, H, S> {
+struct Thread<B, S> {
     name: Arc<str>,
     build: B,
-    handle: H,
     /// `None` after a panic, until the next job needs it.
     state: Option<S>,
 }
 
-impl<B, H, S> Thread<B, H, S> {
+impl<B, S> Thread<B, S> {
     fn start<E: std::error::Error + 'static>(&mut self) -> Result<(), SpawnError<E>>
     where
         B: FnMut() -> Result<S, E>,
@@ -287,60 +375,73 @@ impl<B, H, S> Thread<B, H, S> {
         Ok(())
     }
 
-    fn run<J, R, E: std::error::Error + 'static>(&mut self, jobs: &Receiver<Entry<J, R>>)
-    where
+    fn run<J, R, E: std::error::Error + 'static>(
+        &mut self,
+        jobs: &Receiver<Entry<J, R>>,
+        mut handle: impl FnMut(&mut S, J, &CancellationToken) -> Step<J, R>,
+    ) where
         B: FnMut() -> Result<S, E>,
-        H: FnMut(&mut S, J, &CancellationToken) -> Step<J, R>,
     {
         while let Some(entry) = jobs.recv() {
-            let Entry {
-                job,
-                cancel,
-                span,
-                done,
-            } = entry;
-            if cancel.is_cancelled() {
+            if entry.cancel.is_cancelled() {
                 continue;
             }
-            let entered = span.enter();
-            let result = match self.perform(job, &cancel) {
-                Ok(Step::Done(result)) => Ok(result),
-                Ok(Step::Later(due, job)) => {
-                    drop(entered);
-                    jobs.put_back(
-                        due,
-                        Entry {
-                            job,
-                            cancel,
-                            span,
-                            done,
-                        },
-                    );
-                    continue;
-                }
-                Err(failure) => Err(failure),
-            };
-            if let Err(failure) = &result {
-                tracing::error!(%failure);
-            }
-            if let Err(reason) = guarded(|| done(result)) {
-                tracing::error!(
-                    worker = &*self.name,
-                    reason,
-                    "handing over a result panicked"
-                );
+            let (job, entry) = entry.apart();
+            let entered = entry.span.enter();
+            let result = self.perform(|state| handle(state, job, &entry.cancel));
+            drop(entered);
+            match result {
+                Ok(Step::Done(result)) => entry.finish(&self.name, Ok(result)),
+                Ok(Step::Later(due, job)) => jobs.put_back(due, entry.with(job)),
+                Err(failure) => entry.finish(&self.name, Err(failure)),
             }
         }
     }
 
-    fn perform<J, R, E: std::error::Error + 'static>(
+    fn run_batches<J: Clone, R, E: std::error::Error + 'static>(
         &mut self,
-        job: J,
-        cancel: &CancellationToken,
-    ) -> Result<Step<J, R>, Failed>
+        jobs: &Receiver<Entry<J, R>>,
+        most: usize,
+        mut handle: impl FnMut(&mut S, Vec<(J, CancellationToken)>) -> Vec<R>,
+    ) where
+        B: FnMut() -> Result<S, E>,
+    {
+        while let Some(first) = jobs.recv() {
+            let others = std::iter::from_fn(|| jobs.try_recv()).take(most.saturating_sub(1));
+            let (entries, wanted): (Vec<_>, Vec<_>) = std::iter::once(first)
+                .chain(others)
+                .filter(|entry| !entry.cancel.is_cancelled())
+                .map(|entry| {
+                    let (job, entry) = entry.apart();
+                    let cancel = entry.cancel.clone();
+                    (entry, (job, cancel))
+                })
+                .unzip();
+            if wanted.len() > 1
+                && let Ok(results) = self.perform(|state| handle(state, wanted.clone()))
+            {
+                for (entry, result) in entries.into_iter().zip(results) {
+                    entry.finish(&self.name, Ok(result));
+                }
+                continue;
+            }
+            for (entry, job) in entries.into_iter().zip(wanted) {
+                let entered = entry.span.enter();
+                let result = self.perform(|state| handle(state, vec![job]).pop());
+                drop(entered);
+                let result =
+                    result.and_then(|result| result.ok_or_else(|| self.failed("no result".into())));
+                entry.finish(&self.name, result);
+            }
+        }
+    }
+
+    fn perform<T, E: std::error::Error + 'static>(
+        &mut self,
+        work: impl FnOnce(&mut S) -> T,
+    ) -> Result<T, Failed>
     where
         B: FnMut() -> Result<S, E>,
-        H: FnMut(&mut S, J, &CancellationToken) -> Step<J, R>,
     {
         if self.state.is_none() {
             self.start()
@@ -349,8 +450,7 @@ impl<B, H, S> Thread<B, H, S> {
         let Some(state) = &mut self.state else {
             return Err(self.failed("no state".into()));
         };
-        let handle = &mut self.handle;
-        guarded(|| handle(state, job, cancel)).map_err(|reason| {
+        guarded(|| work(state)).map_err(|reason| {
             let broken = self.state.take();
             // Dropping what a panic left behind may panic as well.
             let _ = guarded(|| drop(broken));
@@ -401,6 +501,57 @@ mod tests {
             },
         )
         .unwrap()
+    }
+
+    #[test]
+    fn what_waits_is_done_together_and_a_panic_fails_only_its_own_job() {
+        let (open, gate) = mpsc::sync_channel::<()>(1);
+        let (begin, began) = mpsc::sync_channel(1);
+        let handle = move |sizes: &mut Vec<usize>, jobs: Vec<(u32, CancellationToken)>| {
+            if jobs.iter().any(|(job, _)| *job == 0) {
+                begin.send(()).unwrap();
+                gate.recv().unwrap();
+            }
+            sizes.push(jobs.len());
+            let sizes = sizes.clone();
+            let double = |(job, _): (u32, _)| match job {
+                13 => panic!("unlucky"),
+                job => (job, sizes.clone()),
+            };
+            jobs.into_iter().map(double).collect()
+        };
+        let build = || Ok::<_, Infallible>(Vec::new());
+        let worker = Worker::spawn_in_batches("together", 16, 3, build, handle).unwrap();
+        let cancelled = CancellationToken::new();
+        let (told, results) = mpsc::sync_channel(16);
+        for job in [0, 1, 2, 3, 4, 5, 13, 6] {
+            let told = told.clone();
+            let cancel = match job {
+                2 => cancelled.clone(),
+                _ => CancellationToken::new(),
+            };
+            let done = move |result: Result<_, Failed>| told.send((job, result.ok())).unwrap();
+            worker.try_send(job, cancel, done).unwrap();
+            if job == 0 {
+                began.recv().unwrap();
+            }
+        }
+        cancelled.cancel();
+        open.send(()).unwrap();
+        let results: Vec<_> = results.iter().take(7).collect();
+        let sizes = |sizes: &[usize]| sizes.to_vec();
+        assert_eq!(
+            results,
+            [
+                (0, Some((0, sizes(&[1])))),
+                (1, Some((1, sizes(&[1, 2])))),
+                (3, Some((3, sizes(&[1, 2])))),
+                (4, Some((4, sizes(&[1])))),
+                (5, Some((5, sizes(&[1, 1])))),
+                (13, None),
+                (6, Some((6, sizes(&[1])))),
+            ]
+        );
     }
 
     #[tokio::test]

@@ -15,7 +15,7 @@ use crate::tools::Registry;
 use crate::transport::phone::signature;
 use crate::transport::phone::tickets::{TicketMemory, TicketStore};
 use crate::tts;
-use crate::vad::{Vad, VadError, WINDOW};
+use crate::vad::{Begun, Vad, VadError, WINDOW};
 use secrecy::SecretString;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -171,8 +171,8 @@ pub(super) fn with_llm(
 struct Idle;
 
 impl Vad for Idle {
-    fn push(&mut self, _: &[f32; WINDOW]) -> Result<f32, VadError> {
-        Ok(0.0)
+    fn begin(&mut self, _: &[f32; WINDOW]) -> Result<Begun, VadError> {
+        Ok(Begun::Judged(0.0))
     }
 }
 

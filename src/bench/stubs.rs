@@ -3,7 +3,7 @@
 use crate::asr::{Asr, AsrError};
 use crate::llm::{Llm, LlmEvent, LlmStream, Prompt};
 use crate::tts::{Speech, Tts, TtsError};
-use crate::vad::{Vad, VadError, WINDOW};
+use crate::vad::{Begun, Vad, VadError, WINDOW};
 use futures_util::{StreamExt, stream};
 use std::thread::sleep;
 use std::time::Duration;
@@ -15,9 +15,9 @@ const LOUD: f32 = 0.1;
 pub(super) struct Loudness;
 
 impl Vad for Loudness {
-    fn push(&mut self, window: &[f32; WINDOW]) -> Result<f32, VadError> {
+    fn begin(&mut self, window: &[f32; WINDOW]) -> Result<Begun, VadError> {
         let is_loud = window.iter().any(|sample| sample.abs() > LOUD);
-        Ok(f32::from(u8::from(is_loud)))
+        Ok(Begun::Judged(f32::from(u8::from(is_loud))))
     }
 }
 

@@ -1,6 +1,6 @@
 //! A cheap gate in front of Silero: WebRTC's detector, 60 times cheaper, decides whether Silero runs at all.
 
-use super::{Vad, VadError, WINDOW};
+use super::{Begun, SileroWindow, Vad, VadError, WINDOW};
 use crate::audio::{to_f32, to_i16};
 use std::collections::VecDeque;
 use webrtc_vad::{SampleRate, Vad as Webrtc, VadMode};
@@ -49,7 +49,7 @@ impl<V: Vad> Gated<V> {
 }
 
 impl<V: Vad> Vad for Gated<V> {
-    fn push(&mut self, window: &[f32; WINDOW]) -> Result<f32, VadError> {
+    fn begin(&mut self, window: &[f32; WINDOW]) -> Result<Begun, VadError> {
         let was_open = self.open > 0;
         let samples = to_i16(window);
         if self.sounds_like_speech(&samples) {
@@ -57,8 +57,8 @@ impl<V: Vad> Vad for Gated<V> {
         } else {
             self.open = self.open.saturating_sub(1);
         }
-        let probability = if self.open == 0 {
-            0.0
+        let begun = if self.open == 0 {
+            Begun::Judged(0.0)
         } else {
             if !was_open {
                 for earlier in &self.before {
@@ -67,13 +67,17 @@ impl<V: Vad> Vad for Gated<V> {
                     }
                 }
             }
-            self.model.push(window)?
+            self.model.begin(window)?
         };
         if self.before.len() == WARM_UP {
             self.before.pop_front();
         }
         self.before.push_back(samples);
-        Ok(probability)
+        Ok(begun)
+    }
+
+    fn finish(&mut self, window: &SileroWindow) {
+        self.model.finish(window);
     }
 }
 
@@ -85,7 +89,7 @@ mod tests {
     fn silence_never_reaches_the_model() {
         struct Forbidden;
         impl Vad for Forbidden {
-            fn push(&mut self, _: &[f32; WINDOW]) -> Result<f32, VadError> {
+            fn begin(&mut self, _: &[f32; WINDOW]) -> Result<Begun, VadError> {
                 Err(VadError("asked".into()))
             }
         }

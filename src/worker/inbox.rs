@@ -37,6 +37,11 @@ impl<T> Lanes<T> {
         let place = self.jobs.partition_point(|(other, _)| *other <= due);
         self.jobs.insert(place, (due, job));
     }
+
+    fn pop(&mut self) -> Option<T> {
+        let job = self.jobs.pop_front().map(|(_, job)| job);
+        job.or_else(|| self.offers.pop_front())
+    }
 }
 
 /// A queue of at most `capacity` jobs and [`OFFERS`] offers.
@@ -124,11 +129,8 @@ impl<T> Receiver<T> {
     pub(super) fn recv(&self) -> Option<T> {
         let mut lanes = self.shared.lock();
         loop {
-            if let Some((_, job)) = lanes.jobs.pop_front() {
+            if let Some(job) = lanes.pop() {
                 return Some(job);
-            }
-            if let Some(offer) = lanes.offers.pop_front() {
-                return Some(offer);
             }
             if lanes.senders == 0 {
                 return None;
@@ -143,6 +145,11 @@ impl<T> Receiver<T> {
 }
 
 impl<T> Receiver<T> {
+    /// The next job if one waits now, like [`Receiver::recv`].
+    pub(super) fn try_recv(&self) -> Option<T> {
+        self.shared.lock().pop()
+    }
+
     /// Puts back a job that is not finished. There is always room for it: it had a place before.
     pub(super) fn put_back(&self, due: Instant, job: T) {
         self.shared.lock().insert(due, job);

@@ -3,7 +3,7 @@
 use crate::common;
 use common::{Clip, speech};
 use undertone::turn_model::{SmartTurn, TurnModel};
-use undertone::vad::{Gated, SileroModel, Vad, WINDOW};
+use undertone::vad::{Gated, SileroModel, Vad, WINDOW, push_all};
 
 fn onset(vad: &mut impl Vad, audio: &[f32]) -> Option<usize> {
     let (windows, _) = audio.as_chunks::<WINDOW>();
@@ -21,6 +21,38 @@ fn no_onset_is_lost(clips: &[Clip]) {
             gated.abs_diff(open) <= 1,
             "{name}: {open} without the gate, {gated} with"
         );
+    }
+}
+
+#[test]
+fn streams_that_are_judged_together_get_what_each_gets_alone() {
+    let model = SileroModel::load(&common::weights().join("silero/silero_vad.onnx")).unwrap();
+    let clips = &speech::clips()[..4];
+    let alone: Vec<Vec<f32>> = clips
+        .iter()
+        .map(|clip| {
+            let mut vad = model.detector();
+            let (windows, _) = clip.samples.as_chunks::<WINDOW>();
+            windows.iter().map(|w| vad.push(w).unwrap()).collect()
+        })
+        .collect();
+    let mut detectors: Vec<_> = clips.iter().map(|_| model.detector()).collect();
+    let longest = alone.iter().map(Vec::len).max().unwrap();
+    for place in 0..longest {
+        // Clips end at different times, so the batches differ in size.
+        let (expected, mut streams): (Vec<f32>, Vec<_>) = detectors
+            .iter_mut()
+            .zip(clips)
+            .zip(&alone)
+            .filter_map(|((vad, clip), alone)| {
+                let window = clip.samples.as_chunks::<WINDOW>().0.get(place)?;
+                Some((alone[place], (vad as &mut dyn Vad, window)))
+            })
+            .unzip();
+        for (together, alone) in push_all(&mut streams).into_iter().zip(expected) {
+            let together = together.unwrap();
+            assert!((together - alone).abs() < 1e-3, "{together}, alone {alone}");
+        }
     }
 }
 

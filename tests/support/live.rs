@@ -17,7 +17,7 @@ use undertone::llm::Llm;
 use undertone::server::{App, ServerSettings, SessionFactory};
 use undertone::session::{self, Builders, Detection, Engines};
 use undertone::tools::Registry;
-use undertone::vad::{Vad, VadError, WINDOW};
+use undertone::vad::{Begun, Vad, VadError, WINDOW};
 
 /// Samples of 20 ms at the Realtime rate.
 const FRAME: usize = 480;
@@ -29,9 +29,9 @@ const EVENTS: usize = 4_096;
 struct Loudness;
 
 impl Vad for Loudness {
-    fn push(&mut self, window: &[f32; WINDOW]) -> Result<f32, VadError> {
+    fn begin(&mut self, window: &[f32; WINDOW]) -> Result<Begun, VadError> {
         let loud = window.iter().any(|sample| sample.abs() > 0.1);
-        Ok(f32::from(u8::from(loud)))
+        Ok(Begun::Judged(f32::from(u8::from(loud))))
     }
 }
 

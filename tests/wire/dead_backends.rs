@@ -17,7 +17,7 @@ use undertone::llm::{Llm, LlmStream, Phrases, Prompt, Prompts, Remote};
 use undertone::session::Builders;
 use undertone::tools::declared;
 use undertone::tts::{Speech, Tts, TtsError};
-use undertone::vad::{Vad, VadError, WINDOW};
+use undertone::vad::{Begun, Vad, VadError, WINDOW};
 
 const FIRST: &str = "I am well.";
 const WELL: &str = "I am well again.";
@@ -569,7 +569,7 @@ async fn a_recogniser_that_panics() {
 struct FailingDetector;
 
 impl Vad for FailingDetector {
-    fn push(&mut self, _: &[f32; WINDOW]) -> Result<f32, VadError> {
+    fn begin(&mut self, _: &[f32; WINDOW]) -> Result<Begun, VadError> {
         Err(VadError("no detector".into()))
     }
 }
