@@ -557,7 +557,8 @@ impl Metrics {
         );
         registry.register(
             "load",
-            "0: normal; 1: speculative work is skipped; 2: new sessions are refused, too",
+            "0: normal; 1: speculative runs are skipped; 2: partials, too; 3: answers before the end of the turn, too; 4: \
+             new sessions are refused, too",
             self.load.clone(),
         );
         registry.register(

@@ -5,6 +5,7 @@ use super::draft::SampledCall;
 use super::early_tools::EarlyTool;
 use super::ids::{CallId, ClauseId, ItemId, Job, RequestId, RunId, TurnId};
 use super::policy::Declarations;
+use super::shed::Shed;
 use super::speculation::Discard;
 use super::turn_detection::TurnDetection;
 use crate::asr::{Doubt, TurnReport};
@@ -89,10 +90,11 @@ pub enum Input {
         /// All notes from then on.
         notes: Vec<String>,
     },
-    /// The server became busy, or is no longer. While it is busy, no partials are requested.
+    /// The server has less or more room for optional work than before.
     Load {
-        /// Whether it is busy.
-        busy: bool,
+        /// What it has no room for.
+        #[serde(alias = "busy", deserialize_with = "Shed::read")]
+        shed: Shed,
     },
     /// The day's budget for tokens of discarded generations is spent, or there is a new one. Without it nothing is
     /// requested before it is certain to be needed.

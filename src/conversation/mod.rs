@@ -88,6 +88,7 @@ mod policy;
 mod preempt;
 mod segments;
 mod sentence;
+mod shed;
 mod silence;
 mod speculation;
 mod template;
@@ -123,6 +124,7 @@ pub use policy::{
     SpeculationPolicy, TextLimits, Timeouts, VadPolicy,
 };
 pub use sentence::spoken_length;
+pub use shed::Shed;
 #[doc(hidden)]
 pub use speculation::Rehearsal;
 pub use speculation::{

@@ -7,6 +7,7 @@ use super::ids::RequestId;
 use super::output::Event;
 use super::overlap::{BargeInPolicy, Overlap};
 use super::policy::VadPolicy;
+use super::shed::Shed;
 use super::speculation::Request;
 use super::timer::Timer;
 use super::turn_detection::{EndOfTurnRule, TurnDetection};
@@ -42,8 +43,8 @@ pub(super) struct Turn {
     committed: VecDeque<Committed>,
     /// The user was asked to repeat, and has not been understood since.
     asked_again: bool,
-    /// The server is busy: no partials are requested.
-    busy: bool,
+    /// The optional work that the server has no room for.
+    shed: Shed,
 }
 
 /// A turn that the client committed by hand while the previous one was being transcribed.
@@ -75,14 +76,14 @@ impl Turn {
         self.audio_end
     }
 
-    /// Whether the server is busy.
-    pub(super) fn is_busy(&self) -> bool {
-        self.busy
+    /// Whether the server has room for this optional work.
+    pub(super) fn has_room_for(&self, work: Shed) -> bool {
+        self.shed < work
     }
 
-    /// Sets whether the server is too busy for partials.
-    pub(super) fn set_busy(&mut self, busy: bool) {
-        self.busy = busy;
+    /// Sets the optional work that the server has no room for.
+    pub(super) fn set_shed(&mut self, shed: Shed) {
+        self.shed = shed;
     }
 
     /// Handles the VAD result of a window. `None` if the window cannot begin or continue a detected turn.
@@ -196,14 +197,14 @@ impl Turn {
     pub(super) fn fades(&mut self, common: &mut Common, end: Samples) {
         if let Some(utterance) = &mut self.utterance {
             common.mark_activity();
-            utterance.fades(common, end, self.busy);
+            utterance.fades(common, end, self.shed >= Shed::Partials);
         }
     }
 
     /// Handles a window of silence in the utterance.
     pub(super) fn pauses(&mut self, common: &mut Common, rule: EndOfTurnRule, end: Samples) {
         if let Some(utterance) = &mut self.utterance {
-            utterance.pauses(common, rule, end, self.busy);
+            utterance.pauses(common, rule, end, self.shed >= Shed::Partials);
         }
     }
 
@@ -211,7 +212,7 @@ impl Turn {
     pub(super) fn transcribe_so_far(&mut self, common: &mut Common, end: Samples, resumed: bool) {
         if let Some(utterance) = &mut self.utterance {
             utterance.cut_long_segment(common, end, resumed);
-            if !self.busy {
+            if self.shed < Shed::Partials {
                 utterance.ask_partial(common, end);
             }
         }

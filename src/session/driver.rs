@@ -24,7 +24,7 @@ use super::voices::Voice;
 use super::{Inbound, Outbound};
 use crate::audio::to_f32;
 use crate::conversation::{
-    ClauseId, Event, HangUpReason, Input, Job, Micros, Output, RequestId, RunId, Time,
+    ClauseId, Event, HangUpReason, Input, Job, Micros, Output, RequestId, RunId, Shed, Time,
     spoken_length,
 };
 use crate::llm::Llm;
@@ -108,8 +108,8 @@ pub(super) struct Driver {
     /// When the verdict or words that are being acted upon came in. If the agent falls silent now, the user
     /// caused it.
     speech_found: Option<Time>,
-    /// Whether the conversation was told that the models are busy.
-    busy: bool,
+    /// The optional work that the conversation was told to leave undone.
+    shed: Shed,
     /// The recorder of the call's audio, if calls are recorded.
     sound: Option<Box<CallRecorder>>,
     /// The report for the operator's webhook, if there is one.
@@ -212,7 +212,7 @@ impl Driver {
             results,
             cancel: CancellationToken::new(),
             speech_found: None,
-            busy: false,
+            shed: Shed::Nothing,
             sound,
             report,
             hung_up: None,
@@ -423,11 +423,11 @@ impl Driver {
         self.offer.registry(self.conversation.tools())
     }
 
-    /// Tells the conversation when the models become busy, and when they no longer are.
+    /// Tells the conversation when the models have less or more room for optional work.
     fn tell_load(&mut self) {
-        let busy = self.engines.are_busy();
-        if busy != std::mem::replace(&mut self.busy, busy) {
-            self.input(Input::Load { busy });
+        let shed = self.engines.shed();
+        if shed != std::mem::replace(&mut self.shed, shed) {
+            self.input(Input::Load { shed });
         }
     }
 

@@ -6,7 +6,7 @@ use super::budget::BudgetStore;
 use super::builders::{Builders, Detection, Renewal, StartError};
 use super::detectors::{self, Judged, VadJob};
 use super::experience::SharedExperience;
-use super::load::{Gauge, Level};
+use super::load::Gauge;
 use super::notes;
 use super::observers::Observers;
 use super::options::{Profile, SessionOptions, SpokenBy};
@@ -15,7 +15,7 @@ use super::source::{LONGEST, Report};
 use super::voices::{KnownVoice, Spoken, Voices};
 use super::warmth::Warmth;
 use crate::asr::{Hints, Recognised, TellTurn};
-use crate::conversation::{self, Briefing, Declarations, Policy};
+use crate::conversation::{self, Briefing, Declarations, Policy, Shed};
 use crate::language::{ENGLISH, base, packs};
 use crate::llm::Llm;
 use crate::metrics::Metrics;
@@ -514,10 +514,13 @@ impl Engines {
         }
     }
 
-    /// Whether users wait for the models, so that speculative work is skipped.
-    pub(super) fn are_busy(&self) -> bool {
-        // A single session's waits are caused by itself.
-        self.sessions.len() > 1 && self.gauge.level(self.waiting()) > Level::Calm
+    /// The optional work that is skipped because users wait for the models.
+    pub(super) fn shed(&self) -> Shed {
+        match self.sessions.len() {
+            // A single session's waits are caused by itself.
+            0 | 1 => Shed::Nothing,
+            _ => self.gauge.level(self.waiting()).shed(),
+        }
     }
 
     /// Whether there is capacity for one more session, which is then counted.

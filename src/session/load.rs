@@ -1,8 +1,8 @@
 //! How busy the models are: decided from how long jobs wait for recogniser and voice. When users have
-//! to wait, first what only may be useful is left undone, then new sessions are refused, so that those
+//! to wait, optional work is left undone step by step, then new sessions are refused, so that those
 //! which are open stay quick.
 
-use crate::conversation::{Micros, Time};
+use crate::conversation::{Micros, Shed, Time};
 use crate::metrics::Metrics;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -85,10 +85,8 @@ fn micros(time: Duration) -> Micros {
 /// The numbers behind the rules.
 #[derive(Debug, Clone, Copy)]
 struct LoadPolicy {
-    /// The wait from which on speculative work is skipped.
-    shed: Micros,
-    /// The wait from which on new sessions are refused.
-    refuse: Micros,
+    /// The waits from which on the levels above [`Level::Calm`] are reached.
+    bounds: [Micros; 4],
     /// The divisor of a level's bound: the level is left when the wait has been below the quotient for `calm`.
     relief: u64,
     /// See `relief`.
@@ -109,8 +107,7 @@ impl Default for LoadPolicy {
     /// A pause of 200 ms between two speakers is usual, and 300 ms more are felt.
     fn default() -> Self {
         Self {
-            shed: Micros::from_ms(100),
-            refuse: Micros::from_ms(250),
+            bounds: [100, 140, 190, 250].map(Micros::from_ms),
             relief: 2,
             calm: Micros::from_ms(3_000),
             turn: Micros::from_ms(8_000),
@@ -149,10 +146,34 @@ pub(super) enum Level {
     /// Everything is done at once.
     #[default]
     Calm,
-    /// Skips optional work: speculative runs and partials.
-    Shedding,
+    /// Skips speculative runs.
+    NoSpeculation,
+    /// Partials, too.
+    NoPartials,
+    /// Answers before the end of the turn, too.
+    NoPreemptiveAnswers,
     /// And new sessions are refused.
     Refusing,
+}
+
+impl Level {
+    /// All levels above the first.
+    const RAISED: [Self; 4] = [
+        Self::NoSpeculation,
+        Self::NoPartials,
+        Self::NoPreemptiveAnswers,
+        Self::Refusing,
+    ];
+
+    /// The optional work that open sessions leave undone.
+    pub(super) fn shed(self) -> Shed {
+        match self {
+            Self::Calm => Shed::Nothing,
+            Self::NoSpeculation => Shed::Speculation,
+            Self::NoPartials => Shed::Partials,
+            Self::NoPreemptiveAnswers | Self::Refusing => Shed::PreemptiveAnswers,
+        }
+    }
 }
 
 /// Observations of one model.
@@ -209,17 +230,12 @@ impl Load {
     fn level(&mut self, now: Time, waiting: [usize; 2]) -> Level {
         let wait = self.wait(now, waiting);
         let policy = self.policy;
-        let bound = |level| match level {
-            Level::Calm => Micros(0),
-            Level::Shedding => policy.shed,
-            Level::Refusing => policy.refuse,
-        };
-        let reached = match wait {
-            wait if wait >= policy.refuse => Level::Refusing,
-            wait if wait >= policy.shed => Level::Shedding,
-            _ => Level::Calm,
-        };
-        if reached >= self.level || wait.0 * policy.relief >= bound(self.level).0 {
+        let raised = || Level::RAISED.into_iter().zip(policy.bounds);
+        let reached = raised().rfind(|(_, bound)| wait >= *bound);
+        let reached = reached.map_or(Level::Calm, |(level, _)| level);
+        let bound = raised().find(|(level, _)| *level == self.level);
+        let bound = bound.map_or(Micros(0), |(_, bound)| bound);
+        if reached >= self.level || wait.0 * policy.relief >= bound.0 {
             self.relieved = None;
             self.level = self.level.max(reached);
         } else if now.since(*self.relieved.get_or_insert(now)) >= policy.calm {
@@ -359,27 +375,33 @@ mod tests {
     }
 
     #[test]
-    fn waits_shed_first_and_refuse_then_and_are_forgiven_late() {
+    fn waits_shed_step_by_step_then_refuse_and_are_forgiven_late() {
         let mut load = load();
         turns(&mut load, 1_000, 8, 100);
         assert_eq!(load.level(at(9_000), NOBODY), Level::Calm);
-        turns(&mut load, 9_000, 8, 250);
-        assert_eq!(load.level(at(16_900), NOBODY), Level::Shedding);
-        turns(&mut load, 17_000, 8, 700);
-        assert_eq!(load.level(at(24_900), NOBODY), Level::Refusing);
-        assert!(!load.admit(at(24_900), NOBODY, 8));
+        for (second, wait, level) in [
+            (9, 200, Level::NoSpeculation),
+            (17, 270, Level::NoPartials),
+            (25, 360, Level::NoPreemptiveAnswers),
+        ] {
+            turns(&mut load, second * 1_000, 8, wait);
+            assert_eq!(load.level(at(second * 1_000 + 7_900), NOBODY), level);
+        }
+        turns(&mut load, 33_000, 8, 700);
+        assert_eq!(load.level(at(40_900), NOBODY), Level::Refusing);
+        assert!(!load.admit(at(40_900), NOBODY, 8));
         // Nobody waits any more: half of the wait is forgotten in a second, and then it has to last.
-        assert_eq!(load.level(at(27_500), NOBODY), Level::Refusing);
-        assert_eq!(load.level(at(29_500), NOBODY), Level::Refusing);
-        assert_eq!(load.level(at(30_600), NOBODY), Level::Calm);
-        assert!(load.admit(at(30_600), NOBODY, 8));
+        assert_eq!(load.level(at(43_500), NOBODY), Level::Refusing);
+        assert_eq!(load.level(at(45_500), NOBODY), Level::Refusing);
+        assert_eq!(load.level(at(46_600), NOBODY), Level::Calm);
+        assert!(load.admit(at(46_600), NOBODY, 8));
     }
 
     #[test]
     fn what_stands_in_line_counts_before_it_was_waited_for() {
         let mut load = load();
         assert_eq!(load.level(at(10), [2, 2]), Level::Calm);
-        assert_eq!(load.level(at(20), [4, 0]), Level::Shedding);
+        assert_eq!(load.level(at(20), [4, 0]), Level::NoPreemptiveAnswers);
         assert_eq!(load.level(at(30), [0, 6]), Level::Refusing);
     }
 

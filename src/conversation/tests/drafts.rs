@@ -235,7 +235,9 @@ fn without_a_tool_that_may_run_early_it_is_not_asked() {
 fn a_spent_budget_and_a_busy_server_ask_nothing() {
     for input in [
         Input::DraftBudget { spent: true },
-        Input::Load { busy: true },
+        Input::Load {
+            shed: Shed::Speculation,
+        },
     ] {
         let mut sim = Sim::new(drafting(vec![early("weather", Effect::Read)], 0.0));
         sim.input(input);

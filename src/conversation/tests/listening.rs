@@ -116,7 +116,9 @@ fn a_sentence_that_begins_with_no_clear_word_interrupts_a_little_later() {
 #[test]
 fn speech_that_the_recogniser_is_too_busy_for_interrupts() {
     let mut sim = story();
-    sim.input(Input::Load { busy: true });
+    sim.input(Input::Load {
+        shed: Shed::Partials,
+    });
     let begin = sim.now();
     sim.speak("I would like to say something else.", 2_000);
     let stopped = stopped_after(&sim, begin);
@@ -126,7 +128,9 @@ fn speech_that_the_recogniser_is_too_busy_for_interrupts() {
 #[test]
 fn listening_words_that_stopped_the_agent_before_they_were_known_let_it_go_on() {
     let mut sim = story();
-    sim.input(Input::Load { busy: true });
+    sim.input(Input::Load {
+        shed: Shed::Partials,
+    });
     sim.speak("Yeah, yeah, okay, yeah.", 1_500);
     sim.silence(9_000);
     assert!(sim.saw(|e| *e == Event::UtteranceDropped));

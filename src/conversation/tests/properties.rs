@@ -43,7 +43,15 @@ enum Move {
     Tools(u16),
     /// Another agent goes on, which has only these tools.
     Hand(u16),
+    /// From now on the server has no room for this work.
+    Load(Shed),
     HangUp,
+}
+
+fn shed() -> impl Strategy<Value = Move> {
+    use Shed::{Nothing, Partials, PreemptiveAnswers, Speculation};
+    let levels = vec![Nothing, Speculation, Partials, PreemptiveAnswers];
+    prop::sample::select(levels).prop_map(Move::Load)
 }
 
 /// Moves of a client with its own recogniser and voice.
@@ -89,6 +97,7 @@ fn act(sim: &mut Sim, step: &Move) {
             Input::Stopped { heard }
         }
         Move::VoiceEnded => Input::VoiceEnded,
+        Move::Load(shed) => Input::Load { shed },
         Move::Take(names) => return sim.client_has(names),
         Move::Lend(names) => return sim.client_lends(names, names),
         Move::Tools(bits) => {
@@ -128,6 +137,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         1 => Just(Move::Clear),
         1 => Just(Move::Respond),
         1 => Just(Move::Announce),
+        1 => shed(),
         2 => relayed(),
     ];
     prop::collection::vec(one, 1..12)
@@ -331,6 +341,7 @@ fn speculative_moves() -> impl Strategy<Value = Vec<Move>> {
         2 => prop::sample::select(vec![&["own"][..], &["own", "read"], &["write"]]).prop_map(Move::Lend),
         1 => any::<u16>().prop_map(Move::Tools),
         1 => any::<u16>().prop_map(Move::Hand),
+        1 => shed(),
         2 => relayed(),
         1 => prop::bool::weighted(0.2).prop_map(|end| if end { Move::HangUp } else { Move::Announce }),
     ];

@@ -854,11 +854,11 @@ fn a_question_runs_a_tool_early_only_when_a_response_is_requested() {
 }
 
 #[test]
-fn a_busy_server_makes_no_partials_but_still_preempts() {
-    let run = |busy: bool| {
+fn a_busy_server_gives_up_partials_before_preemptive_answers() {
+    let run = |shed: Shed| {
         let mut sim = Sim::new(Policy::default());
         sim.completeness = 0.5;
-        sim.input(Input::Load { busy });
+        sim.input(Input::Load { shed });
         for _ in 0..2 {
             sim.scripts.push_back(vec![say("It is noon."), end()]);
         }
@@ -871,8 +871,10 @@ fn a_busy_server_makes_no_partials_but_still_preempts() {
         };
         (early, sim.outputs.iter().any(partial))
     };
-    assert_eq!(run(false), (true, true));
-    assert_eq!(run(true), (true, false));
+    assert_eq!(run(Shed::Nothing), (true, true));
+    assert_eq!(run(Shed::Speculation), (true, true));
+    assert_eq!(run(Shed::Partials), (true, false));
+    assert_eq!(run(Shed::PreemptiveAnswers), (false, false));
 }
 
 #[test]

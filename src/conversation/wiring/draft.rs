@@ -5,15 +5,15 @@ use crate::conversation::client_settings::ClientTools;
 use crate::conversation::draft::SampledCall;
 use crate::conversation::held::Held;
 use crate::conversation::ids::RequestId;
+use crate::conversation::shed::Shed;
 use crate::llm::{Prompt, TokenUsage};
 use serde_json::{Map, Value};
 
 impl Conversation {
     /// Whether to ask the draft model beside a generation with this prompt.
     pub(super) fn wants_draft(&mut self, prompt: &Prompt) -> bool {
-        // A busy server would refuse to run the calls, so they are not sampled.
-        let is_busy = self.turn.is_busy();
-        !is_busy
+        // Without room for runs, calls are not sampled.
+        self.turn.has_room_for(Shed::Speculation)
             && self
                 .speculation
                 .wants_draft(&mut self.common, &self.client, prompt)

@@ -160,7 +160,7 @@ impl Conversation {
             } => self.on_drafted(request, call, usage),
             Input::Tools { tools } => self.change_tools(tools),
             Input::Agent(agent) => self.hand_over_to(*agent),
-            Input::Load { busy } => self.turn.set_busy(busy),
+            Input::Load { shed } => self.turn.set_shed(shed),
             Input::Notes { notes } => self.take_notes(notes),
             Input::TokenBudget { spent } => self.common.tokens_spent = spent,
             Input::DraftBudget { spent } => self.speculation.set_draft_budget(spent),

@@ -4,6 +4,7 @@ use super::Conversation;
 use crate::conversation::client_settings::ClientTools;
 use crate::conversation::held::HeldCall;
 use crate::conversation::input::ResponseTerms;
+use crate::conversation::shed::Shed;
 use crate::llm::{LlmEvent, Message};
 
 impl Conversation {
@@ -16,6 +17,7 @@ impl Conversation {
             && self.held.preempt.is_idle();
         if !policy.enabled
             || !policy.preemptive
+            || !self.turn.has_room_for(Shed::PreemptiveAnswers)
             || self.common.tokens_spent
             || !self.client.answers_turns()
             || !free

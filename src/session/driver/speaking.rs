@@ -2,7 +2,7 @@
 
 use super::{Done, Driver, LoopEnd, failure, report_to};
 use crate::audio::{Resampler, to_i16};
-use crate::conversation::{ClauseId, Input, ItemId, Job, Micros, RequestId, spoken_length};
+use crate::conversation::{ClauseId, Input, ItemId, Job, Micros, RequestId, Shed, spoken_length};
 use crate::session::Outbound;
 use crate::session::ahead::{Part, TakenOver};
 use crate::session::clause::TakeChunk;
@@ -132,7 +132,8 @@ impl Driver {
         reason = "an edge: when audio is needed is a matter of real time"
     )]
     pub(super) fn speak_ahead(&mut self, request: RequestId, text: String, speaker: Speaker) {
-        if self.options.spoken_by != SpokenBy::Server || self.engines.are_busy() {
+        let is_busy = self.engines.shed() >= Shed::Speculation;
+        if self.options.spoken_by != SpokenBy::Server || is_busy {
             return;
         }
         let voices = &self.engines.voices;

@@ -1,7 +1,7 @@
 //! Work beside the conversation: generations, predictions, tools, and the budgets that they are counted in.
 
 use super::{Done, Driver, failure};
-use crate::conversation::{CLIENT_TIMEOUT, CallId, Discard, Input, Job, RequestId, RunId};
+use crate::conversation::{CLIENT_TIMEOUT, CallId, Discard, Input, Job, RequestId, RunId, Shed};
 use crate::llm::{GivenResult, LlmEvent, Prompt};
 use crate::prediction::{Evidence, Moment};
 use crate::session::agents::came_by;
@@ -95,7 +95,7 @@ impl Driver {
         name: String,
         (arguments, taken): (Map<String, Value>, Map<String, Value>),
     ) {
-        if committed.is_none() && self.engines.are_busy() {
+        if committed.is_none() && self.engines.shed() >= Shed::Speculation {
             let reason = Discard::Overloaded;
             return self.input(Input::RunRefused { run, reason });
         }

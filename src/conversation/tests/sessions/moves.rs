@@ -289,7 +289,13 @@ impl<'a> Session<'a> {
                 spent: dice.chance(40),
             },
             Move::Load => Input::Load {
-                busy: dice.chance(60),
+                shed: dice.pick(&[
+                    Shed::Nothing,
+                    Shed::Nothing,
+                    Shed::Speculation,
+                    Shed::Partials,
+                    Shed::PreemptiveAnswers,
+                ]),
             },
             Move::ServerTools => {
                 let tools = tools().into_iter().filter(|_| dice.chance(70));
