@@ -92,7 +92,7 @@ pub enum Input {
     },
     /// The server has less or more room for optional work than before.
     Load {
-        /// What it has no room for.
+        /// The work that it has no room for.
         #[serde(alias = "busy", deserialize_with = "Shed::read")]
         shed: Shed,
     },

@@ -431,10 +431,7 @@ impl Turn {
             return true;
         }
         let utterance = self.utterance.as_mut().filter(|u| u.is_committed());
-        utterance.is_some_and(|utterance| {
-            utterance.give_up();
-            true
-        })
+        utterance.map(Utterance::give_up).is_some()
     }
 
     /// Handles the client's cancel of the answer, or of the `queued` one. `true` if the last question gets no answer: a
