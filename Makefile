@@ -15,7 +15,7 @@ ALL := --features desktop
 HOME_RUNS := $(shell python3 -c 'import sys; print("yes" if sys.version_info[:2] in [(3, 11), (3, 12)] else "")' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: ready engine-tools help run talk engine test verify measure soak soak-hour fuzz flaky bench lint setup alsa models whisper-base test-tools
+.PHONY: ready engine-tools help run talk engine test verify measure soak soak-hour fuzz flaky bench lint setup alsa models whisper-base test-tools test-servers
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,7 +62,7 @@ measure: alsa models whisper-base test-tools $(FOREIGN)/.venv-pico/stamp ## meas
 	cargo test --locked $(ALL) --test parts --test desktop $(ARGS) -- --ignored --nocapture --test-threads 1 \
 		recorded published common_layout
 
-soak: alsa models ## load tests and injected faults at full size
+soak: alsa models test-servers ## load tests and injected faults at full size
 	ulimit -n $$(ulimit -H -n) && cargo test --locked $(ALL) --test wire --test soak $(ARGS) -- \
 		--ignored --nocapture --test-threads 1 --skip home_assistant_itself --skip foreign:: --skip reference_engine \
 		--skip published_weights
@@ -118,7 +118,11 @@ test-tools: setup $(if $(wildcard $(FOREIGN)/requirements.txt),$(FOREIGN)/.venv/
 	$(FOREIGN)/.venv-webrtc/stamp \
 	$(if $(wildcard $(FOREIGN)/package-lock.json),$(FOREIGN)/node_modules/.stamp) \
 	$(PLAYGROUND)/node_modules/.stamp
-	@scripts/system-packages.sh chromium flite pebble sound
+	@scripts/system-packages.sh chromium flite haproxy pebble redis-server sound
+
+# For the tests of several servers.
+test-servers: setup
+	@scripts/system-packages.sh haproxy redis-server
 
 $(FOREIGN)/.venv/stamp: $(FOREIGN)/requirements.txt | setup
 	python3 -m venv $(FOREIGN)/.venv

@@ -26,6 +26,7 @@
 //! | [`ask`] | plays a recorded question into a session and collects the answer |
 //! | [`mod@bench`] | what speculation buys and costs, in virtual time |
 //! | [`backend`] | servers of models over HTTP |
+//! | [`store`] | what several servers share, in Redis or Valkey |
 //! | [`config`] [`cli`] [`models`] [`onnx`] [`telemetry`] [`worker`] | configuration, command line, model files, ONNX Runtime, log, worker threads |
 
 pub mod ask;
@@ -52,6 +53,7 @@ pub mod report;
 pub mod server;
 pub mod session;
 pub mod stats;
+pub mod store;
 pub mod telemetry;
 pub mod time;
 pub mod tools;

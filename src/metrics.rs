@@ -7,6 +7,7 @@ use crate::conversation::{
 use crate::llm::FallbackFigures;
 use crate::prediction::Source;
 use crate::prediction::patterns::PatternFigures;
+use crate::store::StoreFigures;
 use crate::telemetry;
 use crate::tools::ToolError;
 use crate::tools::journal::JournalFigures;
@@ -279,6 +280,7 @@ pub struct Metrics {
     /// Counters of lost items, by kind.
     losses: Mutex<Vec<(&'static str, Counter)>>,
     journal: JournalFigures,
+    store: StoreFigures,
     loading: LoadingModels,
     agent_turns: Family<AgentLabel, Counter>,
     handoffs: Family<Handoff, Counter>,
@@ -332,6 +334,7 @@ impl Default for Metrics {
             load: Gauge::default(),
             losses: Mutex::default(),
             journal: JournalFigures::default(),
+            store: StoreFigures::default(),
             loading: LoadingModels::default(),
             agent_turns: Family::default(),
             handoffs: Family::default(),
@@ -576,6 +579,16 @@ impl Metrics {
             "1 while the journal cannot be written and tools with side effects do not run",
             self.journal.failing.clone(),
         );
+        registry.register(
+            "store_up",
+            "1 while the store that several servers share answers, or if there is none",
+            self.store.up.clone(),
+        );
+        registry.register(
+            "budgets_counted_alone",
+            "Spendings of daily budgets that this server counted by itself, because the shared store did not answer",
+            self.store.local_budgets.clone(),
+        );
     }
 
     fn register_models_and_agents(&mut self) {
@@ -688,6 +701,11 @@ impl Metrics {
     /// The metrics of calls that are predicted from the calls before.
     pub fn patterns(&self) -> PatternFigures {
         self.patterns.clone()
+    }
+
+    /// The metrics of the store that several servers share.
+    pub fn store(&self) -> StoreFigures {
+        self.store.clone()
     }
 
     /// The metrics of the journal of calls with side effects.

@@ -57,7 +57,7 @@ pub use twilio::{TransferCall, Twilio};
 use crate::metrics::Metrics;
 use crate::session::Engines;
 use crate::transport::door::Door;
-use crate::transport::phone::tickets::{TicketMemory, TicketStore};
+use crate::transport::phone::tickets::{TicketMemory, TicketStore, Tickets};
 use crate::transport::pump::PumpContext;
 use crate::transport::webrtc;
 use accept::accept;
@@ -116,7 +116,7 @@ pub struct App {
     /// The listeners for protocols other than HTTP, from [`bind`] or [`bind_with`]. These protocols
     /// have no authentication: anyone who can reach the address may talk.
     pub doors: Vec<(TcpListener, Arc<dyn Door>)>,
-    /// Tickets of Twilio calls that were answered and have not started their stream.
+    /// Remembers the tickets of Twilio calls that have started their stream.
     pub tickets: Arc<dyn TicketStore>,
     /// The models behind `/v1/audio`; without them these routes say that there are none.
     pub speech: Option<Arc<Engines>>,
@@ -225,7 +225,7 @@ pub async fn run(
             stop: stop.clone(),
         },
         metrics: app.metrics,
-        tickets: app.tickets,
+        tickets: Tickets::new(app.settings.client_secret_key.clone(), app.tickets),
         placed: PlacedCalls::default(),
         speech: app.speech.map(Speech::new),
         calls: calls.clone(),

@@ -37,7 +37,7 @@ impl Relay {
             .headers_mut()
             .insert(crate::transport::phone::signature::HEADER, signature);
         let mut relay = Self(connect(request).await?);
-        let parameters = json!({ "ticket": server.ticket().await? });
+        let parameters = json!({ "ticket": server.ticket() });
         let setup = json!({
             "type": "setup", "sessionId": "VX0", "accountSid": ACCOUNT, "callSid": CALL,
             "from": "", "to": "", "customParameters": parameters,

@@ -13,7 +13,7 @@ use crate::session::{
 };
 use crate::tools::Registry;
 use crate::transport::phone::signature;
-use crate::transport::phone::tickets::{TicketMemory, TicketStore};
+use crate::transport::phone::tickets::{TicketMemory, Tickets};
 use crate::tts;
 use crate::vad::{Begun, Vad, VadError, WINDOW};
 use secrecy::SecretString;
@@ -31,6 +31,9 @@ pub(super) const ACCOUNT: &str = "AC00000000000000000000000000000000";
 pub(super) const CALL: &str = "CA00000000000000000000000000000000";
 const PATH: &str = "/twilio/relay";
 
+/// Signs the tickets of its call.
+const KEY: &str = "for tickets of the bench alone";
+
 /// How long a server may take to stop.
 const STOP: Duration = Duration::from_secs(10);
 
@@ -38,7 +41,7 @@ const STOP: Duration = Duration::from_secs(10);
 pub(super) struct Served {
     pub(super) address: SocketAddr,
     twilio: Twilio,
-    tickets: Arc<TicketMemory>,
+    tickets: Tickets,
     shutdown: CancellationToken,
     serving: JoinHandle<Result<(), server::ServerError>>,
 }
@@ -60,14 +63,12 @@ impl Served {
         let twilio = account(address).map_err(|error| cannot(&error))?;
         let settings = ServerSettings {
             twilio: Some(twilio.clone()),
+            client_secret_key: Some(KEY.into()),
             ..settings
         };
-        let tickets = Arc::new(TicketMemory::default());
+        let tickets = Tickets::new(Some(KEY.into()), Arc::new(TicketMemory::default()));
         let sessions = Arc::new(move |options| Ok(session::open(&engines, &options)));
-        let app = App {
-            tickets: tickets.clone(),
-            ..App::new(settings, sessions)
-        };
+        let app = App::new(settings, sessions);
         let shutdown = CancellationToken::new();
         let serving = tokio::spawn(server::run(listener, app, shutdown.clone()));
         Ok(Self {
@@ -88,9 +89,8 @@ impl Served {
     }
 
     /// The ticket that the first message on that socket must carry.
-    pub(super) async fn ticket(&self) -> Result<String, BenchError> {
-        let ticket = self.tickets.issue(CALL, Default::default()).await;
-        ticket.ok_or_else(|| BenchError::sockets("the call", "no ticket is left"))
+    pub(super) fn ticket(&self) -> String {
+        self.tickets.issue(CALL, Default::default())
     }
 
     /// Stops it, and waits for its sessions.

@@ -9,6 +9,7 @@ use crate::config::{AgentConfig, Config, ConfigError, LlmEngine, Loaded, RemoteL
 use crate::conversation::Samples;
 use crate::models::Models;
 use crate::server::{HEALTHY, Tls};
+use crate::store::StoreSettings;
 use crate::tools::{JournalFile, declared};
 use crate::transport::webrtc;
 use crate::tts::{Piece, TtsError};
@@ -188,6 +189,14 @@ fn examine_parts(loaded: &Loaded) -> Vec<Finding> {
         try_out("tools", "see tools.folder in the configuration", || {
             tools(config)
         }),
+        match &config.store {
+            None => skipped("shared store", "there is none: this server is alone"),
+            Some(settings) => try_out(
+                "shared store",
+                "see [store] in the configuration, and whether Redis or Valkey runs there",
+                || shared_store(settings),
+            ),
+        },
         match config.agents.as_slice() {
             [] => skipped("agents", "there are none beside the configuration itself"),
             agents => try_out("agents", "", || Ok(named(agents, config.routes.len()))),
@@ -456,17 +465,27 @@ fn tools(config: &Config) -> Result<String> {
         .iter()
         .map(|kind| format!("{} {kind}", count(kind)))
         .collect();
+    let declared = declared.join(", ");
+    let count = own.specs().len();
+    if config.store.is_some() {
+        return Ok(format!(
+            "{count} tools; declared: {declared}; the journal is in the shared store"
+        ));
+    }
     let journal = JournalFile::open(&config.tools.journal, jiff::Timestamp::now())?;
     let unknown = match journal.unknown().len() {
         0 => String::new(),
         calls => format!(", with {calls} calls whose outcome is unknown"),
     };
     Ok(format!(
-        "{} tools; declared: {}; journal {}{unknown}",
-        own.specs().len(),
-        declared.join(", "),
+        "{count} tools; declared: {declared}; journal {}{unknown}",
         config.tools.journal.display()
     ))
+}
+
+fn shared_store(settings: &StoreSettings) -> Result<String> {
+    runtime()?.block_on(settings.try_out())?;
+    Ok(format!("{} answers and can be written", settings.url))
 }
 
 /// Opening it has shown that key and certificate belong together.

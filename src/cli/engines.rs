@@ -16,10 +16,12 @@ use crate::prediction::patterns::{Memory, PatternFile, Transitions};
 use crate::prediction::{self, ExampleFiles, Predictor, Settings, Today};
 use crate::server::TransferCall;
 use crate::session::{
-    AgentSettings, BudgetMemory, Builders, Cast, Engines, Observers, OtherVoice, Renewal,
+    AgentSettings, BudgetMemory, BudgetShared, Builders, Cast, Engines, Observers, OtherVoice,
+    Renewal,
 };
 use crate::tools::builtin::SendDigits;
 use crate::tools::declared::{self, Kind};
+use crate::tools::journal::{JournalShared, warn_of_unknown};
 use crate::tools::{Clock, Journal, JournalFile, LiveTools, Registry, SystemClock};
 use crate::tts::{self, Tts, TtsError, TtsService};
 use crate::turn_model::{SmartTurn, TurnModel};
@@ -110,7 +112,10 @@ pub fn builders(config: &Config, observers: Observers) -> Result<Builders> {
         voice_memory: config.voice_memory,
         clips: config.cache.as_deref().map(|cache| cache.join("clips")),
         journal: Some(journal(config, &observers)?),
-        budget: Arc::new(BudgetMemory::default()),
+        budget: match &observers.store {
+            Some(store) => Arc::new(BudgetShared::new(store.clone())),
+            None => Arc::new(BudgetMemory::default()),
+        },
         observers,
         llm: renewal.llm,
         draft: renewal.draft,
@@ -206,17 +211,15 @@ fn renewal_with(
 
 /// Opens the journal, and warns about each call of an earlier run that has no result.
 fn journal(config: &Config, observers: &Observers) -> Result<Journal> {
-    let path = &config.tools.journal;
     let figures = observers.metrics.journal();
+    if let Some(store) = &observers.store {
+        return Ok(Journal::new(JournalShared::new(store.clone(), figures)));
+    }
+    let path = &config.tools.journal;
     let journal = JournalFile::open_counted(path, SystemClock.now(), figures)
         .context("see tools.journal in the configuration")?;
-    // The arguments stay in the journal, because people said them.
     for call in journal.unknown() {
-        tracing::warn!(
-            key = call.key, tool = call.tool, begun = %call.time, journal = %path.display(),
-            "a call that changes something has no result: whether it took effect is not known, and \
-             it is not run again"
-        );
+        warn_of_unknown(&call.key, &call.tool, call.time, &path.to_string_lossy());
     }
     Ok(Journal::new(journal))
 }

@@ -22,6 +22,10 @@ The turn log and the learned patterns hold neither words nor values nor callers,
 `undertone patterns forget` and [retention] empty them. What tools have stored elsewhere, reports that the webhook has
 taken, and the server's log on stderr are not touched.";
 
+const IN_THE_STORE: &str = "\
+NOT deleted: the journal in the shared store, which keeps servers from making changes twice. It forgets calls after a day
+by itself, and calls whose end is not known after a month.";
+
 #[derive(Debug, Args)]
 pub(super) struct Forget {
     /// A session, as reports and the audit log name it, or a caller's number or address
@@ -80,7 +84,10 @@ impl Forget {
         for file in index.into_iter().chain(audit) {
             self.lines(&file, is_theirs)?;
         }
-        let done = self.journal(&config.tools.journal, who, &sessions)?;
+        let done = match &config.store {
+            Some(_) => super::print(IN_THE_STORE).map(|()| false)?,
+            None => self.journal(&config.tools.journal, who, &sessions)?,
+        };
         super::print(NOT_ATTRIBUTED)?;
         Ok(if done {
             ExitCode::SUCCESS

@@ -257,6 +257,8 @@ fn secrets(config: &Config) -> Secrets {
         .iter()
         .flat_map(|server| server.secrets());
     let twilio = server.twilio.as_ref().map(|twilio| &twilio.auth_token);
+    let store = config.store.as_ref();
+    let store = store.and_then(|store| store.password.as_ref());
     let ari = match server.outbound.as_ref().map(|outbound| &outbound.line) {
         Some(OutboundLine::Asterisk(ari)) => Some(&ari.password),
         _ => None,
@@ -266,6 +268,7 @@ fn secrets(config: &Config) -> Secrets {
         .flatten()
         .chain(twilio)
         .chain(ari)
+        .chain(store)
         .chain(tools)
         .chain(mcp);
     all.cloned().collect()

@@ -9,13 +9,16 @@ use super::{Common, playground};
 use crate::config::{
     AuditConfig, CallRecordingConfig, Config, Flags, Loaded, Scope, WebhookConfig,
 };
+use crate::metrics::Metrics;
 use crate::report::{Secret, Webhook};
 use crate::server::{self, App, Demonstration, Renewed, ServerError, ServerSettings, Tls, Twilio};
 use crate::session::{self, CallRecordings, Engines, Observers, SessionOptions};
 use crate::stats::TurnLog;
+use crate::store::Store;
 use crate::tools::AuditLog;
 use crate::transport::door::Door;
 use crate::transport::phone::audiosocket::{self, AudioSocket};
+use crate::transport::phone::tickets::{SharedTickets, TicketMemory, TicketStore};
 use crate::transport::webrtc;
 use crate::transport::wyoming::{self, ConversationMemory};
 use anyhow::{Context, Result, anyhow, bail};
@@ -129,13 +132,20 @@ pub(super) fn service(config: &Config) -> Option<(Url, Secret)> {
     Some((url, secret))
 }
 
-async fn serve(mut loaded: Loaded, flags: Flags, observers: Observers, kept: Kept) -> Result<()> {
+async fn serve(
+    mut loaded: Loaded,
+    flags: Flags,
+    mut observers: Observers,
+    kept: Kept,
+) -> Result<()> {
     let mut signals = Signals::listen()?;
     // Before the models are loaded, so that a port in use is reported at once.
     let mut doors = Doors::open(&loaded.config)?;
     let demonstration = demonstration(&mut loaded.config, server::ANYWHERE);
     let config = &loaded.config;
     let metrics = observers.metrics.clone();
+    observers.store = store(config, &metrics).await?;
+    let tickets = tickets(observers.store.as_ref());
     let (loading, stopped) = (load(config.clone(), observers), signals.stop());
     let engines = tokio::select! {
         engines = loading => engines?,
@@ -159,6 +169,7 @@ async fn serve(mut loaded: Loaded, flags: Flags, observers: Observers, kept: Kep
     let (listener, further) = doors.open_to(&settings, &engines);
     let app = App {
         metrics,
+        tickets,
         doors: further,
         renewed: Some(renewed),
         speech: Some(engines.clone()),
@@ -179,6 +190,23 @@ async fn serve(mut loaded: Loaded, flags: Flags, observers: Observers, kept: Kep
     tokio::select! {
         served = serving => served,
         ended = obey(signals, &shutdown, reloader) => ended,
+    }
+}
+
+/// The store that is shared with other servers.
+async fn store(config: &Config, metrics: &Metrics) -> Result<Option<Store>> {
+    let Some(settings) = &config.store else {
+        return Ok(None);
+    };
+    let store = Store::open(settings, metrics.store()).await;
+    store.map(Some).context("store.url")
+}
+
+/// Remembers the tickets that were used.
+fn tickets(store: Option<&Store>) -> Arc<dyn TicketStore> {
+    match store {
+        Some(store) => Arc::new(SharedTickets::new(store.clone())),
+        None => Arc::new(TicketMemory::default()),
     }
 }
 

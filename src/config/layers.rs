@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 /// Variables with a meaning of their own. Only the tests read `UNDERTONE_DATA`.
-pub(super) const SPECIAL: [&str; 9] = [
+pub(super) const SPECIAL: [&str; 10] = [
     "UNDERTONE_ARI_PASSWORD",
     "UNDERTONE_AUTH_TOKEN",
     "UNDERTONE_CLIENT_SECRET_KEY",
@@ -16,6 +16,7 @@ pub(super) const SPECIAL: [&str; 9] = [
     "UNDERTONE_DATA",
     "UNDERTONE_LOG",
     "UNDERTONE_MODELS",
+    "UNDERTONE_STORE_PASSWORD",
     "UNDERTONE_TWILIO_AUTH_TOKEN",
     "UNDERTONE_WEBHOOK_SECRET",
 ];

@@ -30,6 +30,7 @@ use crate::llm::{Demands, Prompt, Prompts, remote};
 use crate::report::Secret;
 use crate::server::{ServerSettings, TlsSettings};
 use crate::session::{Detection, PhoneSettings, Route};
+use crate::store::StoreSettings;
 use crate::tools::declared::Declared;
 use crate::tools::mcp::McpCatalogue;
 use crate::tools::{Audience, Registry};
@@ -48,6 +49,9 @@ pub const FILE: &str = "undertone.toml";
 
 /// The variable with the key of the webhook's signatures.
 const WEBHOOK_SECRET: &str = "UNDERTONE_WEBHOOK_SECRET";
+
+/// The variable with the password of the shared store.
+const STORE_PASSWORD: &str = "UNDERTONE_STORE_PASSWORD";
 
 /// The whole configuration, validated, in the types that use it.
 #[derive(Debug, Clone)]
@@ -92,6 +96,8 @@ pub struct Config {
     pub routes: Vec<Route>,
     /// The tools that the operator declared.
     pub tools: ToolsConfig,
+    /// The store that is shared with other servers; `None` if this one is alone.
+    pub store: Option<StoreSettings>,
     /// A trained head for the router, in addition to the tools' rules.
     pub router_head: Option<PathBuf>,
     /// Where it is kept which call follows which; `None` if calls are not predicted from the calls before them.
@@ -581,6 +587,15 @@ fn settings(raw: &raw::RawConfig, layers: &Layers, config: &Config) -> Vec<Setti
             "webhook.secret",
             WEBHOOK_SECRET,
             config.webhook.is_some() && raw.webhook.secret_file.is_empty(),
+        ),
+        (
+            "store.password",
+            STORE_PASSWORD,
+            raw.store.password_file.is_empty()
+                && config
+                    .store
+                    .as_ref()
+                    .is_some_and(|store| store.password.is_some()),
         ),
     ];
     let in_environment = secrets.into_iter().filter(|(_, _, is_set)| *is_set);

@@ -1,9 +1,10 @@
-//! The settings of `[tls]`, `[acme]`, `[limits]`, `[audit]` and `[retention]`.
+//! The settings of `[tls]`, `[acme]`, `[limits]`, `[store]`, `[audit]` and `[retention]`.
 
 use super::check::{Check, Checked};
-use super::raw::{RawAcme, RawAudit, RawLimits, RawRetention, RawTls};
-use super::{AuditConfig, Retention, Scope, TlsSettings};
+use super::raw::{RawAcme, RawAudit, RawLimits, RawRetention, RawStore, RawTls};
+use super::{AuditConfig, Retention, STORE_PASSWORD, Scope, TlsSettings};
 use crate::server::{AcmeSettings, OpeningLimits};
+use crate::store::StoreSettings;
 use url::Url;
 
 impl Check<'_> {
@@ -44,6 +45,39 @@ impl Check<'_> {
             per_address: self.whole(per_address, raw.openings_per_address, 0..=1_000_000)?,
             per_token: self.whole(per_token, raw.openings_per_token, 0..=1_000_000)?,
         })
+    }
+
+    /// The store that is shared with other servers; `None` if there is none.
+    pub(super) fn store(&self, raw: &RawStore) -> Checked<Option<StoreSettings>> {
+        const KEY: &str = "store.url";
+        const FIX: &str =
+            "write it as in \"redis://127.0.0.1:6379/0\", with rediss for TLS, or leave it empty";
+        let typed = raw.url.trim();
+        if typed.is_empty() || self.scope < Scope::Server {
+            return Ok(None);
+        }
+        let url = Url::parse(typed).ok().filter(|url| {
+            matches!(url.scheme(), "redis" | "rediss")
+                && url.has_host()
+                && url.query().is_none()
+                && url.fragment().is_none()
+        });
+        let Some(url) = url else {
+            let problem = format!("{KEY} is not the address of a Redis or Valkey server");
+            return Err(self.wrong(KEY, problem, FIX));
+        };
+        if url.password().is_some() {
+            let problem = format!("{KEY} contains a password, and settings are shown");
+            let fix = "take it out, and set UNDERTONE_STORE_PASSWORD or store.password_file";
+            return Err(self.wrong(KEY, problem, fix));
+        }
+        let secret = self.secret("store.password_file", &raw.password_file, STORE_PASSWORD)?;
+        let password = secret.map(|(_, password)| password.into());
+        let settings = StoreSettings { url, password };
+        match settings.check() {
+            Ok(()) => Ok(Some(settings)),
+            Err(error) => Err(self.wrong(KEY, format!("{KEY}: {error}"), FIX)),
+        }
     }
 
     pub(super) fn audit(&self, raw: &RawAudit) -> Option<AuditConfig> {

@@ -23,6 +23,7 @@ pub(super) struct RawConfig {
     pub(super) outbound: RawOutbound,
     pub(super) twilio: RawTwilio,
     pub(super) tools: RawTools,
+    pub(super) store: RawStore,
     /// In the order in which they are tried.
     pub(super) route: Vec<RawRoute>,
     /// By the operator's names.
@@ -99,6 +100,13 @@ impl Default for RawAcme {
             root: String::new(),
         }
     }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawStore {
+    pub(super) url: String,
+    pub(super) password_file: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

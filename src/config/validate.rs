@@ -99,6 +99,7 @@ pub(super) fn check(
         routes: check.routes(&raw.route, &agents)?,
         agents,
         tools,
+        store: check.store(&raw.store)?,
         router_head: check.existing("router.head", &raw.router.head)?,
         patterns: check.patterns(&raw.speculation),
         webrtc: check.webrtc(&raw.webrtc)?,

@@ -58,7 +58,7 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
 async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     if shared.context.drain.is_cancelled() {
         (StatusCode::SERVICE_UNAVAILABLE, "draining").into_response()
-    } else if shared.metrics.journal().is_failing() {
+    } else if shared.metrics.journal().is_failing() && !shared.metrics.store().is_used() {
         let why = "the journal cannot be written: tools with side effects do not run";
         (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
     } else if let Some(cause) = shared.metrics.loading_because() {
@@ -66,14 +66,16 @@ async fn ready(State(shared): State<Arc<Shared>>) -> Response {
         (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
     } else {
         // It serves without their tools.
-        match shared.metrics.mcp().down().as_slice() {
-            [] => "ready".into_response(),
-            down => format!(
-                "ready; MCP servers that are not connected: {}",
-                down.join(", ")
-            )
-            .into_response(),
+        let mut told = String::from("ready");
+        // All servers miss it at once: if none were ready, nobody would be served.
+        if shared.metrics.store().is_down() {
+            told += "; the shared store does not answer: tools with side effects do not run";
         }
+        let down = shared.metrics.mcp().down();
+        if !down.is_empty() {
+            told += &format!("; MCP servers that are not connected: {}", down.join(", "));
+        }
+        told.into_response()
     }
 }
 

@@ -23,7 +23,7 @@ pub struct ServerSettings {
     pub max_connections: usize,
     /// The token that clients must present; `None` requires none.
     pub auth_token: Option<SecretString>,
-    /// Signs client secrets; a random key per process if `None`.
+    /// Signs client secrets and tickets of calls; a random key per process if `None`.
     pub client_secret_key: Option<SecretString>,
     /// Origins of web pages that may connect, such as `https://example.org`. Pages from this host
     /// and from loopback hosts always may.

@@ -10,7 +10,7 @@ use super::settings::ServerSettings;
 use super::speech::Speech;
 use super::tls::Tls;
 use crate::metrics::Metrics;
-use crate::transport::phone::tickets::TicketStore;
+use crate::transport::phone::tickets::Tickets;
 use crate::transport::pump::PumpContext;
 use crate::transport::webrtc::Port;
 use std::net::SocketAddr;
@@ -48,8 +48,8 @@ pub(super) struct Shared {
     pub(super) tasks: TaskTracker,
     pub(super) context: PumpContext,
     pub(super) metrics: Arc<Metrics>,
-    /// Tickets of Twilio calls that were answered and have not started their stream.
-    pub(super) tickets: Arc<dyn TicketStore>,
+    /// Issues and redeems the tickets of Twilio calls.
+    pub(super) tickets: Tickets,
     /// How many sessions clients have opened within the last minute.
     pub(super) openings: Openings,
     /// The calls that the server has placed.

@@ -16,7 +16,7 @@ use crate::metrics::Refusal;
 use crate::tools::{Named, Origin, SessionValues};
 use crate::transport::phone::conversation_relay::{self, ConversationRelay};
 use crate::transport::phone::media_streams::{Admit, MediaStreams, Provider, Start};
-use crate::transport::phone::{numbers, signature};
+use crate::transport::phone::{numbers, signature, tickets};
 use crate::transport::{Admission, Admitted};
 use account::{DIALED, MEDIA, PLACED, PLACED_STATUS, RELAY, VOICE, in_xml};
 use axum::Router;
@@ -56,7 +56,7 @@ async fn answer(
     form: String,
 ) -> Response {
     match asked(&shared, VOICE, &uri, &headers, &form) {
-        Ok(form) => connected(&shared, &form, "").await,
+        Ok(form) => connected(&shared, &form, ""),
         Err(refused) => refused,
     }
 }
@@ -73,7 +73,7 @@ async fn after_transfer(
         Ok(form) if form.get("DialCallStatus").map(String::as_str) == Some("completed") => {
             twiml("<Hangup/>")
         }
-        Ok(form) => connected(&shared, &form, "<Say>Nobody answers there.</Say>").await,
+        Ok(form) => connected(&shared, &form, "<Say>Nobody answers there.</Say>"),
         Err(refused) => refused,
     }
 }
@@ -98,7 +98,7 @@ async fn answer_placed(
     };
     let line = form.get("CallSid").map_or("", String::as_str);
     match shared.placed.answered(&placed.call, line) {
-        true => connected(&shared, &form, "").await,
+        true => connected(&shared, &form, ""),
         false => twiml("<Hangup/>"),
     }
 }
@@ -161,7 +161,7 @@ fn asked(
 }
 
 /// Connects a call to this server if there is room, after the TwiML verbs in `first`.
-async fn connected(shared: &Shared, form: &BTreeMap<String, String>, first: &str) -> Response {
+fn connected(shared: &Shared, form: &BTreeMap<String, String>, first: &str) -> Response {
     let settings = shared.settings();
     let Some(twilio) = &settings.twilio else {
         return not_found();
@@ -173,13 +173,9 @@ async fn connected(shared: &Shared, form: &BTreeMap<String, String>, first: &str
     if shared.admission.place(false).is_err() {
         return busy();
     }
-    match shared.tickets.issue(call, told(form)).await {
-        Some(ticket) => {
-            let connect = connect(twilio, settings.interrupt, &ticket);
-            twiml(&format!("{first}{connect}"))
-        }
-        None => busy(),
-    }
+    let ticket = shared.tickets.issue(call, told(form));
+    let connect = connect(twilio, settings.interrupt, &ticket);
+    twiml(&format!("{first}{connect}"))
 }
 
 /// The call according to a signed form. SIP headers are the caller's own words.
@@ -199,7 +195,10 @@ fn told(form: &BTreeMap<String, String>) -> SessionValues {
 
 /// The TwiML that makes Twilio open a socket to this server.
 fn connect(twilio: &Twilio, interruptible: bool, ticket: &str) -> String {
-    let ticket = format!("<Parameter name=\"ticket\" value=\"{ticket}\"/>");
+    let parameters = tickets::parameters(ticket);
+    let ticket: String = parameters
+        .map(|(name, value)| format!("<Parameter name=\"{name}\" value=\"{value}\"/>"))
+        .collect();
     if twilio.relay {
         let url = in_xml(&twilio.socket_at(RELAY));
         let attributes = conversation_relay::attributes(interruptible);

@@ -1,5 +1,9 @@
 //! The daily budget of speculation, over all sessions. A [`BudgetStore`] keeps count of it:
-//! [`BudgetMemory`] for one server; one elsewhere may count for several.
+//! [`BudgetMemory`] for one server, [`BudgetShared`] for several with a store.
+
+mod shared;
+
+pub use shared::BudgetShared;
 
 use crate::conversation::{DraftPolicy, SpeculationPolicy};
 use crate::tools::Declaration;

@@ -50,7 +50,7 @@ mod warmth;
 
 pub(crate) use agents::TRANSPORTS;
 pub use agents::{AgentSettings, Cast, DEFAULT_AGENT, Route};
-pub use budget::{BudgetMemory, BudgetStore, Spending};
+pub use budget::{BudgetMemory, BudgetShared, BudgetStore, Spending};
 pub use builders::{Builders, Detection, OtherVoice, PhoneSettings, Renewal, StartError};
 pub use call_audio::{CALL_INDEX, CallRecordings};
 pub(crate) use course::Course;

@@ -1,4 +1,4 @@
-//! The recordings, turn log, metrics and patterns of all sessions.
+//! The recordings, turn log, metrics and patterns of all sessions, and what they share with other servers.
 
 use super::call_audio::CallRecordings;
 use super::options::{SessionOptions, SpokenBy};
@@ -8,10 +8,11 @@ use crate::metrics::Metrics;
 use crate::prediction::patterns::Memory;
 use crate::report::Webhook;
 use crate::stats::{LoggedTurn, TurnLog};
+use crate::store::Store;
 use crate::tools::{AuditLog, Effect, Registry};
 use std::sync::Arc;
 
-/// Recorders, turn log, metrics and patterns.
+/// Recorders, turn log, metrics, patterns, and the store that is shared with other servers.
 #[derive(Debug, Clone, Default)]
 pub struct Observers {
     /// Records every session.
@@ -28,6 +29,8 @@ pub struct Observers {
     pub metrics: Arc<Metrics>,
     /// The learned patterns: which call follows which.
     pub patterns: Memory,
+    /// The store that several servers share; `None` if this one is alone.
+    pub store: Option<Store>,
 }
 
 impl Observers {

@@ -2,13 +2,15 @@
 //! after it. So a call runs at most once, whatever is retried, reconnects or crashes.
 //!
 //! The rules are here. A [`JournalStore`] keeps the records: [`JournalFile`] in a file of this
-//! machine; one behind a database may serve several servers.
+//! machine, [`JournalShared`] in a store that several servers share.
 
 mod figures;
 mod file;
+mod shared;
 
 pub use figures::JournalFigures;
 pub use file::JournalFile;
+pub use shared::JournalShared;
 
 use super::{Same, ToolError};
 use futures_util::future::BoxFuture;
@@ -266,6 +268,14 @@ impl Journal {
             tracing::error!(%error, tool, "the result of a call could not be journalled");
         }
     }
+}
+
+/// Warns about a call that was interrupted. Its arguments stay in the journal, because people said them.
+pub(crate) fn warn_of_unknown(key: &str, tool: &str, begun: Timestamp, journal: &str) {
+    tracing::warn!(
+        key, tool, %begun, journal,
+        "a call that changes something has no result: whether it took effect is not known, and it is not run again"
+    );
 }
 
 fn not_done(error: &JournalError, tool: &str) -> ToolError {

@@ -8,7 +8,7 @@
 //! | `builtin` | clock, calculator, units, timers; weather, calendar, notes, accounts |
 //! | `values`, `fixed`, `session` | facts on the caller; arguments that the server sets; a session's data |
 //! | `canonical`, `once` | when two calls are the same; when two changes are |
-//! | `journal`, `journal/file` | which changes may run, so that none runs twice; their records in a file |
+//! | `journal`, `journal/file`, `journal/shared` | which changes may run, so that none runs twice; their records in a file, or in a store |
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -38,7 +38,7 @@ pub use canonical::canonical;
 pub use declared::RouterHints;
 pub(crate) use fixed::Known;
 pub use fixed::{Fixed, SessionTemplate};
-pub use journal::{Journal, JournalError, JournalFile};
+pub use journal::{Journal, JournalError, JournalFile, JournalShared};
 pub use live::LiveTools;
 pub use once::{OncePer, Same};
 pub use registry::{Registry, RegistryError};

@@ -360,6 +360,7 @@ fn the_doctor_names_what_is_broken_and_how_to_fix_it() {
         .env("UNDERTONE_LLM__ENGINE", "openai-compatible")
         .env("UNDERTONE_LLM__MODEL", "m")
         .env("UNDERTONE_LLM__BASE_URL", "http://127.0.0.1:1/v1")
+        .env("UNDERTONE_STORE__URL", "redis://127.0.0.1:1")
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -370,6 +371,8 @@ fn the_doctor_names_what_is_broken_and_how_to_fix_it() {
         ("models", "broken"),
         ("voice", "skipped"),
         ("language model", "broken"),
+        ("tools", "ok"),
+        ("shared store", "broken"),
         ("port", "broken"),
         ("UDP port of WebRTC", "broken"),
     ] {

@@ -984,3 +984,32 @@ fn audit_and_retention_are_read() {
     file("[limits]\nopenings_per_address = -1")
         .refused(&["limits.openings_per_address", "out of range"]);
 }
+
+#[test]
+fn a_shared_store_has_an_address_and_its_password_elsewhere() {
+    let none = file("").load().unwrap().config.store;
+    assert!(none.is_none(), "{none:?}");
+    for (address, told) in [
+        ("localhost:6379", "not the address"),
+        ("http://localhost:6379", "not the address"),
+        ("redis://localhost/0?db=1", "not the address"),
+        ("redis://localhost/first", "store.url: "),
+        ("redis://:canary@localhost", "UNDERTONE_STORE_PASSWORD"),
+    ] {
+        let store = format!("[store]\nurl = '{address}'\n");
+        file(&store).refused(&["toml:2: ", "store.url", told]);
+    }
+    let store = "[store]\nurl = 'rediss://ann@store.example:6380/2'\n";
+    let loaded = file(store).variable("UNDERTONE_STORE_PASSWORD", "canary");
+    let loaded = loaded.load().unwrap();
+    assert!(!format!("{loaded:?}").contains("canary"));
+    let mut settings = loaded.settings.iter();
+    let shown = settings.find(|setting| setting.key == "store.password");
+    assert_eq!(shown.expect("shown").value, "<secret>");
+    let store = loaded.config.store.expect("a store");
+    assert_eq!(store.url.host_str(), Some("store.example"));
+    assert!(store.password.is_some());
+    let in_file = "[store]\nurl = 'redis://localhost'\npassword_file = 'secret'\n";
+    let in_file = file(in_file).beside("secret", "canary").load().unwrap();
+    assert!(in_file.config.store.expect("a store").password.is_some());
+}

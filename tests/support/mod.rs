@@ -12,6 +12,7 @@ pub(crate) mod live;
 pub(crate) mod mcp;
 pub(crate) mod program;
 pub(crate) mod real;
+pub(crate) mod replicas;
 pub(crate) mod scripted;
 pub(crate) mod speech_services;
 pub(crate) mod tls;

@@ -46,6 +46,7 @@ mod relay;
 mod resets;
 mod speech;
 mod speech_services;
+mod store;
 mod tls;
 mod tool_cache;
 mod twilio;

@@ -8,11 +8,10 @@ use axum::http::HeaderMap;
 use axum::routing::post;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::live::{self, without_models};
 use support::real;
@@ -32,8 +31,8 @@ use undertone::llm::Message;
 use undertone::llm::scripted::{Cue, Scripted, Step};
 use undertone::server::{App, ServerSettings, TransferCall, Twilio};
 use undertone::session::{Builders, PhoneSettings};
-use undertone::tools::{Registry, SessionValues, builtin};
-use undertone::transport::phone::tickets::TicketStore;
+use undertone::tools::{Registry, builtin};
+use undertone::transport::phone::tickets::TicketMemory;
 use undertone::tts::{Speech, Tts, TtsError};
 
 /// A request to Twilio's API: path, credentials, body.
@@ -536,65 +535,78 @@ async fn after_an_unanswered_transfer_the_agent_takes_the_call_back() {
     assert_eq!(code, 403);
 }
 
-/// Tickets of several servers, which take a while.
-#[derive(Clone, Default)]
-struct Scattered(Arc<Mutex<Vec<(Issued, SessionValues)>>>);
-
-/// A ticket and its call.
-type Issued = (String, String);
-
-impl TicketStore for Scattered {
-    fn issue(&self, call: &str, values: SessionValues) -> BoxFuture<'static, Option<String>> {
-        let (store, call) = (self.clone(), call.to_owned());
-        Box::pin(async move {
-            tokio::task::yield_now().await;
-            let mut out = store.0.lock().expect("no panic");
-            let ticket = format!("ticket-{}", out.len());
-            out.push(((ticket.clone(), call), values));
-            Some(ticket)
-        })
-    }
-
-    fn redeem(&self, ticket: &str, call: &str) -> BoxFuture<'static, Option<SessionValues>> {
-        let (store, shown) = (self.clone(), (ticket.to_owned(), call.to_owned()));
-        Box::pin(async move {
-            tokio::task::yield_now().await;
-            let mut out = store.0.lock().expect("no panic");
-            let at = out.iter().position(|(issued, _)| *issued == shown)?;
-            Some(out.remove(at).1)
-        })
-    }
-}
-
 #[tokio::test]
 async fn a_call_that_one_server_has_answered_streams_to_another_once() {
-    let tickets = Scattered::default();
-    let [answers, carries] = [(); 2].map(|()| {
-        let settings = settings("http://127.0.0.1:1");
+    let used = TicketMemory::default();
+    let server = |key: &str, used: &TicketMemory| {
+        let settings = ServerSettings {
+            client_secret_key: Some(key.into()),
+            ..settings("http://127.0.0.1:1")
+        };
         let llm = Scripted::default();
         let engines = of_calls(None, without_models(Arc::new(llm)));
         Server::serve(App {
-            tickets: Arc::new(tickets.clone()),
+            tickets: Arc::new(used.clone()),
             ..App::new(settings, live::sessions(engines))
         })
-    });
+    };
+    let answers = server("the operator's key", &used);
+    let carries = server("the operator's key", &used);
+    let stranger = server("another key", &TicketMemory::default());
     let (status, instructions) = ring(&answers, CALL, None).await;
     assert_eq!(status, 200, "{instructions}");
-    let open = async || {
+    let open = async |server: &Server| {
         let signature = socket_signature();
         let signed = [("x-twilio-signature", signature.as_str())];
-        let opened = carries.try_open("/twilio/media", &signed).await;
+        let opened = server.try_open("/twilio/media", &signed).await;
         let mut client = opened.expect("the socket opens");
         client
             .send(start(CALL, ACCOUNT, ticket(&instructions)))
             .await;
         client
     };
-    let mut caller = open().await;
-    while caller.event().await["event"] != "media" {}
-    let close = open().await.close_frame().await;
+    let close = open(&stranger).await.close_frame().await;
     assert_eq!(u16::from(close.code), 1008, "{close}");
+    let mut caller = open(&carries).await;
+    while caller.event().await["event"] != "media" {}
+    for server in [&carries, &answers] {
+        let close = open(server).await.close_frame().await;
+        assert_eq!(u16::from(close.code), 1008, "{close}");
+    }
     assert_eq!(carries.counters.sessions.load(SeqCst), 1);
+}
+
+/// A ticket with all numbers and headers of a call is longer than a parameter may be.
+#[tokio::test]
+async fn a_ticket_with_many_facts_comes_back_in_several_parameters() {
+    let (api, _asked) = twilio_api().await;
+    let server = serve(settings(&api), &Scripted::default());
+    let header = "x".repeat(300);
+    let form = [
+        ("AccountSid", ACCOUNT),
+        ("CallSid", CALL),
+        ("From", "+15551230000"),
+        ("To", "+15551230001"),
+        ("ForwardedFrom", "+15551230002"),
+        ("SipHeader_X-Customer", header.as_str()),
+    ];
+    let (status, instructions) = tell(&server, "voice", &form, None).await;
+    assert_eq!(status, 200, "{instructions}");
+    let parameters = instructions.split("<Parameter ").skip(1).map(|part| {
+        let quoted: Vec<&str> = part.split('"').collect();
+        assert!(quoted[1].len() + quoted[3].len() <= 500, "{part}");
+        (quoted[1].to_owned(), quoted[3].into())
+    });
+    let parameters: serde_json::Map<String, Value> = parameters.collect();
+    assert!(parameters.len() > 1, "{instructions}");
+    let signature = socket_signature();
+    let signed = [("x-twilio-signature", signature.as_str())];
+    let opened = server.try_open("/twilio/media", &signed).await;
+    let mut client = opened.expect("the socket opens");
+    let mut first = start(CALL, ACCOUNT, "");
+    first["start"]["customParameters"] = parameters.into();
+    client.send(first).await;
+    assert_eq!(client.event().await["event"], "media", "the greeting");
 }
 
 /// Missing, wrong, replayed and mismatched credentials: no session opens, and the model is not

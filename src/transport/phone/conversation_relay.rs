@@ -7,7 +7,7 @@
 //! everything.
 
 use super::media_streams::{Admit, Start, with_parameters};
-use super::{key, numbers, refuse};
+use super::{key, numbers, refuse, tickets};
 use crate::conversation::{Event, HangUpReason, Input, Micros};
 use crate::session::{Outbound, Profile, SessionOptions, SpokenBy};
 use crate::tools::{Named, Origin};
@@ -208,11 +208,10 @@ impl Dialect for ConversationRelay {
                     &call_sid,
                     Origin::Claimed,
                 );
-                let ticket = custom_parameters["ticket"].as_str().unwrap_or_default();
                 self.set_up(Start {
                     account: account_sid,
                     call: call_sid,
-                    ticket: ticket.to_owned(),
+                    ticket: tickets::ticket_in(&custom_parameters),
                     claimed: with_parameters(claimed, &custom_parameters),
                 })
             }

@@ -4,7 +4,7 @@
 //! Both directions carry base64 of G.711 at 8 kHz, 20 ms per message. A mark sent after the agent's
 //! audio comes back when the audio has been played; `clear` drops audio that has not.
 
-use super::{Ended, Marks, key, numbers, refuse};
+use super::{Ended, Marks, key, numbers, refuse, tickets};
 use crate::audio::g711::{self, Law};
 use crate::conversation::{ClauseId, HangUpReason, Micros};
 use crate::session::{Outbound, Profile, SessionOptions};
@@ -43,7 +43,7 @@ pub struct Start {
     pub account: String,
     /// The provider's id of the call.
     pub call: String,
-    /// The parameter `ticket` of the stream.
+    /// The ticket in the parameters of the stream.
     pub ticket: String,
     /// The call's id, numbers and other parameters as the stream claims them.
     pub claimed: SessionValues,
@@ -350,7 +350,7 @@ impl Provider {
             start: Start {
                 account: text(account),
                 call: text(call),
-                ticket: text(&parameters["ticket"]),
+                ticket: tickets::ticket_in(parameters),
                 claimed: with_parameters(claimed, parameters),
             },
             law: law(format),
@@ -397,7 +397,7 @@ impl Provider {
 /// The parameters of a stream as `session.param`, except the ticket.
 pub(super) fn with_parameters(values: SessionValues, parameters: &Value) -> SessionValues {
     let parameters = parameters.as_object().into_iter().flatten();
-    let parameters = parameters.filter(|(name, _)| *name != "ticket");
+    let parameters = parameters.filter(|(name, _)| !tickets::is_parameter(name));
     parameters.fold(values, |values, (name, value)| {
         values.with(Named::Param(name.clone()), &text(value), Origin::Claimed)
     })

@@ -1,0 +1,345 @@
+//! The journal in a store that several servers share: a call that one of them has begun is begun by no
+//! other.
+//!
+//! A record is there from the call's intent on, and its result is added to it. While the store does not
+//! answer, no call is begun; the results of those that have run are kept here until it does. If the answer to
+//! an intent is lost, the call does not run, and what may have been recorded of it is taken back later.
+//!
+//! The calls without a result are listed in a set. One whose server is not alive any more was interrupted; each
+//! server reports it once.
+
+use super::{Intent, JournalError, JournalFigures, JournalStore, Record, warn_of_unknown};
+use crate::store::{Store, StoreError};
+use crate::tools::ToolError;
+use futures_util::future::BoxFuture;
+use jiff::Timestamp;
+use redis::cmd;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+use tokio::time::{MissedTickBehavior, interval};
+use uuid::Uuid;
+
+/// Finished calls are kept for a day, as in a file.
+const KEEP_RESULTS: Duration = Duration::from_hours(24);
+/// Calls whose end is unknown, for a month.
+const KEEP_UNKNOWN: Duration = Duration::from_hours(24 * 30);
+
+/// How often it is looked for interrupted calls. One is reported if its server was gone twice in a row, so that
+/// servers that were kept from showing themselves have the time to do so.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// The most calls without a result that are looked at.
+const MOST_OPEN: usize = 10_000;
+
+/// Records an intent unless there is a record, which is returned then.
+const BEGIN: &str = "
+    if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+        redis.call('SADD', KEYS[2], ARGV[3])
+        return false
+    end
+    return redis.call('GET', KEYS[1])";
+
+/// Puts a record with its result in the place of the one without.
+const FINISH: &str = "
+    redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+    redis.call('SREM', KEYS[2], ARGV[3])
+    return 1";
+
+/// Takes back an intent whose call did not run.
+const TAKE_BACK: &str = "
+    if redis.call('GET', KEYS[1]) == ARGV[1] then
+        redis.call('DEL', KEYS[1])
+        redis.call('SREM', KEYS[2], ARGV[2])
+    end
+    return 1";
+
+/// The form of a record in the store.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Kept {
+    /// The run of the server that has begun the call.
+    server: String,
+    /// Unlike any other intent's, so that its server knows its own again.
+    lease: String,
+    time: Timestamp,
+    tool: String,
+    arguments: Map<String, Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    result: Option<Result<Value, ToolError>>,
+}
+
+impl Kept {
+    fn text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    fn read(text: &str) -> Result<Self, JournalError> {
+        let broken = |error| JournalError::Store(format!("a record that cannot be read: {error}"));
+        serde_json::from_str(text).map_err(broken)
+    }
+
+    fn record(self) -> Record {
+        Record {
+            tool: self.tool,
+            arguments: self.arguments,
+            time: self.time,
+            result: self.result,
+        }
+    }
+}
+
+impl From<StoreError> for JournalError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error.to_string())
+    }
+}
+
+/// A journal in a store. Clones are the same one.
+#[derive(Debug, Clone)]
+pub struct JournalShared(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    store: Store,
+    figures: JournalFigures,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The calls that run here, by key.
+    running: HashMap<String, Kept>,
+    /// Records with results that the store does not have yet, by key.
+    unwritten: HashMap<String, Kept>,
+    /// Keys of intents that the store may have although their calls did not run, by the record's text.
+    lost: HashMap<String, String>,
+}
+
+impl JournalShared {
+    /// A journal in `store`, which keeps `figures` up to date. Must be called within the runtime.
+    pub fn new(store: Store, figures: JournalFigures) -> Self {
+        let journal = Self(Arc::new(Inner {
+            store,
+            figures,
+            state: Mutex::default(),
+        }));
+        tokio::spawn(watch(Arc::downgrade(&journal.0)));
+        journal
+    }
+
+    async fn begin(self, intent: Intent) -> Result<Option<Record>, JournalError> {
+        let Intent {
+            key,
+            tool,
+            arguments,
+            time,
+        } = intent;
+        if let Some(done) = self.state().unwritten.get(&key) {
+            return Ok(Some(done.clone().record()));
+        }
+        let kept = Kept {
+            server: self.0.store.server().to_owned(),
+            lease: Uuid::new_v4().simple().to_string(),
+            time,
+            tool,
+            arguments,
+            result: None,
+        };
+        let text = kept.text();
+        let begun = self.0.ask(BEGIN, &key, &text, KEEP_UNKNOWN).await;
+        let found: Option<String> = match begun {
+            Ok(found) => found,
+            Err(error) => {
+                if matches!(error, StoreError::Failed(_)) {
+                    self.state().lost.insert(text, key);
+                }
+                self.0.figures.failed();
+                return Err(error.into());
+            }
+        };
+        let mut state = self.state();
+        let mine = match found {
+            None => kept,
+            // It was recorded although the answer was lost, and its call did not run.
+            Some(found) if state.lost.remove(&found).is_some() => Kept::read(&found)?,
+            Some(found) => return Kept::read(&found).map(|kept| Some(kept.record())),
+        };
+        state.running.insert(key, mine);
+        Ok(None)
+    }
+
+    async fn finish(
+        self,
+        key: String,
+        result: Result<Value, ToolError>,
+    ) -> Result<(), JournalError> {
+        {
+            let mut state = self.state();
+            let Some(mut kept) = state.running.remove(&key) else {
+                return Err(JournalError::NotBegun(key));
+            };
+            kept.result = Some(result);
+            state.unwritten.insert(key, kept);
+        }
+        Ok(self.0.write().await?)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state()
+    }
+}
+
+impl JournalStore for JournalShared {
+    fn begin(&self, intent: Intent) -> BoxFuture<'static, Result<Option<Record>, JournalError>> {
+        Box::pin(self.clone().begin(intent))
+    }
+
+    fn finish(
+        &self,
+        key: String,
+        result: Result<Value, ToolError>,
+        _: Timestamp,
+    ) -> BoxFuture<'static, Result<(), JournalError>> {
+        Box::pin(self.clone().finish(key, result))
+    }
+}
+
+impl Inner {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open(&self) -> String {
+        self.store.key(&["journal-open"])
+    }
+
+    async fn ask<T: redis::FromRedisValue>(
+        &self,
+        script: &str,
+        key: &str,
+        text: &str,
+        keep: Duration,
+    ) -> Result<T, StoreError> {
+        let (record, open) = (self.store.key(&["journal", key]), self.open());
+        let keep = keep.as_millis().to_string();
+        let keys = [record.as_str(), &open];
+        self.store.run(script, &keys, &[text, &keep, key]).await
+    }
+
+    async fn take_back(&self, text: &str, key: &str) -> Result<(), StoreError> {
+        let (record, open) = (self.store.key(&["journal", key]), self.open());
+        let _: u32 = self
+            .store
+            .run(TAKE_BACK, &[&record, &open], &[text, key])
+            .await?;
+        Ok(())
+    }
+
+    /// Writes the results that the store does not have, and takes back the intents whose calls did not run.
+    async fn write(&self) -> Result<(), StoreError> {
+        let unwritten = self.state().unwritten.clone();
+        for (key, kept) in unwritten {
+            let _: u32 = self.ask(FINISH, &key, &kept.text(), KEEP_RESULTS).await?;
+            let mut state = self.state();
+            let written = |now: &Kept| now.lease == kept.lease;
+            if state.unwritten.get(&key).is_some_and(written) {
+                state.unwritten.remove(&key);
+            }
+        }
+        let lost = std::mem::take(&mut self.state().lost);
+        let mut lost = lost.into_iter();
+        while let Some((text, key)) = lost.next() {
+            if let Err(error) = self.take_back(&text, &key).await {
+                self.state().lost.extend(lost.chain([(text, key)]));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reports the calls that were interrupted, each once. `gone` are those whose server was gone at the last look.
+    async fn look(
+        &self,
+        gone: &mut HashSet<String>,
+        told: &mut HashSet<String>,
+    ) -> Result<(), StoreError> {
+        let mut open = cmd("SRANDMEMBER");
+        open.arg(self.open()).arg(MOST_OPEN);
+        let open: Vec<String> = self.store.ask(&open).await?;
+        told.retain(|key| open.contains(key));
+        let mut now = HashSet::new();
+        for key in open {
+            if told.contains(&key) || self.state().running.contains_key(&key) {
+                continue;
+            }
+            let mut get = cmd("GET");
+            get.arg(self.store.key(&["journal", &key]));
+            let text: Option<String> = self.store.ask(&get).await?;
+            let kept = text.and_then(|text| Kept::read(&text).ok());
+            let Some(kept) = kept.filter(|kept| kept.result.is_none()) else {
+                // Its time is over.
+                let mut remove = cmd("SREM");
+                remove.arg(self.open()).arg(&key);
+                let _: u32 = self.store.ask(&remove).await?;
+                continue;
+            };
+            let is_here = kept.server == self.store.server();
+            if is_here || self.store.is_alive(&kept.server).await? {
+                continue;
+            }
+            if gone.contains(&key) {
+                warn_of_unknown(&key, &kept.tool, kept.time, "the shared store");
+                told.insert(key);
+            } else {
+                now.insert(key);
+            }
+        }
+        *gone = now;
+        Ok(())
+    }
+}
+
+/// Writes what waits when the store answers again, and looks for interrupted calls, as long as the journal is there.
+async fn watch(journal: Weak<Inner>) {
+    let Some(mut changes) = journal.upgrade().map(|inner| inner.store.changes()) else {
+        return;
+    };
+    let (mut gone, mut told) = (HashSet::new(), HashSet::new());
+    let mut looks = interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let is_change = tokio::select! {
+            changed = changes.changed() => match changed {
+                Ok(()) => true,
+                Err(_) => return,
+            },
+            _ = looks.tick() => false,
+        };
+        let Some(inner) = journal.upgrade() else {
+            return;
+        };
+        let is_up = *changes.borrow_and_update();
+        let failing = inner.figures.is_failing();
+        if !is_up {
+            if is_change || !failing {
+                inner.figures.failed();
+            }
+            continue;
+        }
+        if failing || is_change {
+            match inner.write().await {
+                Ok(()) if failing => {
+                    tracing::info!("the journal can be written again");
+                    inner.figures.works();
+                }
+                Ok(()) => {}
+                Err(error) => tracing::warn!(%error, "results wait for the journal"),
+            }
+        }
+        if !is_change && let Err(error) = inner.look(&mut gone, &mut told).await {
+            tracing::debug!(%error, "could not look for interrupted calls");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Tests what several servers share with a real Redis: who begins a call, budgets, and used tickets.
+
+use crate::support::program::until;
+use crate::support::replicas::Redis;
+use futures_util::future::join_all;
+use jiff::Timestamp;
+use jiff::civil::date;
+use redis::cmd;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use undertone::session::{BudgetShared, BudgetStore, Spending};
+use undertone::store::Store;
+use undertone::tools::journal::{
+    Begun, Intent, Journal, JournalError, JournalFigures, JournalShared, JournalStore,
+};
+use undertone::tools::{SessionValues, ToolError};
+use undertone::transport::phone::tickets::{SharedTickets, Tickets};
+
+fn journal(store: &Store) -> (JournalShared, JournalFigures) {
+    let figures = JournalFigures::default();
+    (JournalShared::new(store.clone(), figures.clone()), figures)
+}
+
+fn intent(key: &str) -> Intent {
+    let arguments = json!({"text": "buy milk"});
+    Intent {
+        key: key.into(),
+        tool: "add_note".into(),
+        arguments: arguments.as_object().cloned().expect("an object"),
+        time: Timestamp::UNIX_EPOCH,
+    }
+}
+
+async fn begin(journal: &JournalShared, key: &str) -> Result<Begun, JournalError> {
+    Journal::new(journal.clone()).begin(intent(key)).await
+}
+
+async fn finish(
+    journal: &JournalShared,
+    key: &str,
+    result: &Result<Value, ToolError>,
+) -> Result<(), JournalError> {
+    let now = Timestamp::UNIX_EPOCH;
+    journal.finish(key.into(), result.clone(), now).await
+}
+
+async fn begun(journal: &JournalShared, key: &str) -> Begun {
+    begin(journal, key).await.expect("the store answers")
+}
+
+#[tokio::test]
+async fn a_call_begun_by_another_server_is_not_begun_again() {
+    let redis = Redis::start().await;
+    let stores = [redis.store().await, redis.store().await];
+    let [one, other] = stores.each_ref().map(|store| journal(store).0);
+    assert_eq!(begun(&one, "a").await, Begun::Started);
+    for journal in [&one, &other] {
+        assert_eq!(begun(journal, "a").await, Begun::Unknown);
+    }
+    let done = Ok(json!({"added": "buy milk"}));
+    let foreign = finish(&other, "a", &done).await;
+    assert!(
+        matches!(foreign, Err(JournalError::NotBegun(_))),
+        "{foreign:?}"
+    );
+    finish(&one, "a", &done).await.expect("recorded");
+    let again = finish(&one, "a", &done).await;
+    assert!(matches!(again, Err(JournalError::NotBegun(_))), "{again:?}");
+    for journal in [&one, &other] {
+        assert_eq!(begun(journal, "a").await, Begun::Done(done.clone()));
+    }
+    let late = Err(ToolError::Timeout(5));
+    assert_eq!(begun(&other, "b").await, Begun::Started);
+    finish(&other, "b", &late).await.expect("recorded");
+    assert_eq!(begun(&one, "b").await, Begun::Done(late));
+    let changed = Intent {
+        arguments: Map::new(),
+        ..intent("a")
+    };
+    let reused = Journal::new(other.clone()).begin(changed).await;
+    assert!(
+        matches!(reused, Err(JournalError::KeyReused(_))),
+        "{reused:?}"
+    );
+
+    let keys: Vec<_> = (0..40).map(|number| format!("k{}", number / 2)).collect();
+    let both = keys.iter().enumerate().map(|(number, key)| {
+        let journal = if number % 2 == 0 { &one } else { &other };
+        begun(journal, key)
+    });
+    let both = join_all(both).await;
+    let started = both.iter().filter(|begun| **begun == Begun::Started);
+    assert_eq!(started.count(), 20);
+}
+
+#[tokio::test]
+async fn without_the_store_no_call_is_begun_and_results_wait_for_it() {
+    let mut redis = Redis::start().await;
+    let stores = [redis.store().await, redis.store().await];
+    let ([one, other], figures) = {
+        let [one, other] = stores.each_ref().map(journal);
+        ([one.0, other.0], one.1)
+    };
+    assert_eq!(begun(&one, "a").await, Begun::Started);
+    redis.stop().await;
+    let done = Ok(json!({"added": "buy milk"}));
+    assert!(finish(&one, "a", &done).await.is_err());
+    assert!(begin(&one, "b").await.is_err());
+    assert_eq!(
+        begin(&one, "a").await.expect("it is known here"),
+        Begun::Done(done.clone())
+    );
+    until(async || figures.is_failing().then_some(())).await;
+
+    redis.resume().await;
+    until(async || (!figures.is_failing()).then_some(())).await;
+    until(async || stores[1].is_up().then_some(())).await;
+    until(async || (begun(&other, "a").await == Begun::Done(done.clone())).then_some(())).await;
+    assert_eq!(begun(&other, "b").await, Begun::Started);
+}
+
+/// The answer is lost because the store stalls: the call does not run, so nobody may be kept from making it.
+#[tokio::test]
+async fn an_intent_whose_answer_was_lost_is_taken_back() {
+    let redis = Redis::start().await;
+    let stores = [redis.store().await, redis.store().await];
+    let [one, other] = stores.each_ref().map(|store| journal(store).0);
+    let mut pause = cmd("CLIENT");
+    pause.arg("PAUSE").arg(6_000).arg("WRITE");
+    let _: () = stores[1].ask(&pause).await.expect("paused");
+    let lost = begin(&one, "a").await;
+    assert!(matches!(lost, Err(JournalError::Store(_))), "{lost:?}");
+    until(async || {
+        let begun = begin(&other, "a").await.ok();
+        begun.filter(|begun| *begun == Begun::Started)
+    })
+    .await;
+    assert_eq!(begun(&one, "a").await, Begun::Unknown);
+}
+
+fn spending(cost: f64) -> Spending {
+    Spending {
+        tool: "quote".into(),
+        day: date(2026, 3, 1),
+        cost,
+        most_calls: Some(4),
+        most_cost: Some(1.0),
+    }
+}
+
+#[tokio::test]
+async fn servers_share_a_days_budget_and_count_alone_without_the_store() {
+    let mut redis = Redis::start().await;
+    let stores = [redis.store().await, redis.store().await];
+    let [one, other] = stores
+        .each_ref()
+        .map(|store| BudgetShared::new(store.clone()));
+    assert!(one.take(spending(0.3)).await && other.take(spending(0.3)).await);
+    assert!(!one.take(spending(0.5)).await, "1.1 is more than 1.0");
+    assert!(one.take(spending(0.1)).await);
+
+    redis.stop().await;
+    // This server has spent 0.4 so far, in two calls.
+    assert!(one.take(spending(0.1)).await);
+    assert!(one.spent(spending(0.1)).await);
+    assert!(!one.take(spending(0.1)).await, "it was the fifth call here");
+    let alone = &stores[0];
+    assert!(!alone.is_up());
+
+    redis.resume().await;
+    for store in &stores {
+        until(async || store.is_up().then_some(())).await;
+    }
+    // What was spent meanwhile counts, too, as soon as the first asks.
+    let most_cost = |most| Spending {
+        most_calls: None,
+        most_cost: Some(most),
+        ..spending(0.0)
+    };
+    assert!(one.take(most_cost(0.95)).await);
+    assert!(!other.take(most_cost(0.85)).await, "0.9 are spent");
+    assert!(!other.take(spending(0.0)).await);
+    let tomorrow = Spending {
+        day: date(2026, 3, 2),
+        ..spending(0.9)
+    };
+    assert!(other.take(tomorrow).await);
+}
+
+#[tokio::test]
+async fn a_ticket_is_used_once_among_all_servers_and_calls_go_on_without_the_store() {
+    let mut redis = Redis::start().await;
+    let stores = [redis.store().await, redis.store().await];
+    let [one, other] = stores.each_ref().map(|store| {
+        let used = SharedTickets::new(store.clone());
+        Tickets::new(Some("the operator's".into()), Arc::new(used))
+    });
+    let known = Some(SessionValues::default());
+    let ticket = one.issue("CA1", SessionValues::default());
+    assert_eq!(other.redeem(&ticket, "CA1").await, known);
+    assert_eq!(one.redeem(&ticket, "CA1").await, None);
+    let ticket = one.issue("CA1", SessionValues::default());
+    redis.stop().await;
+    assert_eq!(one.redeem(&ticket, "CA1").await, known);
+    assert_eq!(one.redeem(&ticket, "CA1").await, None);
+    assert!(!stores[0].is_up());
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_is_not_alive() {
+    let redis = Redis::start().await;
+    let (one, other) = (redis.store().await, redis.store().await);
+    let name = one.server().to_owned();
+    assert_ne!(name, other.server());
+    assert!(other.is_alive(&name).await.expect("an answer"));
+    assert!(!other.is_alive("nobody").await.expect("an answer"));
+    drop(one);
+    let gone = async || !other.is_alive(&name).await.expect("an answer");
+    until(async || gone().await.then_some(())).await;
+    let claimed = other.claim("name", Duration::from_secs(60)).await;
+    assert!(claimed.expect("an answer"));
+    let again = other.claim("name", Duration::from_secs(60)).await;
+    assert!(!again.expect("an answer"));
+}
