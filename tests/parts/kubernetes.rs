@@ -40,19 +40,24 @@ fn text<'a>(yaml: &'a Yaml, key: &str) -> &'a str {
 /// The configuration of a pod, with its environment. Unknown keys and variables are errors.
 fn configuration() -> Config {
     let folder = tempfile::tempdir().expect("a folder");
-    let token = folder.path().join("token");
-    std::fs::write(&token, "a-token-of-more-than-sixteen").expect("written");
+    for name in ["token", "key"] {
+        let secret = folder.path().join(name);
+        std::fs::write(secret, "a-secret-of-more-than-sixteen").expect("written");
+    }
     let map = manifest("ConfigMap");
-    let here = token.to_str().expect("a path");
+    let here = folder.path().to_str().expect("a path");
     let file = text(&map["data"], "undertone.toml");
     let mounted = list(&container(), "volumeMounts")
         .iter()
         .map(|mount| text(mount, "mountPath").to_owned())
         .find(|path| path.ends_with("/secrets/undertone"));
-    let secret = format!("{}/token", mounted.expect("a mount for the token"));
-    assert!(file.contains(&secret), "the token is mounted elsewhere");
+    let secrets = mounted.expect("a mount for the secrets");
+    for name in ["token", "key"] {
+        let secret = format!("\"{secrets}/{name}\"");
+        assert!(file.contains(&secret), "the {name} is mounted elsewhere");
+    }
     let path = folder.path().join("undertone.toml");
-    std::fs::write(&path, file.replace(&secret, here)).expect("written");
+    std::fs::write(&path, file.replace(&secrets, here)).expect("written");
     let container = container();
     let variables = list(&container, "env").iter().map(|variable| {
         let field = variable["valueFrom"]["fieldRef"]["fieldPath"].as_str();
@@ -100,13 +105,23 @@ fn the_ports_are_those_of_the_configuration() {
 
 #[test]
 fn a_drain_is_not_cut_short() {
-    let grace = pod()["terminationGracePeriodSeconds"].as_i64();
-    let grace = Duration::from_secs(grace.expect("a number").unsigned_abs());
+    let seconds =
+        |yaml: &Yaml| Duration::from_secs(yaml.as_i64().expect("a number").unsigned_abs());
+    let grace = seconds(&pod()["terminationGracePeriodSeconds"]);
+    let before = seconds(&container()["lifecycle"]["preStop"]["sleep"]["seconds"]);
     let drain = configuration().server.drain_deadline;
     assert!(
-        drain + Duration::from_secs(20) <= grace,
-        "{drain:?}, {grace:?}"
+        before + drain + Duration::from_secs(20) <= grace,
+        "{before:?}, {drain:?}, {grace:?}"
     );
+}
+
+#[test]
+fn replicas_share_a_store_and_a_key() {
+    let config = configuration();
+    let store = config.store.expect("a store");
+    assert_eq!(store.url.scheme(), "redis");
+    assert!(config.server.client_secret_key.is_some());
 }
 
 #[tokio::test]

@@ -23,9 +23,14 @@ pub(crate) async fn own_address() -> SocketAddr {
 async fn start(mut command: Command, package: &str, address: SocketAddr) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let child = command.kill_on_drop(true).spawn();
-    let child =
+    let mut child =
         child.unwrap_or_else(|error| panic!("{package}: {error}: install the package {package}"));
-    until(async || TcpStream::connect(address).await.ok()).await;
+    until(async || {
+        let ended = child.try_wait().expect("a status");
+        assert!(ended.is_none(), "{package} has ended: {ended:?}");
+        TcpStream::connect(address).await.ok()
+    })
+    .await;
     child
 }
 

@@ -29,8 +29,8 @@ const START: Duration = Duration::from_secs(120);
 /// A language model that books a room whenever it is asked to, and the booking service, which
 /// counts bookings and answers only if told to.
 #[derive(Clone)]
-struct World {
-    bookings: Arc<AtomicUsize>,
+pub(super) struct World {
+    pub(super) bookings: Arc<AtomicUsize>,
     booked: mpsc::Sender<String>,
     answers: bool,
     /// The last message of each prompt.
@@ -65,7 +65,7 @@ async fn book(State(world): State<World>, body: String) -> String {
 }
 
 /// Serves a world at an address of its own.
-async fn world(answers: bool) -> (World, mpsc::Receiver<String>, String) {
+pub(super) async fn world(answers: bool) -> (World, mpsc::Receiver<String>, String) {
     let (booked, bookings) = mpsc::channel(8);
     let world = World {
         bookings: Arc::default(),
@@ -235,7 +235,7 @@ async fn a_call_interrupted_by_kill_9_is_not_run_again_and_is_reported() {
 }
 
 /// The declaration of a tool that books once per caller and guest.
-fn booking_once(service: &str) -> String {
+pub(super) fn booking_once(service: &str) -> String {
     let once = "once_per = \"caller + who\"\nfixed_trust = \"claimed\"\ntimeout_ms = 120000";
     declaration(service).replace("timeout_ms = 120000", once)
 }
@@ -243,7 +243,7 @@ fn booking_once(service: &str) -> String {
 impl World {
     /// Whether a prompt since the last call has all of `words` in its last message. Other prompts may come
     /// after it, such as the warm-up of a server that has just started.
-    fn was_told(&self, words: &[&str]) -> bool {
+    pub(super) fn was_told(&self, words: &[&str]) -> bool {
         let prompts = std::mem::take(&mut *self.prompts.lock().expect("whole"));
         let told = |prompt: &String| words.iter().all(|word| prompt.contains(word));
         let is_told = prompts.iter().any(told);
@@ -331,15 +331,15 @@ async fn a_caller_who_lost_the_line_and_books_again_has_booked_once() {
 }
 
 /// A telephone call over Twilio's ConversationRelay, which brings the caller's words and number.
-async fn call_relay(served: &Served) -> Client {
+pub(super) async fn call_relay(address: &str) -> Client {
     let number = [
         ("AccountSid", twilio::ACCOUNT),
         ("CallSid", twilio::CALL),
         ("From", "+15551230000"),
     ];
-    let (status, instructions) = twilio::tell_at(&served.address, "voice", &number, None).await;
+    let (status, instructions) = twilio::tell_at(address, "voice", &number, None).await;
     assert_eq!(status, 200, "{instructions}");
-    let url = format!("ws://{}/twilio/relay", served.address);
+    let url = format!("ws://{address}/twilio/relay");
     let mut request = url.into_client_request().expect("a request");
     let signature = twilio::sign(&format!("wss://{}/twilio/relay", twilio::PUBLIC), &[]);
     let signature = signature.parse().expect("a header");
@@ -384,13 +384,13 @@ async fn a_caller_whose_line_a_kill_cut_calls_again_and_has_booked_once() {
     std::fs::write(&settings, format!("{text}{twilio}")).expect("written");
 
     let mut first = serve(folder, &folder.join("first.log")).await;
-    let line = call_relay(&first).await;
+    let line = call_relay(&first.address).await;
     timeout(START, bookings.recv()).await.expect("in time");
     first.process.kill().await.expect("SIGKILL");
     drop(line);
 
     let second = serve(folder, &folder.join("second.log")).await;
-    let line = call_relay(&second).await;
+    let line = call_relay(&second.address).await;
     let unknown = ["whether it took effect is not known"];
     until(async || world.was_told(&unknown).then_some(())).await;
     let bookings = world.bookings.load(Ordering::SeqCst);

@@ -44,6 +44,7 @@ mod realtime_api;
 mod recording;
 mod relay;
 mod resets;
+mod replicas;
 mod speech;
 mod speech_services;
 mod store;
