@@ -9,6 +9,7 @@
 //! | `accept`, `connections` | the accept loop; how many connections, and which one gives way |
 //! | `access`, `admission`, `secrets` | who may open a session; whether there is a place; client secrets |
 //! | `routes`, `upgrade`, `choice` | from a request to a session, and the agent that it may choose |
+//! | `resume` | clients that come back to their session after their connection was lost |
 //! | `calls`, `twilio`, `doors` | WebRTC calls; Twilio's webhooks and sockets; protocols over bare TCP |
 //! | `api`, `errors` | the other endpoints of the Realtime API |
 //! | `speech` | OpenAI's audio API, between the sessions' jobs |
@@ -30,6 +31,7 @@ mod limits;
 mod outbound;
 mod page;
 mod playground;
+mod resume;
 mod routes;
 mod secrets;
 mod settings;
@@ -232,6 +234,7 @@ pub async fn run(
         tls: app.tls.clone(),
         openings: limits::Openings::default(),
         secrets: Secrets::new(app.settings.client_secret_key.clone()),
+        resumptions: resume::Resumptions::default(),
         renewed: app.renewed.unwrap_or_else(|| {
             let always = Renewed::new(app.settings, app.playground);
             watch::channel(always).1

@@ -1,5 +1,7 @@
-//! Work that waits until nobody speaks: announcements, the next answer, and the prompt to a silent user.
+//! Work that waits until nobody speaks and the client is there: announcements, the next answer, and the prompt to a
+//! silent user.
 
+use super::absence::Absence;
 use super::answer::NextAnswer;
 use super::ids::ItemId;
 use super::silence::Silence;
@@ -16,6 +18,7 @@ pub(super) struct Agenda {
     /// Items that are still being transcribed. Answers wait for them.
     untranscribed: BTreeSet<ItemId>,
     pub(super) silence: Silence,
+    pub(super) absence: Absence,
 }
 
 /// Announcements.

@@ -171,6 +171,11 @@ impl Common {
         ItemId(self.ids.next())
     }
 
+    /// The largest id of an item so far, or a larger one that no item has.
+    pub(super) fn last_item(&self) -> ItemId {
+        ItemId(self.ids.seen)
+    }
+
     pub(super) fn turn_id(&mut self) -> TurnId {
         TurnId(self.ids.next())
     }

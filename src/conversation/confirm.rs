@@ -15,11 +15,13 @@ use crate::tools::{self, Declaration};
 use serde_json::{Map, Value};
 
 mod pending;
+mod stage;
 #[cfg(test)]
 mod tests;
 
 use pending::Wanted;
 pub(super) use pending::{Pending, tell_put_off};
+use stage::{Spoken, Stage, Window};
 
 /// How long to wait again if the user is speaking at the expiry, ms.
 const STILL_SPEAKING_MS: u64 = 1_000;
@@ -37,37 +39,6 @@ pub(super) struct Confirmation {
 struct Question {
     pending: Pending,
     stage: Stage,
-}
-
-/// The stage of the question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// It is being spoken.
-    Asking(Spoken),
-    /// A sound that may be noise has interrupted it.
-    CutShort(Spoken),
-    /// All of it was sent.
-    Asked(Window),
-}
-
-/// How much of the question has been spoken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Spoken {
-    /// Nothing. Its clauses have larger ids than this.
-    After(ClauseId),
-    /// Some of it, so a key may answer it.
-    Partly,
-}
-
-/// The time in which a yes counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Window {
-    /// When the question has been heard.
-    heard: Time,
-    /// When a yes no longer counts.
-    expires: Time,
-    /// A yes was typed, and the client has not requested a response yet.
-    accepted: bool,
 }
 
 impl Question {
@@ -293,6 +264,25 @@ impl Confirmation {
                 Stage::Asked(_) => Spoken::Partly,
             });
         }
+    }
+
+    /// Suspends the question, heard or not: the client is away. An answer to it may have been cut off, so it does not
+    /// count, and the question is asked again.
+    pub(super) fn suspend(&mut self, common: &mut Common) {
+        if let Some(question) = &mut self.question
+            && matches!(question.stage, Stage::Asked(_))
+        {
+            question.stage = Stage::CutShort(Spoken::Partly);
+            common.timers.clear(Timer::ConfirmationExpired);
+        }
+    }
+
+    /// The words `rest` of an interrupted response, with a suspended question at their end, in whole.
+    pub(super) fn ask_in_whole(&self, rest: String) -> String {
+        let Some(suspended) = self.question.as_ref().filter(|q| q.is_cut_short()) else {
+            return rest;
+        };
+        suspended.pending.asked_after(&rest)
     }
 
     /// Resumes the question after a false interruption.

@@ -231,6 +231,15 @@ impl History {
         speech.unwrap_or_default()
     }
 
+    /// The items of the agent's speech since the user's last message, but for those that are hidden from the model.
+    pub(super) fn said_since_the_user(&self) -> Vec<ItemId> {
+        let since = self.items.iter().rev().take_while(|item| !item.is_users());
+        let said = |item: &&Item| matches!(&item.content, Content::Spoken(s) if !s.outside);
+        let mut said: Vec<ItemId> = since.filter(said).map(|item| item.id).collect();
+        said.reverse();
+        said
+    }
+
     /// The words of an item that were not heard.
     pub(super) fn unheard_text(&self, id: ItemId) -> String {
         let all = self.items.iter().find_map(|item| match &item.content {

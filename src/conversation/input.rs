@@ -16,7 +16,11 @@ use crate::time::{Micros, Samples};
 use crate::tools::{ToolError, ToolSpec};
 use crate::tts::Speaker;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
+
+mod new_item;
+
+pub use new_item::{NewItem, Place};
 
 /// One input, for [`super::Conversation::handle_input`], which also takes its time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -252,62 +256,23 @@ pub enum Input {
     HangUp,
     /// The server is shutting down: finish the current turn, then hang up.
     Drain,
+    /// The client's connection was lost. It may come back, until [`Input::HangUp`].
+    ClientLost,
+    /// The client is back.
+    ClientBack {
+        /// What it has heard; `None` if it does not say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        heard: Option<HeardUpTo>,
+    },
 }
 
-/// Where an item goes in the history.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Place {
-    /// At the end.
-    #[default]
-    End,
-    /// At the beginning.
-    Start,
-    /// Right after this item.
-    After(ItemId),
-}
-
-/// An item that a client adds to the history.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum NewItem {
-    /// Instructions or facts for the model.
-    System {
-        /// The words.
-        text: String,
-    },
-    /// A typed message of the user.
-    User {
-        /// The words.
-        text: String,
-    },
-    /// A message of the agent from an earlier conversation.
-    Agent {
-        /// The words.
-        text: String,
-    },
-    /// A call of one of the client's own tools, from an earlier conversation.
-    ToolCall {
-        /// The call's id, which its output refers to: [`CallId::of_client`].
-        call: CallId,
-        /// The tool's name.
-        name: String,
-        /// The arguments.
-        arguments: Map<String, Value>,
-    },
-    /// Speech of the user in audio that the client supplied. Its transcript follows as [`Input::ItemHeard`],
-    /// and answers wait for it.
-    Spoken {
-        /// Text of the same message.
-        text: String,
-    },
-    /// The result of a call of one of the client's own tools.
-    ToolOutput {
-        /// The call.
-        call: CallId,
-        /// The result.
-        output: Value,
-    },
+/// Where a client has stopped hearing the agent. It has heard everything before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeardUpTo {
+    /// The last item of the agent that it has heard some of.
+    pub item: ItemId,
+    /// Time played since the beginning of the item's audio.
+    pub until: Micros,
 }
 
 impl NewItem {

@@ -12,7 +12,7 @@ pub(super) enum Interruption {
     /// None.
     #[default]
     None,
-    /// It is not yet known whether the sound is speech.
+    /// It is not yet known whether the sound is speech, or whether a client that is away comes back.
     Judging(Stopped),
     /// False interruption: the answer is resumed when nobody speaks.
     Resuming(Box<Unfinished>),
@@ -63,6 +63,23 @@ impl Interruption {
             rest: words,
             unfinished: None,
         });
+    }
+
+    /// The words that had not been heard when a sound, or the loss of the client, stopped the agent.
+    pub(super) fn rest(&self) -> &str {
+        match self {
+            Self::Judging(stopped) => &stopped.rest,
+            Self::None | Self::Resuming(_) => "",
+        }
+    }
+
+    /// Sets the words that were not heard, which are now known better.
+    pub(super) fn correct(&mut self, rest: String) {
+        match self {
+            Self::Judging(stopped) => stopped.rest = rest,
+            Self::None if !rest.is_empty() => self.say_after_noise(rest),
+            Self::None | Self::Resuming(_) => {}
+        }
     }
 
     /// Handles a false interruption. Returns the words to repeat, possibly none; `None` if nothing was

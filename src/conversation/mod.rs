@@ -34,6 +34,7 @@
 //! | `announced` | which announcements are not said again |
 //! | `keypad` | the meaning of telephone keys |
 //! | `silence` | when a silent user is prompted, and when the session ends |
+//! | `absence` | a client whose connection was lost and that may come back |
 //! | `agenda` | work that waits until nobody speaks |
 //! | `text_limits` | how much text a client may add |
 //! | `clauses` | where a clause ends; which text is not spoken |
@@ -44,6 +45,7 @@
 //! | `wiring/client` | the client's requests |
 //! | `wiring/relayed` | clients that run their own recogniser and voice |
 
+mod absence;
 mod agenda;
 mod agent;
 mod announced;
@@ -113,7 +115,7 @@ pub use early_tools::{CLIENT_TIMEOUT, EarlyTool};
 pub use experience::{Experience, Lesson};
 pub use ids::{CallId, ClauseId, ItemId, Job, RequestId, RunId, TurnId};
 pub use input::{
-    Context, Input, MaxTokens, NewItem, Place, ResponsePlace, ResponseTerms, Settings,
+    Context, HeardUpTo, Input, MaxTokens, NewItem, Place, ResponsePlace, ResponseTerms, Settings,
 };
 pub use latency::TurnLatency;
 pub use outcome::{ConfirmationOutcome, HangUpReason, ResponseStatus};

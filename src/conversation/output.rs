@@ -365,6 +365,8 @@ pub enum Event {
     },
     /// A machine has answered the call that the server has placed.
     MachineAnswered,
+    /// The client is back. Audio that was sent before is no longer wanted.
+    ClientReturned,
     /// Another agent goes on with the conversation.
     AgentChanged {
         /// Its name.

@@ -4,8 +4,8 @@ use super::access::{self, admit, admit_with_token, refusal};
 use super::api::as_set;
 use super::shared::Shared;
 use super::speech::session_voices;
-use super::upgrade::{Limits, Upgrade, open_admitted};
-use super::{HEALTHY, api, calls, errors, limits, outbound, page, speech, twilio};
+use super::upgrade::{Limits, Upgrade, open_admitted, open_with};
+use super::{HEALTHY, api, calls, errors, limits, outbound, page, resume, speech, twilio};
 use crate::metrics;
 use crate::tools::{Named, Origin, SessionValues};
 use crate::transport::Admission;
@@ -100,9 +100,21 @@ pub(super) struct RealtimeQuery {
     pub(super) agent: Option<String>,
     pub(super) voice: Option<String>,
     pub(super) language: Option<String>,
+    /// The client may come back if its connection is lost.
+    pub(super) resumable: Option<String>,
+    /// The secret with which a client comes back, and what it has received and heard.
+    pub(super) resume: Option<String>,
+    pub(super) last_event_id: Option<String>,
+    pub(super) item_id: Option<String>,
+    pub(super) audio_end_ms: Option<u64>,
 }
 
 impl RealtimeQuery {
+    /// Whether the client may come back if its connection is lost.
+    fn is_resumable(&self) -> bool {
+        is_set(self.resumable.as_deref())
+    }
+
     /// The session's configuration in it, which unlike `session.update` comes before the greeting.
     fn session(&self) -> Value {
         let mut audio = Map::new();
@@ -134,6 +146,10 @@ async fn open_realtime(
     if let Some(id) = &query.call_id {
         return calls::join(shared, &headers, id, upgrade);
     }
+    if query.resume.is_some() {
+        return resume::come_back(&shared, &headers, query, upgrade);
+    }
+    let way_back = query.is_resumable().then(|| shared.resumptions.open());
     let dialect = match realtime_client(&shared, &uri, &headers, query) {
         Ok(dialect) => dialect,
         Err(refused) => return refused,
@@ -146,7 +162,12 @@ async fn open_realtime(
     };
     let protocols = ["realtime", realtime::BETA_PROTOCOL];
     let upgrade = upgrade.map(|upgrade| upgrade.protocols(protocols));
-    open_admitted(shared, upgrade, dialect, limit, |_| async {})
+    open_with(shared, upgrade, dialect, limit, way_back, |_| async {})
+}
+
+/// Whether a flag of a query is set.
+fn is_set(flag: Option<&str>) -> bool {
+    flag.is_some_and(|value| value == "1" || value == "true")
 }
 
 /// Admits a Realtime client, and sets up its side of a session.
@@ -162,8 +183,7 @@ pub(super) fn realtime_client(
 ) -> Result<Realtime, Response> {
     let admitted = admit(shared, headers)?;
     let asked = query.session();
-    let is_set = |flag: Option<String>| flag.is_some_and(|value| value == "1" || value == "true");
-    let vendor_events = is_set(query.vendor_events);
+    let vendor_events = is_set(query.vendor_events.as_deref());
     let agents = &shared.settings().agents;
     let agent = admitted.agent(agents, query.agent.as_deref(), query.model.as_deref());
     let agent = agent.map_err(|wrong| errors::fault(&wrong))?;
@@ -181,7 +201,7 @@ pub(super) fn realtime_client(
         .configured(asked)
         .map_err(|wrong| errors::fault(&wrong))?
         .beta(realtime::asks_for_beta(headers))
-        .demonstrating(is_set(query.demonstration));
+        .demonstrating(is_set(query.demonstration.as_deref()));
     Ok(match query.intent.as_deref() {
         Some("transcription") => dialect.transcribing(),
         _ => dialect,

@@ -5,6 +5,7 @@ use super::connections::Connections;
 use super::limits::Openings;
 use super::outbound::PlacedCalls;
 use super::playground::Playground;
+use super::resume::Resumptions;
 use super::secrets::Secrets;
 use super::settings::ServerSettings;
 use super::speech::Speech;
@@ -55,6 +56,8 @@ pub(super) struct Shared {
     /// The calls that the server has placed.
     pub(super) placed: PlacedCalls,
     pub(super) secrets: Secrets,
+    /// The sessions whose clients may come back.
+    pub(super) resumptions: Resumptions,
     pub(super) speech: Option<Speech>,
     /// The port of calls over WebRTC.
     pub(super) calls: Option<Arc<Port>>,

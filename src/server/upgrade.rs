@@ -6,6 +6,7 @@ use crate::audio::g711;
 use crate::metrics::Refusal;
 use crate::transport::Dialect;
 use crate::transport::intake::IntakeLimits;
+use crate::transport::resume::WayBack;
 use crate::transport::socket;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
@@ -58,6 +59,18 @@ pub(super) fn open_admitted<D: Dialect, F: Future<Output = ()> + Send>(
     limits: Limits,
     afterwards: impl FnOnce(D) -> F + Send + 'static,
 ) -> Response {
+    open_with(shared, upgrade, dialect, limits, None, afterwards)
+}
+
+/// The same for a client that may come back by `way_back` if its connection is lost. Its place is kept meanwhile.
+pub(super) fn open_with<D: Dialect, F: Future<Output = ()> + Send>(
+    shared: Arc<Shared>,
+    upgrade: Upgrade,
+    dialect: D,
+    limits: Limits,
+    way_back: Option<WayBack>,
+    afterwards: impl FnOnce(D) -> F + Send + 'static,
+) -> Response {
     let upgrade = match upgrade {
         Ok(upgrade) => upgrade,
         Err(rejection) => return rejection.into_response(),
@@ -72,7 +85,8 @@ pub(super) fn open_admitted<D: Dialect, F: Future<Output = ()> + Send>(
     // Boxed because the future would otherwise hold two copies.
     let dialect = Box::new(dialect);
     socket::limit(upgrade, limits.message).on_upgrade(async move |socket| {
-        let dialect = socket::drive(socket, dialect, limits.intake, limits.rate, context).await;
+        let Limits { intake, rate, .. } = limits;
+        let dialect = socket::drive(socket, dialect, intake, rate, context, way_back).await;
         drop(permit);
         afterwards(*dialect).await;
         drop(task);

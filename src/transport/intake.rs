@@ -8,7 +8,7 @@
 //! commit; truncating overtakes everything, and so does cancelling, but for the response that is
 //! cancelled before it has begun.
 
-use crate::conversation::{Input, ItemId, Micros};
+use crate::conversation::{HeardUpTo, Input, ItemId, Micros};
 use crate::session::Inbound;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -58,6 +58,8 @@ pub struct Intake {
     waiting: Micros,
     allowance: Micros,
     refilled: Micros,
+    /// The client is away: what it has sent before waits until it is back.
+    held: bool,
 }
 
 impl Intake {
@@ -72,6 +74,7 @@ impl Intake {
             waiting: Micros(0),
             allowance: micros(limits.burst),
             refilled: Micros(0),
+            held: false,
         }
     }
 
@@ -117,6 +120,20 @@ impl Intake {
         self.urgent.push_back(Input::Drain);
     }
 
+    /// Tells the session that the client's connection is lost. What waits for the session goes on waiting.
+    pub fn lost(&mut self) {
+        self.held = true;
+        self.requests += 1;
+        self.urgent.push_back(Input::ClientLost);
+    }
+
+    /// Tells the session that the client is back, and what it has heard.
+    pub fn back(&mut self, heard: Option<HeardUpTo>) {
+        self.held = false;
+        self.requests += 1;
+        self.urgent.push_back(Input::ClientBack { heard });
+    }
+
     /// Takes an item in that was spoken elsewhere. False if too many requests wait already.
     pub fn push_spoken(&mut self, audio: Vec<i16>, id: ItemId, item: Box<Input>) -> bool {
         if self.requests >= MAX_REQUESTS {
@@ -131,6 +148,9 @@ impl Intake {
     pub fn ready_at(&self) -> Option<Micros> {
         if !self.urgent.is_empty() {
             return Some(Micros(0));
+        }
+        if self.held {
+            return None;
         }
         match self.queue.front()? {
             Inbound::Request(_) | Inbound::Spoken { .. } => Some(Micros(0)),

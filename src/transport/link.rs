@@ -5,7 +5,7 @@
 
 use super::intake::{Intake, IntakeLimits};
 use super::pump::{End, PumpContext};
-use crate::conversation::{Input, ItemId, Micros};
+use crate::conversation::{HeardUpTo, Input, ItemId, Micros};
 use crate::session::{Inbound, Outbound, SessionError, SessionHandle, SessionOptions};
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::sync::mpsc;
@@ -86,6 +86,21 @@ impl Link {
     /// Whether a session is open.
     pub fn is_open(&self) -> bool {
         self.session.is_some()
+    }
+
+    /// Tells the session that the client's connection is lost. What the client has sent before waits until it is back.
+    pub fn lost(&mut self) {
+        self.intake.lost();
+    }
+
+    /// Tells the session that the client is back, and what it has heard.
+    pub fn back(&mut self, heard: Option<HeardUpTo>) {
+        self.intake.back(heard);
+    }
+
+    /// Whether the server has begun to shut down.
+    pub fn is_draining(&self) -> bool {
+        self.context.drain.is_cancelled()
     }
 
     /// Ends the session, if one is open.

@@ -13,6 +13,7 @@
 //! | [`door`] | protocols over bare TCP: their interface to the server |
 //! | [`socket`] | the pump between one WebSocket, one dialect and one session |
 //! | [`link`] | a pump's link to its session, whatever carries the bytes |
+//! | [`resume`] | the way back to a session for a client whose connection was lost |
 //! | [`patience`] | deadlines after which a client counts as slow, vanished or idle |
 //! | [`pump`] | parts that all pumps share: access to the server, the end of a connection |
 //! | [`intake`] | backpressure on a client's audio, and its order with requests |
@@ -29,6 +30,7 @@ pub mod pcm;
 pub mod phone;
 pub mod pump;
 pub mod realtime;
+pub mod resume;
 pub mod socket;
 pub mod webrtc;
 pub mod wyoming;
@@ -199,6 +201,11 @@ pub trait Dialect: Send + 'static {
 
     /// Handles the loss of `dropped` of the client's audio, which arrived faster than the limit.
     fn overrun(&mut self, dropped: Micros) -> Vec<Action>;
+
+    /// How its clients come back after their connection was lost; `None` if they cannot.
+    fn returns(&mut self) -> Option<&mut dyn resume::Returns> {
+        None
+    }
 
     /// The message that probes a silent client; a WebSocket ping if `None`.
     fn probe(&self) -> Option<String> {

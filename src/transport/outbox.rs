@@ -75,6 +75,11 @@ impl Outbox {
         Some(waiting.frame)
     }
 
+    /// The number of messages that wait, other than audio.
+    pub fn messages(&self) -> usize {
+        self.messages
+    }
+
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()

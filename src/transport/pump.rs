@@ -24,6 +24,8 @@ pub struct SocketLimits {
     pub write_timeout: Duration,
     /// A client that has not opened its session for this long is disconnected: it holds a place.
     pub open_within: Duration,
+    /// A session whose client's connection was lost, and that may come back, waits for it this long.
+    pub return_within: Duration,
 }
 
 impl Default for SocketLimits {
@@ -33,6 +35,7 @@ impl Default for SocketLimits {
             gone_after: Duration::from_secs(30),
             write_timeout: Duration::from_secs(5),
             open_within: Duration::from_secs(10),
+            return_within: Duration::from_secs(30),
         }
     }
 }

@@ -7,14 +7,15 @@ use super::intake::IntakeLimits;
 use super::link::{Link, Signal, TooManyRequests};
 use super::outbox::Outbox;
 use super::patience::Patience;
-use super::pump::PumpContext;
+use super::pump::{PumpContext, SocketLimits};
+use super::resume::{Replay, Returning, Seen, WayBack};
 use super::{Action, Admission, ClientMessage, Close, Dialect, Frame, close_code};
-use crate::conversation::{HangUpReason, Micros};
+use crate::conversation::{Event, HangUpReason, Micros};
 use crate::session::{Outbound, SessionError, SessionOptions};
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{SplitSink, SplitStream};
-use futures_util::{SinkExt, StreamExt};
+use futures_util::{FutureExt, SinkExt, StreamExt};
 use std::future::poll_fn;
 use std::task::ready;
 use std::time::Duration;
@@ -43,48 +44,126 @@ pub fn limit(upgrade: WebSocketUpgrade, max_message: usize) -> WebSocketUpgrade 
 
 /// Runs a client until it leaves, its session ends, or the server stops.
 ///
-/// `rate` is that of the client's audio until the dialect opens its session with another, Hz. The
-/// dialect is handed back: it may know what is left to be done.
+/// `rate` is that of the client's audio until the dialect opens its session with another, Hz. With a `way_back` the
+/// session waits for a client whose connection is lost. The dialect is handed back: it may know what is left to be
+/// done.
 pub async fn drive<D: Dialect>(
     socket: WebSocket,
     dialect: Box<D>,
     intake: IntakeLimits,
     rate: u32,
     context: PumpContext,
+    way_back: Option<WayBack>,
 ) -> Box<D> {
+    let mut pump = Pump::new(dialect, intake, rate, context, way_back);
     let (mut sink, mut source) = socket.split();
-    let mut pump = Pump::new(dialect, intake, rate, context);
-    let end = pump.run(&mut sink, &mut source).await;
+    let mut stop = match pump.open_connection() {
+        Ok(()) => pump.run(&mut sink, &mut source).await,
+        Err(end) => Stop::Over(end),
+    };
+    let (end, is_connected) = loop {
+        let returning = match stop {
+            Stop::Displaced(returning) => {
+                pump.lose();
+                part(&mut sink, "the client came back over another connection");
+                returning
+            }
+            Stop::Over(end) if !pump.may_return(&end) => break (end, true),
+            Stop::Over(end) => {
+                part(&mut sink, "the connection is lost");
+                match pump.wait(end).await {
+                    Ok(returning) => returning,
+                    Err(end) => break (end, false),
+                }
+            }
+        };
+        (sink, source) = returning.socket.split();
+        let span = pump.link.span();
+        stop = match span.in_scope(|| pump.come_back(&returning.seen)) {
+            Ok(()) => pump.run(&mut sink, &mut source).await,
+            Err(end) => Stop::Over(end),
+        };
+    };
     pump.link.end(&end);
     let span = pump.link.span();
     span.in_scope(|| tracing::debug!(?end, "socket ends"));
-    farewell(sink, source, &mut pump, end).await;
+    if is_connected {
+        farewell(sink, source, &mut pump, end).await;
+    }
     pump.dialect
+}
+
+/// Tells a client that has no session why, and closes its socket.
+pub async fn refuse(socket: WebSocket, message: String, close: Close) {
+    let (mut sink, mut source) = socket.split();
+    let goodbye = async {
+        sink.send(Message::Text(message.into())).await?;
+        sink.send(Message::Close(Some(frame_of(&close)))).await?;
+        while let Some(message) = source.next().await {
+            message?;
+        }
+        sink.close().await
+    };
+    if let Ok(Err(error)) = timeout(CLOSING, goodbye).await {
+        tracing::trace!(%error, "refusal cut short");
+    }
 }
 
 /// The reason for a socket's end.
 type End = super::pump::End<Close, Close>;
+
+/// The reason why a connection is served no more.
+enum Stop {
+    Over(End),
+    /// The client has come back over another one.
+    Displaced(Returning),
+}
 
 /// The reason why a pump goes on.
 enum Wakeup {
     Written(Result<(), axum::Error>),
     Signal(Signal),
     Admitted(Admission),
+    Returned(Returning),
     Received(Option<Result<Message, axum::Error>>),
     Tick,
+}
+
+/// The state of a session whose client may come back.
+struct Return {
+    way: WayBack,
+    replay: Replay,
+    is_away: bool,
+    /// Returns of the client that the session has not answered yet. Until then it may still say what was meant for the
+    /// connection before.
+    unanswered: u32,
+    /// The number of the last event that was sent before the connection was lost.
+    sent: u64,
+    proof: Proof,
+}
+
+/// Whether the client has the secret for its next return. What it answers to a ping behind the secret proves it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Proof {
+    /// The secret waits to be written.
+    Unsent,
+    /// The ping behind it has not been answered.
+    Asked,
+    Given,
 }
 
 struct Pump<D> {
     /// Boxed: futures would keep a copy of it for each function that it passes through.
     dialect: Box<D>,
     link: Link,
+    limits: SocketLimits,
     patience: Patience,
-    ping_every: Duration,
     /// The dialect waits for the answer.
     question: Option<BoxFuture<'static, Admission>>,
     outbox: Outbox,
     pinged: Instant,
     ping: bool,
+    returns: Option<Return>,
 }
 
 impl<D: Dialect> Pump<D> {
@@ -92,34 +171,165 @@ impl<D: Dialect> Pump<D> {
         clippy::disallowed_methods,
         reason = "an edge: a socket's timeouts are real time"
     )]
-    fn new(dialect: Box<D>, intake: IntakeLimits, rate: u32, context: PumpContext) -> Self {
+    fn new(
+        dialect: Box<D>,
+        intake: IntakeLimits,
+        rate: u32,
+        context: PumpContext,
+        way_back: Option<WayBack>,
+    ) -> Self {
         Self {
             dialect,
+            limits: context.limits,
             patience: Patience::new(context.limits),
-            ping_every: context.limits.ping_every,
             link: Link::new(intake, rate, context),
             question: None,
             outbox: Outbox::default(),
             pinged: Instant::now(),
             ping: false,
+            returns: way_back.map(|way| Return {
+                way,
+                replay: Replay::default(),
+                is_away: false,
+                unanswered: 0,
+                sent: 0,
+                proof: Proof::Given,
+            }),
         }
     }
 
+    /// Serves the first connection of the client.
+    fn open_connection(&mut self) -> Result<(), End> {
+        let actions = self.dialect.start();
+        self.apply(actions)?;
+        self.offer_return(false)
+    }
+
+    /// Serves a connection, until it ends or the client comes back over another.
     async fn run(
         &mut self,
         sink: &mut SplitSink<WebSocket, Message>,
         source: &mut SplitStream<WebSocket>,
-    ) -> End {
-        let actions = self.dialect.start();
-        let mut end = self.apply(actions).err();
+    ) -> Stop {
         loop {
-            if let Some(end) = end {
-                return end;
-            }
-            let wakeup = self.next(sink, source).await;
+            let wakeup = match self.next(sink, source).await {
+                Wakeup::Returned(returning) => return Stop::Displaced(returning),
+                wakeup => wakeup,
+            };
             let span = self.link.span();
-            end = span.in_scope(|| self.handle(wakeup)).err();
+            if let Err(end) = span.in_scope(|| self.handle(wakeup)) {
+                return Stop::Over(end);
+            }
         }
+    }
+
+    /// Tells the client the secret with which it may come back, if it may.
+    fn offer_return(&mut self, back: bool) -> Result<(), End> {
+        let (Some(Return { way, .. }), Some(returns)) = (&mut self.returns, self.dialect.returns())
+        else {
+            return Ok(());
+        };
+        let secret = way.secrets.renew();
+        for action in returns.offer(&secret, self.limits.return_within, back) {
+            // It is not sent again: the next one replaces it.
+            if let Action::Send(text) = action
+                && !self.outbox.push(text)
+            {
+                return Err(End::Slow);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the session waits for the client, whose connection has ended like this.
+    fn may_return(&self, end: &End) -> bool {
+        let is_lost = matches!(end, End::Vanished | End::Slow);
+        let is_kept = self.returns.is_some() && self.link.is_open() && !self.link.is_draining();
+        is_lost && is_kept
+    }
+
+    /// Stops the session's voice, because nobody is listening.
+    fn lose(&mut self) {
+        let Some(returns) = &mut self.returns else {
+            return;
+        };
+        returns.is_away = true;
+        returns.sent = returns.replay.sent(self.outbox.messages());
+        self.outbox = Outbox::default();
+        self.link.lost();
+    }
+
+    /// Waits for a client whose connection has ended.
+    ///
+    /// # Errors
+    /// The reason for the session's end: `end` if the client does not come back in time.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: a client may come back within some real time"
+    )]
+    async fn wait(&mut self, end: End) -> Result<Returning, End> {
+        self.lose();
+        let span = self.link.span();
+        span.in_scope(|| tracing::info!("the client's connection is lost: its session waits"));
+        let deadline = Instant::now() + self.limits.return_within;
+        loop {
+            let Some(returns) = &mut self.returns else {
+                return Err(end);
+            };
+            let signal = tokio::select! {
+                biased;
+                returning = returns.way.arrival() => return Ok(returning),
+                signal = self.link.next() => signal,
+                () = sleep_until(deadline) => {
+                    span.in_scope(|| tracing::info!("the client did not come back"));
+                    return Err(end);
+                }
+            };
+            span.in_scope(|| self.handle(Wakeup::Signal(signal)))?;
+            // Events are kept for the return.
+            self.outbox = Outbox::default();
+        }
+    }
+
+    /// Serves a further connection of the client: sends what it has not received.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: a socket's timeouts are real time"
+    )]
+    fn come_back(&mut self, seen: &Seen) -> Result<(), End> {
+        tracing::info!("the client is back");
+        self.patience = Patience::new(self.limits);
+        self.patience.begun();
+        (self.pinged, self.ping) = (Instant::now(), false);
+        let (Some(kept), Some(returns)) = (&mut self.returns, self.dialect.returns()) else {
+            return Ok(());
+        };
+        let received = seen.event.as_ref().and_then(|id| returns.number(id));
+        let heard = returns.heard_up_to(seen);
+        for event in kept.replay.after(received.unwrap_or(kept.sent)) {
+            if !self.outbox.push(event.to_owned()) {
+                return Err(End::Slow);
+            }
+        }
+        kept.is_away = false;
+        kept.unanswered += 1;
+        self.link.back(heard);
+        Ok(())
+    }
+
+    /// The session knows that the client is back: what it says from now on is meant for this connection.
+    fn returned(&mut self) -> Result<(), End> {
+        let Some(returns) = &mut self.returns else {
+            return Ok(());
+        };
+        returns.unanswered = returns.unanswered.saturating_sub(1);
+        if self.is_muted() {
+            return Ok(());
+        }
+        if let Some(Return { proof, .. }) = &mut self.returns {
+            *proof = Proof::Unsent;
+        }
+        self.offer_return(true)
     }
 
     /// Waits for the next thing to happen; what matters most comes first.
@@ -143,6 +353,7 @@ impl<D: Dialect> Pump<D> {
                 Wakeup::Written(result)
             }
             signal = self.link.next() => Wakeup::Signal(signal),
+            returning = arrival(&mut self.returns) => Wakeup::Returned(returning),
             may = answer(&mut self.question), if asked => Wakeup::Admitted(may),
             message = source.next(), if !asked && !self.outbox.is_busy() => Wakeup::Received(message),
             () = sleep_until(deadline) => Wakeup::Tick,
@@ -151,7 +362,10 @@ impl<D: Dialect> Pump<D> {
 
     fn handle(&mut self, wakeup: Wakeup) -> Result<(), End> {
         match wakeup {
-            Wakeup::Written(Ok(())) => Ok(()),
+            Wakeup::Written(Ok(())) => {
+                self.prove();
+                Ok(())
+            }
             Wakeup::Written(Err(error)) => Err(end_of_error(&error)),
             Wakeup::Signal(Signal::Said(outbound)) => self.outbound(outbound),
             Wakeup::Signal(Signal::Lost) => Err(closed(close_code::INTERNAL, "the session failed")),
@@ -163,6 +377,8 @@ impl<D: Dialect> Pump<D> {
                 let actions = self.dialect.admitted(may);
                 self.obey(actions)
             }
+            // Handled where it is received: another connection goes on.
+            Wakeup::Returned(_) => Ok(()),
             Wakeup::Received(None) => Err(End::Left),
             Wakeup::Received(Some(Err(error))) => Err(end_of_error(&error)),
             Wakeup::Received(Some(Ok(message))) => self.received(message),
@@ -175,10 +391,34 @@ impl<D: Dialect> Pump<D> {
         let actions = match &message {
             Message::Text(text) => self.dialect.client(ClientMessage::Text(text)),
             Message::Binary(bytes) => self.dialect.client(ClientMessage::Binary(bytes)),
-            Message::Ping(_) | Message::Pong(_) => return Ok(()),
+            Message::Pong(_) => {
+                self.proven();
+                return Ok(());
+            }
+            Message::Ping(_) => return Ok(()),
             Message::Close(_) => return Err(End::Left),
         };
         self.obey(actions)
+    }
+
+    /// Asks for the proof that the client has its new secret, now that it has been written.
+    fn prove(&mut self) {
+        if let Some(Return { proof, .. }) = &mut self.returns
+            && *proof == Proof::Unsent
+        {
+            *proof = Proof::Asked;
+            self.ping = true;
+        }
+    }
+
+    /// The client has answered a ping.
+    fn proven(&mut self) {
+        if let Some(Return { proof, way, .. }) = &mut self.returns
+            && *proof == Proof::Asked
+        {
+            *proof = Proof::Given;
+            way.secrets.confirm();
+        }
     }
 
     /// Does what follows from something that the client has sent: if the dialect closes the socket, that
@@ -195,6 +435,11 @@ impl<D: Dialect> Pump<D> {
             Outbound::HangUp(reason) => Some(reason),
             _ => None,
         };
+        if let Outbound::Event { event, .. } = &outbound
+            && *event == Event::ClientReturned
+        {
+            return self.returned();
+        }
         let actions = self.dialect.session(outbound);
         self.apply(actions)?;
         hung_up.map_or(Ok(()), |reason| Err(End::Closed(close_of_hang_up(reason))))
@@ -209,11 +454,8 @@ impl<D: Dialect> Pump<D> {
     fn apply_one(&mut self, action: Action) -> Result<(), End> {
         match action {
             Action::Open(options) => return self.open(options),
-            Action::Send(text) => {
-                if !self.outbox.push(text) {
-                    return Err(End::Slow);
-                }
-            }
+            Action::Send(text) => return self.send(text),
+            Action::SendAudio { .. } if self.is_muted() => {}
             Action::SendAudio { frame, length } => {
                 if !self.outbox.push_audio(frame, length) {
                     self.link.audio_lost(length);
@@ -227,6 +469,21 @@ impl<D: Dialect> Pump<D> {
             Action::Close(close) => return Err(End::Closed(close)),
         }
         Ok(())
+    }
+
+    fn send(&mut self, text: String) -> Result<(), End> {
+        if let Some(Return { replay, .. }) = &mut self.returns
+            && let Some(number) = self.dialect.returns().and_then(|r| r.number(&text))
+        {
+            replay.push(number, &text);
+        }
+        self.outbox.push(text).then_some(()).ok_or(End::Slow)
+    }
+
+    /// Whether audio of the session is of no use.
+    fn is_muted(&self) -> bool {
+        let is_of_no_use = |r: &Return| r.is_away || r.unanswered > 0;
+        self.returns.as_ref().is_some_and(is_of_no_use)
     }
 
     fn open(&mut self, options: SessionOptions) -> Result<(), End> {
@@ -268,7 +525,7 @@ impl<D: Dialect> Pump<D> {
     }
 
     fn ping_at(&self) -> Instant {
-        self.patience.last_heard().max(self.pinged) + self.ping_every
+        self.patience.last_heard().max(self.pinged) + self.limits.ping_every
     }
 }
 
@@ -284,6 +541,27 @@ async fn answer(question: &mut Option<BoxFuture<'static, Admission>>) -> Admissi
         Some(question) => question.await,
         None => std::future::pending().await,
     }
+}
+
+/// The next connection of a client that may come back.
+async fn arrival(returns: &mut Option<Return>) -> Returning {
+    match returns {
+        Some(returns) => returns.way.arrival().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Closes a connection that is of no use any more, without waiting for it.
+fn part(sink: &mut SplitSink<WebSocket, Message>, reason: &'static str) {
+    let close = Close {
+        code: close_code::GOING_AWAY,
+        reason,
+    };
+    // A dead connection takes nothing.
+    drop(
+        sink.send(Message::Close(Some(frame_of(&close))))
+            .now_or_never(),
+    );
 }
 
 /// Writes what waits. May be dropped at any point: a frame is either still in `outbox` or given

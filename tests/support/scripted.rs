@@ -251,6 +251,7 @@ impl Scripted {
             Input::DeleteItem { item } => self.tell(Event::ItemDeleted { item }).await,
             Input::Truncate { item, heard } => self.truncate(item, heard).await,
             Input::Respond { .. } | Input::RespondWith(_) => self.respond().await,
+            Input::ClientBack { .. } => self.tell(Event::ClientReturned).await,
             Input::CancelResponse => {
                 if let Some(item) = self.open {
                     self.send(Outbound::Clear).await;

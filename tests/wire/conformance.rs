@@ -53,7 +53,15 @@ fn echo_routes() -> Router {
             stop: CancellationToken::new(),
         };
         socket::limit(upgrade, 64 * 1024).on_upgrade(async move |socket| {
-            socket::drive(socket, Box::new(Echo), IntakeLimits::LIVE, 16_000, context).await;
+            socket::drive(
+                socket,
+                Box::new(Echo),
+                IntakeLimits::LIVE,
+                16_000,
+                context,
+                None,
+            )
+            .await;
         })
     }))
 }

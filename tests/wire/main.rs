@@ -45,6 +45,7 @@ mod recording;
 mod relay;
 mod resets;
 mod replicas;
+mod resume;
 mod speech;
 mod speech_services;
 mod store;

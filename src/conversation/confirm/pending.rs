@@ -42,6 +42,17 @@ impl Pending {
         common.notify(Event::ConfirmationEnded { call, outcome });
     }
 
+    /// The words `rest` of an interrupted response, with the question at their end in whole. `rest` may end with the
+    /// question, or be the end of it.
+    pub(super) fn asked_after(&self, rest: &str) -> String {
+        let question = self.question.as_str();
+        let before = match question.ends_with(rest) {
+            true => "",
+            false => rest.strip_suffix(question).unwrap_or(rest),
+        };
+        [before.trim_end(), question].join(" ").trim().to_owned()
+    }
+
     /// Tells the model that it was not run.
     pub(super) fn tell_not_run(&self, common: &mut Common, history: &mut History) {
         let text = format!("The user did not confirm {}: it was not run.", self.name);

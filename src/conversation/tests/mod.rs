@@ -1,5 +1,6 @@
 //! Scripted conversations under a virtual clock.
 
+mod absence;
 mod answer_end;
 mod assumed;
 mod breaks;

@@ -45,6 +45,10 @@ enum Move {
     Hand(u16),
     /// From now on the server has no room for this work.
     Load(Shed),
+    /// The client's connection is lost.
+    Lose,
+    /// The client is back, and may say how many ms of the agent's last item it has heard.
+    Return(Option<u64>),
     HangUp,
 }
 
@@ -121,9 +125,21 @@ fn act(sim: &mut Sim, step: &Move) {
                 max_tokens: None,
             }))
         }
+        Move::Lose => Input::ClientLost,
+        Move::Return(heard) => Input::ClientBack {
+            heard: heard.and_then(|ms| sim.heard_of_the_last_item(ms)),
+        },
         Move::HangUp => Input::HangUp,
     };
     sim.input(input);
+}
+
+/// A client whose connection is lost, and that comes back.
+fn absence() -> impl Strategy<Value = Move> {
+    prop_oneof![
+        Just(Move::Lose),
+        prop::option::of(0u64..4_000).prop_map(Move::Return),
+    ]
 }
 
 fn moves() -> impl Strategy<Value = Vec<Move>> {
@@ -139,6 +155,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         1 => Just(Move::Announce),
         1 => shed(),
         2 => relayed(),
+        2 => absence(),
     ];
     prop::collection::vec(one, 1..12)
 }
@@ -207,6 +224,8 @@ proptest! {
         }
         for step in moves {
             act(&mut sim, &step);
+            let is_away = sim.core.agenda.absence.is_on();
+            prop_assert!(!is_away || sim.core.answer.is_none(), "nobody hears this answer");
         }
         sim.silence(3_000);
         sim.no_audio(57_000);
@@ -343,6 +362,7 @@ fn speculative_moves() -> impl Strategy<Value = Vec<Move>> {
         1 => any::<u16>().prop_map(Move::Hand),
         1 => shed(),
         2 => relayed(),
+        2 => absence(),
         1 => prop::bool::weighted(0.2).prop_map(|end| if end { Move::HangUp } else { Move::Announce }),
     ];
     prop::collection::vec(one, 1..10)
@@ -359,6 +379,7 @@ fn answers() -> impl Strategy<Value = Vec<Move>> {
         2 => Just(Move::Announce),
         2 => prop::sample::select(vec!["yes", "no", "and now"]).prop_map(Move::Type),
         2 => relayed(),
+        3 => absence(),
     ];
     prop::collection::vec(one, 1..12)
 }

@@ -729,6 +729,20 @@ impl Sim {
             .collect()
     }
 
+    /// The report of a client that it has heard `ms` of the agent's last item.
+    pub(super) fn heard_of_the_last_item(&self, ms: u64) -> Option<HeardUpTo> {
+        let item = self
+            .events
+            .iter()
+            .rev()
+            .find_map(|(_, event)| match event {
+                Event::AgentItemStarted { item } => Some(*item),
+                _ => None,
+            })?;
+        let until = Micros::from_ms(ms);
+        Some(HeardUpTo { item, until })
+    }
+
     /// The records of the turns so far.
     pub(super) fn records(&self) -> Vec<TurnRecord> {
         self.events

@@ -30,9 +30,10 @@ impl Conversation {
     }
 
     /// Answers a turn whose stamps so far are in `latency`. The answer waits until the current response has
-    /// ended and all items have been transcribed.
+    /// ended, all items have been transcribed, and the client is there.
     pub(super) fn start_response(&mut self, latency: TurnLatency) {
-        if self.answer.is_some() || !self.agenda.is_transcribed() {
+        let is_away = self.agenda.absence.is_on();
+        if self.answer.is_some() || is_away || !self.agenda.is_transcribed() {
             let next = self.agenda.take_next_answer().unwrap_or_default();
             return self.respond_after_this(next);
         }

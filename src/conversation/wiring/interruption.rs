@@ -112,12 +112,17 @@ impl Conversation {
         rest
     }
 
-    /// After a false interruption: the agent repeats the words that were not heard and resumes its answer.
+    /// After a false interruption, or when a client that was away is back: the agent repeats the words that were not
+    /// heard and resumes its answer.
     pub(super) fn resume_interrupted(&mut self) {
+        if self.agenda.absence.is_on() {
+            return;
+        }
         let Some(rest) = self.interruption.was_noise() else {
             return;
         };
         self.confirmation.resume();
+        self.agenda.absence.repeats(self.common.last_item());
         if !rest.is_empty() {
             self.agenda.say_rest(rest);
         }

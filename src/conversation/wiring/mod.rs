@@ -1,5 +1,6 @@
 //! Passes inputs to the rules and carries out their decisions.
 
+mod absence;
 mod answer;
 mod aside;
 mod assumed;
@@ -113,7 +114,7 @@ impl Conversation {
             self.adopt_tools();
         }
         self.take_over_between_answers();
-        if self.is_too_long() && self.turn_away(&input) || self.refuse_long_text(&input) {
+        if self.turn_away(&input) || self.refuse_long_text(&input) {
             return self.settle();
         }
         match input {
@@ -201,6 +202,8 @@ impl Conversation {
             Input::Placed { message } => self.watch_for_machine(message),
             Input::Beep => self.on_beep(),
             Input::Drain => self.ending.hang_up_for(HangUpReason::Shutdown),
+            Input::ClientLost => self.on_client_lost(),
+            Input::ClientBack { heard } => self.on_client_back(heard),
         }
         self.settle();
     }
@@ -234,6 +237,8 @@ impl Conversation {
                 Timer::PlayoutEnd => {}
                 Timer::KeysComplete => self.take_keys(),
                 Timer::Silence => self.on_silent_user(),
+                // Whoever is away is not idle: the shell decides how long it waits.
+                Timer::Idle if self.agenda.absence.is_on() => {}
                 Timer::Idle => self.say_goodbye(HangUpReason::Idle),
                 Timer::SessionEnd => {
                     self.turn.forget_committed();
@@ -300,6 +305,13 @@ impl Conversation {
 
     /// Starts the next piece of work that waits until nobody speaks. `false` if there is none.
     fn start_waiting_work(&mut self) -> bool {
+        if self.agenda.absence.is_on() {
+            // Nobody would hear a goodbye.
+            if let Some(reason) = self.ending.hang_up() {
+                self.end_session(reason);
+            }
+            return false;
+        }
         if self.client.transcribe_only {
             self.agenda.clear_announcements();
         }
@@ -355,8 +367,14 @@ impl Conversation {
         self.common.now >= Time(0) + self.common.policy.timeouts.session
     }
 
-    /// Whether `input` would begin another turn. If the client sent it as a request, the request is refused.
+    /// Whether `input` would begin another turn, which it may not: the session is too long, or the client is away. If
+    /// the client sent it as a request, the request is refused.
     fn turn_away(&mut self, input: &Input) -> bool {
+        let message = match (self.is_too_long(), self.agenda.absence.is_on()) {
+            (true, _) => "the session has reached its greatest length",
+            (false, true) => "the client's connection is lost",
+            (false, false) => return false,
+        };
         let request = match input {
             Input::Vad { .. } | Input::Said { .. } | Input::Stopped { .. } => return true,
             Input::CommitAudio => "CommitAudio",
@@ -366,10 +384,7 @@ impl Conversation {
             Input::Confirm { .. } => "Confirm",
             _ => return false,
         };
-        self.common.refuse(
-            request,
-            "the session has reached its greatest length".into(),
-        );
+        self.common.refuse(request, message.into());
         true
     }
 

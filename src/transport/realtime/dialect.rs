@@ -3,6 +3,7 @@
 mod agent;
 mod aside;
 mod requests;
+mod returns;
 mod tools;
 mod track;
 mod user;
@@ -22,6 +23,7 @@ use crate::conversation::{
 };
 use crate::session::{Outbound, Profile, SessionOptions};
 use crate::tools::{SessionValues, ToolSpec};
+use crate::transport::resume::Returns;
 use crate::transport::{Action, ClientMessage, Close, Dialect, close_code};
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -469,7 +471,7 @@ impl Realtime {
             Event::StageFailed { stage, message } => self.stage_failed(stage, message),
             Event::Refused { request, message } => self.refused(&request, message),
             // The protocol has no such event.
-            Event::Unable { .. } | Event::MachineAnswered => {}
+            Event::Unable { .. } | Event::MachineAnswered | Event::ClientReturned => {}
         }
     }
 }
@@ -504,6 +506,10 @@ impl Dialect for Realtime {
             );
         }
         std::mem::take(&mut self.actions)
+    }
+
+    fn returns(&mut self) -> Option<&mut dyn Returns> {
+        Some(self)
     }
 
     fn client(&mut self, message: ClientMessage<'_>) -> Vec<Action> {

@@ -29,6 +29,13 @@
 //! | `undertone.early_call.started` | `call_id`, `name`, `arguments`, `speculative` | the model may make this call; its output is silent until then |
 //! | `undertone.early_call.discarded` | `call_id`, `reason` | the model has not made it: its output is not needed |
 //!
+//! Two more go to every client that connects with `?resumable=1`:
+//!
+//! | event | fields | meaning |
+//! |---|---|---|
+//! | `undertone.session.resumable` | `resume`, `within_ms` | if its connection is lost, the client may come back within `within_ms` with `?resume=` and this secret |
+//! | `undertone.session.resumed` | `resume`, `within_ms` | it is back; the secret is for the next time |
+//!
 //! Over WebRTC, `response.output_audio_transcript.delta` carries `undertone_clause`, to which `undertone.playout`
 //! refers. Every event to a client that opted in carries `undertone_at`, the time at which it happened. The client may
 //! send audio as binary messages, raw PCM16LE at 24 kHz, instead of
@@ -62,5 +69,11 @@ pub use codec::{Format, RATE};
 pub use dialect::{DEFAULT_MODEL, Edge, EdgeKind, Realtime};
 pub use fault::Fault;
 pub use fields::Ineffective;
+use server_events::Writer;
 pub use session_config::SessionUpdate;
 pub use voices::{DEFAULT_VOICE, OfferedVoices};
+
+/// The `error` event for a client without a session.
+pub fn refusal(fault: &Fault) -> String {
+    Writer::new().fault(fault)
+}

@@ -39,6 +39,14 @@ impl Writer {
         format!("{prefix}_{}{:04}", self.unique, self.ids)
     }
 
+    /// The number of the event with this id, or in this message.
+    pub(super) fn number(&self, event: &str) -> Option<u64> {
+        let name = format!("event_{}", self.unique);
+        let (_, number) = event.split_once(&name)?;
+        let end = number.find(|c: char| !c.is_ascii_digit());
+        number[..end.unwrap_or(number.len())].parse().ok()
+    }
+
     /// An event with its type, its id and `fields`; `None` if the client's protocol version has no
     /// such event.
     pub(super) fn event(&mut self, kind: &str, fields: Value) -> Option<String> {

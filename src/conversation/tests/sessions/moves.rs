@@ -71,6 +71,10 @@ pub(super) enum Move {
     LongText,
     HangUp,
     Drain,
+    /// The client's connection is lost.
+    Lose,
+    /// The client is back.
+    Return,
 }
 
 const WORDS: &[&str] = &[
@@ -328,6 +332,13 @@ impl<'a> Session<'a> {
             Move::Beep => Input::Beep,
             Move::HangUp => Input::HangUp,
             Move::Drain => Input::Drain,
+            Move::Lose => Input::ClientLost,
+            Move::Return => Input::ClientBack {
+                heard: dice
+                    .chance(50)
+                    .then(|| self.sim.heard_of_the_last_item(ms.as_ms()))
+                    .flatten(),
+            },
             setting => Input::Configure(Box::new(settings(dice, setting))),
         }
     }
