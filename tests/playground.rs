@@ -240,6 +240,18 @@ fn without_webrtc_the_page_says_why_and_goes_on_over_the_websocket() {
 }
 
 #[test]
+fn a_page_that_loses_its_connection_comes_back_and_the_answer_goes_on() {
+    need_browser();
+    let folder = tempfile::tempdir().expect("a folder");
+    let (port, artefacts) = (free_port(), artefacts());
+    let config = configure(folder.path(), port);
+    let settings = script_settings(&config, port, silence(folder.path()));
+    visit("reconnect.mjs", folder.path(), &settings);
+    let heard = transcript(&artefacts.join("reconnect.wav"));
+    assert!(heard.contains("timer"), "{heard}");
+}
+
+#[test]
 fn a_browser_to_which_no_udp_port_is_open_talks_over_tcp() {
     need_browser();
     let folder = tempfile::tempdir().expect("a folder");

@@ -27,6 +27,7 @@ const voice = new Voice();
 const choices = new Choices();
 const panel = new Panel(turns, () => session.state === 'open');
 const comparison = new Comparison(transcript);
+session.heard = () => turns.lastHeard();
 
 /** Typed messages: `waiting` for the connection, and `sent` but not confirmed by the server. */
 const typed = { waiting: [], sent: [], connecting: false };
@@ -392,6 +393,7 @@ const STATUS = {
   thinking: 'Thinking…',
   speaking: 'Speaking. You may speak over it.',
   ended: '',
+  away: 'Reconnecting…',
   lost: '',
   locked: '',
   refused: '',
@@ -406,7 +408,7 @@ function status(name) {
 /** Says how the page is connected, and why not over WebRTC. */
 function tellWay(onTrack) {
   const isFallback = !onTrack && !way.socket;
-  find('way-told').textContent = onTrack ? 'Connected over WebRTC.' : `Connected over WebSocket${isFallback ? `: ${way.trouble}` : '.'}`;
+  find('way-told').textContent = onTrack ? 'Connected over WebRTC.' : `Connected over WebSocket${isFallback ? `: ${way.trouble ?? 'the call was cut off.'}` : '.'}`;
   find('way-told').classList.toggle('fallback', isFallback);
 }
 
@@ -427,7 +429,7 @@ function complain(text) {
 
 /** Whether connecting may work. A server that has refused may accept the next attempt. */
 function reachable() {
-  return !['lost', 'locked'].includes(session.state);
+  return !['away', 'lost', 'locked'].includes(session.state);
 }
 
 session.addEventListener('state', ({ detail: { state, reason } }) => {
@@ -437,10 +439,14 @@ session.addEventListener('state', ({ detail: { state, reason } }) => {
   if (state !== 'open' && state !== 'opening') speaker.leave();
   find('token').hidden = state !== 'locked';
   enable(reachable());
-  if (state === 'lost') {
+  if (state === 'away' || state === 'lost') {
     speaker.flush();
     demo.stop();
     comparison.stop();
+  }
+  if (state === 'away') {
+    complain('The server does not answer. This page reconnects by itself, and the conversation goes on where you heard it last.');
+  } else if (state === 'lost') {
     complain('The server does not answer. What you typed is kept, and this page goes on by itself as soon as the server is back.');
   } else if (state === 'refused') complain(reason);
   else if (state !== 'opening') complain('');

@@ -8,6 +8,17 @@ const KEY = 'undertone.token';
 /** Pauses between attempts to reconnect, ms. */
 const PAUSES = [500, 1000, 2000, 4000];
 
+/** Pauses before attempts to come back to a conversation, ms; the first lets the page learn what was heard. */
+const RETURNS = [200, 500, 1000, 2000];
+
+/** How long such an attempt may take, ms. */
+const RETURN_PATIENCE = 5000;
+
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** The server does not keep the conversation any more. */
+class Gone extends Error {}
+
 /** Which way the page's conversations go: WebRTC, unless the visitor does not want it or it does not work. */
 export const way = {
   /** The visitor wants WebSockets. */
@@ -26,7 +37,8 @@ export const way = {
  * - `ready`: the server is reachable, no conversation is open
  * - `opening`, `open`
  * - `ended`: the server ended the conversation normally
- * - `lost`: the connection was lost; reconnecting
+ * - `away`: the connection was lost, and the server keeps the conversation; reconnecting
+ * - `lost`: the connection was lost, and with it the conversation; reconnecting
  * - `locked`: the server requires a token
  * - `refused`: the server refuses this page
  */
@@ -38,6 +50,13 @@ export class Session extends EventTarget {
   #wanted = false;
   #microphone = null;
   #question = null;
+  /** How to come back to the conversation if its line is lost: {secret, within}; null if there is no way. */
+  #back = null;
+  /** The id of the last event. */
+  #received = '';
+
+  /** Returns the agent's last item of which something was heard, and how much: {item, ms}; null if there is none. */
+  heard = () => null;
 
   /** The last reported state. */
   state = 'ready';
@@ -111,7 +130,7 @@ export class Session extends EventTarget {
 
   /** Ends an open conversation, and says so. */
   end() {
-    if (!this.#line) return;
+    if (!this.#line && !this.#back) return;
     this.close();
     this.#tell('ended');
   }
@@ -119,6 +138,7 @@ export class Session extends EventTarget {
   /** Ends the conversation. */
   close() {
     this.#wanted = false;
+    this.#back = null;
     clearTimeout(this.#told);
     this.#line?.close();
     this.#line = null;
@@ -136,25 +156,38 @@ export class Session extends EventTarget {
     this.#tell('opening');
     if (!way.socket && way.trouble === null) {
       try {
-        return await this.#through(CallLine);
+        return await this.#through(CallLine, this.#anew());
       } catch (error) {
         if (!(error instanceof NoCall)) throw error;
         way.trouble = error.message;
       }
     }
-    return this.#through(SocketLine);
+    return this.#through(SocketLine, this.#anew());
   }
 
-  /** Opens a conversation through a kind of line. */
-  #through(Line) {
+  /** The query of a new conversation. */
+  #anew() {
     const wishes = Object.entries(this.wishes).filter(([, wish]) => wish !== '');
-    const query = new URLSearchParams({ model: 'undertone', vendor_events: 1, demonstration: 1, ...Object.fromEntries(wishes) });
+    return { model: 'undertone', vendor_events: 1, demonstration: 1, resumable: 1, ...Object.fromEntries(wishes) };
+  }
+
+  /** The query with which the page comes back to its conversation. */
+  #again() {
+    const heard = this.heard();
+    return { resume: this.#back.secret, last_event_id: this.#received, ...(heard && { item_id: heard.item, audio_end_ms: heard.ms }) };
+  }
+
+  /** Opens a conversation through a kind of line, or comes back to one. */
+  #through(Line, query) {
     return new Promise((resolve, reject) => {
       let opened = false;
       const message = (text) => {
         const arrived = performance.now();
         const event = JSON.parse(text);
-        if (event.type === 'session.created') {
+        if (event.error?.code === 'session_not_resumable') return reject(new Gone());
+        this.#received = event.event_id;
+        if (/^undertone\.session\.resum(?:able|ed)$/.test(event.type)) this.#back = { secret: event.resume, within: event.within_ms };
+        if (event.type === 'session.created' || event.type === 'undertone.session.resumed') {
           opened = true;
           this.#attempts = 0;
           this.#tell('open');
@@ -167,10 +200,10 @@ export class Session extends EventTarget {
         if (this.#line !== line) return;
         line.close();
         this.#line = null;
-        this.#closed(opened, code, reason);
+        if (opened || !query.resume) this.#closed(opened, code, reason);
       };
       const track = (receiver, stream) => this.dispatchEvent(new CustomEvent('track', { detail: { receiver, stream } }));
-      const line = new Line(query, sessionStorage.getItem(KEY), { message, closed, track });
+      const line = new Line(new URLSearchParams(query), sessionStorage.getItem(KEY), { message, closed, track });
       this.#line = line;
       this.#feed();
       line.open?.().catch((error) => {
@@ -185,12 +218,40 @@ export class Session extends EventTarget {
   async #closed(opened, code, reason) {
     // A call does not tell why it ends, but a server that shuts down is not ready.
     const normally = code === 1000 || code === 1008 || (code === UNKNOWN && (await this.#knock()) === 'ready');
+    const back = this.#back;
+    if (opened && back && !normally) {
+      this.#opening = this.#return(back.within).finally(() => (this.#opening = null));
+      return;
+    }
+    this.#back = null;
     if (opened && normally) {
       this.#wanted = false;
       this.#tell('ended', reason);
     } else {
       this.#look(opened);
     }
+  }
+
+  /** Comes back to the conversation whose line was lost, while the server keeps it. */
+  async #return(within) {
+    this.#tell('away');
+    const until = performance.now() + within;
+    for (let tries = 0; this.#back && performance.now() < until; tries += 1) {
+      await pause(RETURNS[Math.min(tries, RETURNS.length - 1)]);
+      if (!this.#back) return;
+      const late = pause(RETURN_PATIENCE).then(() => Promise.reject(new Error('late')));
+      try {
+        return await Promise.race([this.#through(SocketLine, this.#again()), late]);
+      } catch (error) {
+        this.#line?.close();
+        this.#line = null;
+        if (error instanceof Gone) break;
+      }
+    }
+    // It has been ended meanwhile.
+    if (!this.#back) return;
+    this.#back = null;
+    this.#look();
   }
 
   /** Polls the server until it responds, then resumes the pending action. */

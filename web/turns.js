@@ -61,6 +61,8 @@ export class Turns extends EventTarget {
   #cutShort = null;
   /** The user has confirmed a call that has not started yet. */
   #yes = false;
+  /** The number of turns before this conversation. */
+  #before = 0;
 
   /** Starts a new conversation: turns stay, the clock restarts. */
   reset() {
@@ -69,6 +71,16 @@ export class Turns extends EventTarget {
     this.#listening = null;
     this.#answering = null;
     this.#cutShort = null;
+    this.#before = this.list.length;
+  }
+
+  /** The agent's last item of which something was heard in this conversation, and how much: {item, ms}; null if there is none. */
+  lastHeard() {
+    const clauses = this.list.slice(this.#before).flatMap((turn) => turn.clauses);
+    const last = clauses.findLast((clause) => clause.heard > 0);
+    if (!last) return null;
+    const samples = clauses.filter(({ item }) => item === last.item).reduce((sum, { heard }) => sum + heard, 0);
+    return { item: last.item, ms: Math.floor(samples / 24) };
   }
 
   /** Converts a page time to the session's clock; null before the first server event. */

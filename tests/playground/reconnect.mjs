@@ -1,0 +1,126 @@
+// The page loses its connection in the middle of an answer and comes back, in a real browser with the real server.
+//
+// Usage: node reconnect.mjs SETTINGS.json   Prints one JSON object of what was measured.
+
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect, createServer } from 'node:net';
+import { join } from 'node:path';
+import { address, artefacts, killServer, PATIENCE, run, settings, shots, startServer, step } from './common.mjs';
+import { open, writeHeard } from './browser.mjs';
+
+const QUESTION = 'What can you do?';
+
+/** The network between browser and server, which the test cuts. */
+class Network {
+  #lines = new Set();
+  #server = createServer((line) => this.#carry(line));
+  up = true;
+
+  async open() {
+    this.#server.listen(0, '127.0.0.1');
+    await once(this.#server, 'listening');
+    return `http://127.0.0.1:${this.#server.address().port}/`;
+  }
+
+  #carry(line) {
+    if (!this.up) return line.destroy();
+    const { hostname, port } = new URL(address);
+    const far = connect(Number(port), hostname);
+    for (const [one, other] of [[line, far], [far, line]]) {
+      this.#lines.add(one);
+      one.pipe(other);
+      one.on('error', () => {});
+      one.on('close', () => (this.#lines.delete(one), other.destroy()));
+    }
+  }
+
+  /** Resets all connections; there are no new ones until `up` is true again. */
+  cut() {
+    this.up = false;
+    for (const line of this.#lines) line.resetAndDestroy();
+  }
+
+  close() {
+    this.cut();
+    this.#server.close();
+  }
+}
+
+/** The agent's words since the last question, without those that were not heard. */
+const told = (page) =>
+  page.evaluate(() => {
+    const messages = [...document.querySelectorAll('#log .message')];
+    const after = messages.slice(messages.findLastIndex((message) => message.classList.contains('user')) + 1);
+    const heard = after.map((message) => {
+      const words = message.querySelector('p').cloneNode(true);
+      for (const unheard of words.querySelectorAll('s, .visually-hidden')) unheard.remove();
+      return words.textContent;
+    });
+    return heard.join(' ').replace(/\s+/g, ' ').trim();
+  });
+
+/** Waits until the agent has said everything. */
+const calm = (page) =>
+  page.waitForFunction(() => document.getElementById('status').dataset.state === 'open' && !document.querySelector('.sounding, .coming'), null, { timeout: PATIENCE });
+
+async function ask(page) {
+  const before = await page.locator('.message.user').count();
+  await page.fill('#words', QUESTION);
+  await page.keyboard.press('Enter');
+  await page.waitForFunction((count) => document.querySelectorAll('.message.user').length > count, before, { timeout: PATIENCE });
+}
+
+async function comesBack(browser) {
+  const network = new Network();
+  const { context, page } = await open(browser, await network.open());
+  await page.click('#settings summary');
+  await page.selectOption('#way', 'websocket');
+
+  step('an answer that is heard without interruption');
+  await ask(page);
+  await page.waitForSelector('.message.agent .said', { timeout: PATIENCE });
+  await calm(page);
+  const whole = await told(page);
+  assert.ok(whole.split(' ').length > 12, `long enough to be interrupted: ${whole}`);
+
+  step('the connection is cut in the middle of the answer');
+  await writeHeard(page, join(artefacts, 'before.wav'));
+  await ask(page);
+  await page.waitForFunction(() => document.querySelectorAll('.message.agent:last-of-type .sounding').length === 1, null, { timeout: PATIENCE });
+  network.cut();
+  await page.waitForFunction(() => document.getElementById('status').textContent === 'Reconnecting…', null, { timeout: PATIENCE });
+  assert.match(await page.locator('#alert').innerText(), /reconnects by itself, and the conversation goes on/);
+  for (const control of ['#send', '#questions button >> nth=0', '#early']) assert.ok(await page.locator(control).isDisabled(), `${control} is disabled`);
+  await shots(page, 'reconnecting');
+
+  step('the page comes back by itself, and the answer goes on');
+  network.up = true;
+  await page.waitForSelector('#alert', { state: 'hidden', timeout: PATIENCE });
+  await page.waitForFunction((last) => document.getElementById('log').innerText.trim().endsWith(last), whole.split(' ').at(-1), { timeout: PATIENCE });
+  await calm(page);
+  assert.equal(await told(page), whole);
+  assert.ok(!(await page.locator('#log').innerText()).includes('new conversation'));
+  await writeHeard(page, join(artefacts, 'reconnect.wav'));
+
+  step('the conversation is the same: it goes on');
+  await ask(page);
+  await page.waitForSelector('.message.agent:last-of-type .sounding', { timeout: PATIENCE });
+  await calm(page);
+  assert.equal(await told(page), whole);
+
+  step('a server that does not know the conversation any more begins a new one');
+  network.cut();
+  await page.waitForFunction(() => document.getElementById('status').textContent === 'Reconnecting…', null, { timeout: PATIENCE });
+  await killServer();
+  await startServer();
+  network.up = true;
+  await page.waitForFunction(() => document.getElementById('log').innerText.includes('It begins a new conversation'), null, { timeout: PATIENCE });
+  await ask(page);
+  await page.waitForSelector('.message.agent:last-of-type .sounding', { timeout: PATIENCE });
+  await calm(page);
+  await context.close();
+  network.close();
+}
+
+await run(settings.sounds.silence, comesBack);
