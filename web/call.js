@@ -7,7 +7,7 @@ const PATIENCE = 4000;
 const RECOVERY = 4000;
 
 /** The close code of a WebSocket that was cut off. The call's reason to end is not known. */
-const CUT_OFF = 1006;
+export const CUT_OFF = 1006;
 export const UNKNOWN = 1005;
 
 /** Responses that any other way to the server would get, too. */
@@ -72,10 +72,15 @@ export class CallLine {
   }
 
   close() {
+    this.mute();
+    this.#peer?.close();
+  }
+
+  /** Tells nothing more. */
+  mute() {
     this.#over = true;
     clearTimeout(this.#watching);
     this.#told = { message() {}, closed() {}, track() {} };
-    this.#peer?.close();
   }
 
   async #dial() {

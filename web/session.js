@@ -1,6 +1,6 @@
 // One conversation with the server and its state.
 
-import { CallLine, NoCall, UNKNOWN } from './call.js';
+import { CallLine, CUT_OFF, NoCall, UNKNOWN } from './call.js';
 import { SocketLine } from './socket.js';
 
 const KEY = 'undertone.token';
@@ -54,6 +54,8 @@ export class Session extends EventTarget {
   #back = null;
   /** The id of the last event. */
   #received = '';
+  /** A line that was cut off and is not hung up yet. */
+  #left = null;
 
   /** Returns the agent's last item of which something was heard, and how much: {item, ms}; null if there is none. */
   heard = () => null;
@@ -198,8 +200,10 @@ export class Session extends EventTarget {
       const closed = (code, reason) => {
         reject(new Error('no conversation'));
         if (this.#line !== line) return;
-        line.close();
         this.#line = null;
+        // A call is hung up only once the page is back: hanging up would end the conversation.
+        if (code === CUT_OFF && opened && this.#back) this.#leave(line);
+        else line.close();
         if (opened || !query.resume) this.#closed(opened, code, reason);
       };
       const track = (receiver, stream) => this.dispatchEvent(new CustomEvent('track', { detail: { receiver, stream } }));
@@ -220,7 +224,11 @@ export class Session extends EventTarget {
     const normally = code === 1000 || code === 1008 || (code === UNKNOWN && (await this.#knock()) === 'ready');
     const back = this.#back;
     if (opened && back && !normally) {
-      this.#opening = this.#return(back.within).finally(() => (this.#opening = null));
+      this.#opening = this.#return(back.within).finally(() => {
+        this.#opening = null;
+        this.#left?.close();
+        this.#left = null;
+      });
       return;
     }
     this.#back = null;
@@ -230,6 +238,12 @@ export class Session extends EventTarget {
     } else {
       this.#look(opened);
     }
+  }
+
+  /** Leaves a line that was cut off, without hanging it up yet. */
+  #leave(line) {
+    line.mute();
+    this.#left = line;
   }
 
   /** Comes back to the conversation whose line was lost, while the server keeps it. */

@@ -37,6 +37,12 @@ export class SocketLine {
   /** There is no track. */
   feed() {}
 
+  /** Tells nothing more. */
+  mute() {
+    this.#socket.onmessage = null;
+    this.#socket.onclose = null;
+  }
+
   /** Ends it, untold. */
   close() {
     this.#socket.onclose = null;

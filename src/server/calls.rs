@@ -11,6 +11,7 @@ use super::shared::Shared;
 use super::upgrade::{RETRY_SECONDS, Upgrade};
 use crate::metrics::Refusal;
 use crate::transport::realtime::Realtime;
+use crate::transport::resume::WayBack;
 use crate::transport::socket;
 use crate::transport::webrtc;
 use axum::Router;
@@ -82,18 +83,24 @@ async fn open(
         model: query.model.or(model.map(str::to_owned)),
         ..query
     };
+    let way_back = query.is_resumable().then(|| shared.resumptions.open());
     let dialect = match realtime_client(&shared, &uri, &headers, query) {
         Ok(dialect) => dialect.on_track(),
         Err(refused) => return refused,
     };
     match dialect.configured(offer.session) {
-        Ok(dialect) => answer(&shared, dialect, &offer.sdp),
+        Ok(dialect) => answer(&shared, dialect, way_back, &offer.sdp),
         Err(wrong) => fault(&wrong),
     }
 }
 
 /// Answers the offer of a client that has access, if there is a place, and runs its call.
-fn answer(shared: &Arc<Shared>, dialect: Realtime, offer: &str) -> Response {
+fn answer(
+    shared: &Arc<Shared>,
+    dialect: Realtime,
+    way_back: Option<WayBack>,
+    offer: &str,
+) -> Response {
     let Some(calls) = &shared.calls else {
         let message = "This server has no port for WebRTC. Connect a WebSocket to /v1/realtime.";
         return error(
@@ -115,7 +122,10 @@ fn answer(shared: &Arc<Shared>, dialect: Realtime, offer: &str) -> Response {
     let intake = shared.settings().pcm_intake;
     let dialect = Box::new(dialect);
     tokio::spawn(async move {
-        answered.seat.serve(dialect, intake, context).await;
+        answered
+            .seat
+            .serve(dialect, intake, context, way_back)
+            .await;
         drop((permit, task));
     });
     let headers = [

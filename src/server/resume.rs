@@ -135,11 +135,12 @@ pub(super) fn come_back(
     socket::limit(upgrade, longest).on_upgrade(async move |socket| {
         match session {
             Some(session) => {
+                let socket = Box::new(socket);
                 let returning = Returning { socket, seen };
                 if let Err(late) = session.try_send(returning) {
                     let (mpsc::error::TrySendError::Full(late)
                     | mpsc::error::TrySendError::Closed(late)) = late;
-                    refuse(late.socket).await;
+                    refuse(*late.socket).await;
                 }
             }
             None => refuse(socket).await,

@@ -111,7 +111,7 @@ pub(super) struct RealtimeQuery {
 
 impl RealtimeQuery {
     /// Whether the client may come back if its connection is lost.
-    fn is_resumable(&self) -> bool {
+    pub(super) fn is_resumable(&self) -> bool {
         is_set(self.resumable.as_deref())
     }
 

@@ -17,7 +17,7 @@ const MAX_BYTES: usize = 512 * 1024;
 /// A connection over which a client comes back, and what it says of the one before.
 pub struct Returning {
     /// The connection.
-    pub socket: WebSocket,
+    pub socket: Box<WebSocket>,
     /// What it has received and heard.
     pub seen: Seen,
 }
@@ -56,6 +56,57 @@ impl WayBack {
             Some(returning) => returning,
             None => std::future::pending().await,
         }
+    }
+}
+
+/// The state of a session whose client may come back, whichever pump serves it.
+pub(super) struct Keeping {
+    pub(super) way: WayBack,
+    pub(super) replay: Replay,
+    pub(super) is_away: bool,
+    /// Returns of the client that the session has not answered yet. Until then it may still say what was meant for the
+    /// connection before.
+    pub(super) unanswered: u32,
+    /// The number of the last event that was sent before the connection was lost.
+    pub(super) sent: u64,
+    pub(super) proof: Proof,
+}
+
+/// Whether the client has the secret for its next return. What it answers to a ping behind the secret proves it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Proof {
+    /// The secret waits to be written.
+    Unsent,
+    /// The ping behind it has not been answered.
+    Asked,
+    Given,
+}
+
+impl Keeping {
+    pub(super) fn new(way: WayBack) -> Self {
+        Self {
+            way,
+            replay: Replay::default(),
+            is_away: false,
+            unanswered: 0,
+            sent: 0,
+            proof: Proof::Given,
+        }
+    }
+
+    /// Keeps an event of a dialect.
+    pub(super) fn record(&mut self, returns: &dyn Returns, event: &str) {
+        if let Some(number) = returns.number(event) {
+            self.replay.push(number, event);
+        }
+    }
+}
+
+/// The next connection of a client that may come back.
+pub(super) async fn arrival(keeping: &mut Option<Keeping>) -> Returning {
+    match keeping {
+        Some(keeping) => keeping.way.arrival().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -8,7 +8,7 @@ use super::link::{Link, Signal, TooManyRequests};
 use super::outbox::Outbox;
 use super::patience::Patience;
 use super::pump::{PumpContext, SocketLimits};
-use super::resume::{Replay, Returning, Seen, WayBack};
+use super::resume::{Keeping, Proof, Returning, Seen, WayBack, arrival};
 use super::{Action, Admission, ClientMessage, Close, Dialect, Frame, close_code};
 use crate::conversation::{Event, HangUpReason, Micros};
 use crate::session::{Outbound, SessionError, SessionOptions};
@@ -57,10 +57,38 @@ pub async fn drive<D: Dialect>(
 ) -> Box<D> {
     let mut pump = Pump::new(dialect, intake, rate, context, way_back);
     let (mut sink, mut source) = socket.split();
-    let mut stop = match pump.open_connection() {
+    let stop = match pump.open_connection() {
         Ok(()) => pump.run(&mut sink, &mut source).await,
         Err(end) => Stop::Over(end),
     };
+    serve(pump, (sink, source), stop).await
+}
+
+/// Goes on with a session over a socket, whose client has been served by another pump so far.
+pub(super) async fn go_on<D: Dialect>(
+    dialect: Box<D>,
+    link: Link,
+    keeping: Keeping,
+    limits: SocketLimits,
+    returning: Returning,
+) {
+    let mut pump = Pump::of(dialect, link, limits, Some(keeping));
+    pump.lose();
+    let (mut sink, mut source) = (*returning.socket).split();
+    let span = pump.link.span();
+    let stop = match span.in_scope(|| pump.come_back(&returning.seen)) {
+        Ok(()) => pump.run(&mut sink, &mut source).await,
+        Err(end) => Stop::Over(end),
+    };
+    serve(pump, (sink, source), stop).await;
+}
+
+/// Serves a client over all its connections, the first of which has come to a stop.
+async fn serve<D: Dialect>(
+    mut pump: Pump<D>,
+    (mut sink, mut source): Connection,
+    mut stop: Stop,
+) -> Box<D> {
     let (end, is_connected) = loop {
         let returning = match stop {
             Stop::Displaced(returning) => {
@@ -77,7 +105,7 @@ pub async fn drive<D: Dialect>(
                 }
             }
         };
-        (sink, source) = returning.socket.split();
+        (sink, source) = (*returning.socket).split();
         let span = pump.link.span();
         stop = match span.in_scope(|| pump.come_back(&returning.seen)) {
             Ok(()) => pump.run(&mut sink, &mut source).await,
@@ -92,6 +120,9 @@ pub async fn drive<D: Dialect>(
     }
     pump.dialect
 }
+
+/// Both directions of a socket.
+type Connection = (SplitSink<WebSocket, Message>, SplitStream<WebSocket>);
 
 /// Tells a client that has no session why, and closes its socket.
 pub async fn refuse(socket: WebSocket, message: String, close: Close) {
@@ -129,29 +160,6 @@ enum Wakeup {
     Tick,
 }
 
-/// The state of a session whose client may come back.
-struct Return {
-    way: WayBack,
-    replay: Replay,
-    is_away: bool,
-    /// Returns of the client that the session has not answered yet. Until then it may still say what was meant for the
-    /// connection before.
-    unanswered: u32,
-    /// The number of the last event that was sent before the connection was lost.
-    sent: u64,
-    proof: Proof,
-}
-
-/// Whether the client has the secret for its next return. What it answers to a ping behind the secret proves it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Proof {
-    /// The secret waits to be written.
-    Unsent,
-    /// The ping behind it has not been answered.
-    Asked,
-    Given,
-}
-
 struct Pump<D> {
     /// Boxed: futures would keep a copy of it for each function that it passes through.
     dialect: Box<D>,
@@ -163,14 +171,10 @@ struct Pump<D> {
     outbox: Outbox,
     pinged: Instant,
     ping: bool,
-    returns: Option<Return>,
+    returns: Option<Keeping>,
 }
 
 impl<D: Dialect> Pump<D> {
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "an edge: a socket's timeouts are real time"
-    )]
     fn new(
         dialect: Box<D>,
         intake: IntakeLimits,
@@ -178,23 +182,26 @@ impl<D: Dialect> Pump<D> {
         context: PumpContext,
         way_back: Option<WayBack>,
     ) -> Self {
+        let limits = context.limits;
+        let link = Link::new(intake, rate, context);
+        Self::of(dialect, link, limits, way_back.map(Keeping::new))
+    }
+
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: a socket's timeouts are real time"
+    )]
+    fn of(dialect: Box<D>, link: Link, limits: SocketLimits, returns: Option<Keeping>) -> Self {
         Self {
             dialect,
-            limits: context.limits,
-            patience: Patience::new(context.limits),
-            link: Link::new(intake, rate, context),
+            link,
+            limits,
+            patience: Patience::new(limits),
             question: None,
             outbox: Outbox::default(),
             pinged: Instant::now(),
             ping: false,
-            returns: way_back.map(|way| Return {
-                way,
-                replay: Replay::default(),
-                is_away: false,
-                unanswered: 0,
-                sent: 0,
-                proof: Proof::Given,
-            }),
+            returns,
         }
     }
 
@@ -225,7 +232,8 @@ impl<D: Dialect> Pump<D> {
 
     /// Tells the client the secret with which it may come back, if it may.
     fn offer_return(&mut self, back: bool) -> Result<(), End> {
-        let (Some(Return { way, .. }), Some(returns)) = (&mut self.returns, self.dialect.returns())
+        let (Some(Keeping { way, .. }), Some(returns)) =
+            (&mut self.returns, self.dialect.returns())
         else {
             return Ok(());
         };
@@ -326,7 +334,7 @@ impl<D: Dialect> Pump<D> {
         if self.is_muted() {
             return Ok(());
         }
-        if let Some(Return { proof, .. }) = &mut self.returns {
+        if let Some(Keeping { proof, .. }) = &mut self.returns {
             *proof = Proof::Unsent;
         }
         self.offer_return(true)
@@ -403,7 +411,7 @@ impl<D: Dialect> Pump<D> {
 
     /// Asks for the proof that the client has its new secret, now that it has been written.
     fn prove(&mut self) {
-        if let Some(Return { proof, .. }) = &mut self.returns
+        if let Some(Keeping { proof, .. }) = &mut self.returns
             && *proof == Proof::Unsent
         {
             *proof = Proof::Asked;
@@ -413,7 +421,7 @@ impl<D: Dialect> Pump<D> {
 
     /// The client has answered a ping.
     fn proven(&mut self) {
-        if let Some(Return { proof, way, .. }) = &mut self.returns
+        if let Some(Keeping { proof, way, .. }) = &mut self.returns
             && *proof == Proof::Asked
         {
             *proof = Proof::Given;
@@ -472,17 +480,15 @@ impl<D: Dialect> Pump<D> {
     }
 
     fn send(&mut self, text: String) -> Result<(), End> {
-        if let Some(Return { replay, .. }) = &mut self.returns
-            && let Some(number) = self.dialect.returns().and_then(|r| r.number(&text))
-        {
-            replay.push(number, &text);
+        if let (Some(keeping), Some(returns)) = (&mut self.returns, self.dialect.returns()) {
+            keeping.record(returns, &text);
         }
         self.outbox.push(text).then_some(()).ok_or(End::Slow)
     }
 
     /// Whether audio of the session is of no use.
     fn is_muted(&self) -> bool {
-        let is_of_no_use = |r: &Return| r.is_away || r.unanswered > 0;
+        let is_of_no_use = |r: &Keeping| r.is_away || r.unanswered > 0;
         self.returns.as_ref().is_some_and(is_of_no_use)
     }
 
@@ -539,14 +545,6 @@ impl From<TooManyRequests> for End {
 async fn answer(question: &mut Option<BoxFuture<'static, Admission>>) -> Admission {
     match question {
         Some(question) => question.await,
-        None => std::future::pending().await,
-    }
-}
-
-/// The next connection of a client that may come back.
-async fn arrival(returns: &mut Option<Return>) -> Returning {
-    match returns {
-        Some(returns) => returns.way.arrival().await,
         None => std::future::pending().await,
     }
 }

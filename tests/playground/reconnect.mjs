@@ -123,4 +123,43 @@ async function comesBack(browser) {
   network.close();
 }
 
-await run(settings.sounds.silence, comesBack);
+/** Keeps the page's calls in `window.peers`. */
+function keepPeers() {
+  window.peers = [];
+  window.RTCPeerConnection = class extends RTCPeerConnection {
+    constructor(...options) {
+      super(...options);
+      window.peers.push(this);
+    }
+  };
+}
+
+/** The browser finds that the call has failed; the server does not know it yet. */
+const failCall = (page) =>
+  page.evaluate(() => {
+    const peer = window.peers.at(-1);
+    Object.defineProperty(peer, 'connectionState', { value: 'failed' });
+    peer.dispatchEvent(new Event('connectionstatechange'));
+  });
+
+async function comesBackFromACall(browser) {
+  step('a call that is cut off goes on over the WebSocket');
+  const { context, page, complaints } = await open(browser, address, {}, keepPeers);
+  await ask(page);
+  await page.waitForSelector('.message.agent .said', { timeout: PATIENCE });
+  await calm(page);
+  assert.equal(await page.locator('#way-told').innerText(), 'Connected over WebRTC.');
+  const whole = await told(page);
+  await ask(page);
+  await page.waitForFunction(() => document.querySelectorAll('.message.agent:last-of-type .sounding').length === 1, null, { timeout: PATIENCE });
+  await failCall(page);
+  await page.waitForFunction(() => document.getElementById('way-told').textContent === 'Connected over WebSocket: the call was cut off.', null, { timeout: PATIENCE });
+  await page.waitForFunction((last) => document.getElementById('log').innerText.trim().endsWith(last), whole.split(' ').at(-1), { timeout: PATIENCE });
+  await calm(page);
+  assert.equal(await told(page), whole);
+  await writeHeard(page, join(artefacts, 'reconnect-call.wav'));
+  assert.deepEqual(complaints, []);
+  await context.close();
+}
+
+await run(settings.sounds.silence, comesBack, comesBackFromACall);

@@ -49,15 +49,25 @@ impl Peer {
 
     /// The same, with a token.
     pub(crate) async fn call_with(server: &Server, token: Option<&str>) -> Self {
-        Self::call_through(server, token, Socket::udp().await).await
+        Self::call_through(server, "", token, Socket::udp().await).await
+    }
+
+    /// A client that may come back over a WebSocket calls a server.
+    pub(crate) async fn call_resumable(server: &Server) -> Self {
+        Self::call_through(server, "?resumable=1", None, Socket::udp().await).await
     }
 
     /// A client to which no UDP port is open calls a server, which takes calls over TCP at `port`.
     pub(crate) async fn call_over_tcp(server: &Server, port: SocketAddr) -> Self {
-        Self::call_through(server, None, Socket::tcp(port).await).await
+        Self::call_through(server, "", None, Socket::tcp(port).await).await
     }
 
-    async fn call_through(server: &Server, token: Option<&str>, socket: Socket) -> Self {
+    async fn call_through(
+        server: &Server,
+        query: &str,
+        token: Option<&str>,
+        socket: Socket,
+    ) -> Self {
         let mut rtc = Rtc::builder()
             .set_crypto_provider(Arc::new(str0m::crypto::from_feature_flags()))
             .clear_codecs()
@@ -69,7 +79,10 @@ impl Peer {
         let channel = change.add_channel("oai-events".into());
         let (offer, pending) = change.apply().expect("an offer");
         let answer = reqwest::Client::new()
-            .post(format!("http://{}/v1/realtime/calls", server.address))
+            .post(format!(
+                "http://{}/v1/realtime/calls{query}",
+                server.address
+            ))
             .header(CONTENT_TYPE, "application/sdp")
             .body(offer.to_sdp_string());
         let answer = match token {

@@ -413,6 +413,31 @@ async fn connections_that_name_no_call_are_closed() {
 }
 
 #[tokio::test]
+async fn a_call_that_is_cut_off_goes_on_over_a_websocket() {
+    let server = serve(local());
+    let mut peer = Peer::call_resumable(&server).await;
+    peer.speak(25, 25).await;
+    peer.until(|peer| peer.has("response.done") && peer.has("undertone.session.resumable"))
+        .await;
+    let offered = peer.events.iter().find(|event| event["resume"].is_string());
+    let secret = offered.expect("a secret")["resume"].as_str().expect("text");
+    let mut client = server.open(&format!("/v1/realtime?resume={secret}")).await;
+    client.until("undertone.session.resumed").await;
+    peer.until(|peer| peer.is_closed).await;
+    // Audio is in events now, in both directions.
+    client.speak(500, 400).await;
+    let events = client.until("response.done").await;
+    let kinds = support::types(&events);
+    assert!(kinds.contains(&"response.output_audio.delta"), "{kinds:?}");
+    assert!(!kinds.contains(&"output_audio_buffer.started"), "{kinds:?}");
+    assert_eq!(
+        server.counters.sessions.load(Relaxed),
+        1,
+        "the same session"
+    );
+}
+
+#[tokio::test]
 async fn a_second_client_takes_part_in_a_call() {
     let server = serve(with_token());
     let mut peer = Peer::call_with(&server, Some(TOKEN)).await;

@@ -18,6 +18,7 @@ use super::response::Response;
 use super::server_events::Writer;
 use super::session_config::{Session, SessionUpdate};
 use super::voices::OfferedVoices;
+use crate::audio::Resampler;
 use crate::conversation::{
     CallId, Event, Input, ItemId, Micros, Samples, Settings, TextLimits, Time, TurnId,
 };
@@ -125,6 +126,8 @@ pub struct Realtime {
     decoder: Decoder,
     /// Set if audio goes over a track instead of in events.
     track: Option<Track>,
+    /// Set if audio was on a track before: the session takes its rate.
+    to_track_rate: Option<Resampler>,
     /// User audio since the last response.
     heard: Micros,
     /// Items added as audio that wait for their transcripts.
@@ -187,6 +190,7 @@ impl Realtime {
             aside_items: 0,
             decoder: Decoder::new(Format::Pcm),
             track: None,
+            to_track_rate: None,
             heard: Micros(0),
             recordings: HashMap::new(),
             told: Told::default(),

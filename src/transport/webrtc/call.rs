@@ -17,9 +17,10 @@ use crate::transport::intake::IntakeLimits;
 use crate::transport::link::{Link, Signal, TooManyRequests};
 use crate::transport::outbox::Outbox;
 use crate::transport::patience::Patience;
-use crate::transport::pump::{self, PumpContext};
+use crate::transport::pump::{self, PumpContext, SocketLimits};
 use crate::transport::realtime::Realtime;
-use crate::transport::{Action, ClientMessage, Dialect, Frame, close_code};
+use crate::transport::resume::{Keeping, Returning, WayBack, arrival};
+use crate::transport::{Action, ClientMessage, Dialect, Frame, close_code, socket};
 use futures_util::FutureExt;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
@@ -56,15 +57,30 @@ pub struct Seat {
 
 impl Seat {
     /// Runs the call until either side hangs up or the server stops. `intake` limits how fast the client's
-    /// audio may arrive.
-    pub async fn serve(self, dialect: Box<Realtime>, intake: IntakeLimits, context: PumpContext) {
-        let metrics = self.metrics.clone();
-        let serving = AssertUnwindSafe(self.run(dialect, intake, context));
-        let end = serving.catch_unwind().await.unwrap_or_else(|_| {
+    /// audio may arrive. With a `way_back`, a client whose call is cut off goes on over a WebSocket.
+    pub async fn serve(
+        self,
+        dialect: Box<Realtime>,
+        intake: IntakeLimits,
+        context: PumpContext,
+        way_back: Option<WayBack>,
+    ) {
+        let (metrics, limits) = (self.metrics.clone(), context.limits);
+        let serving = AssertUnwindSafe(self.run(dialect, intake, context, way_back));
+        let (end, left) = serving.catch_unwind().await.unwrap_or_else(|_| {
             tracing::error!("a call over WebRTC panicked; the others go on");
-            CallEnd::Failed
+            (CallEnd::Failed, None)
         });
         metrics.call_ended(end);
+        if let Some(left) = left {
+            let Moved {
+                dialect,
+                link,
+                keeping,
+                returning,
+            } = *left;
+            socket::go_on(dialect, link, keeping, limits, returning).await;
+        }
     }
 
     async fn run(
@@ -72,26 +88,49 @@ impl Seat {
         dialect: Box<Realtime>,
         intake: IntakeLimits,
         context: PumpContext,
-    ) -> CallEnd {
-        let mut call = match Call::new(self, dialect, intake, context) {
+        way_back: Option<WayBack>,
+    ) -> (CallEnd, Option<Box<Moved>>) {
+        let mut call = match Call::new(self, dialect, intake, context, way_back) {
             Ok(call) => call,
             Err(error) => {
                 tracing::error!(%error, "no call over WebRTC: Opus cannot be set up");
-                return CallEnd::Failed;
+                return (CallEnd::Failed, None);
             }
         };
-        let end = call.run().await;
+        let end = match call.run().await {
+            Stop::Over(end) => end,
+            Stop::Displaced(returning) => {
+                call.say_goodbye();
+                return (CallEnd::Connected, call.moved(returning).map(Box::new));
+            }
+        };
         call.link.end(&end);
         call.link.span().in_scope(|| match &end {
             End::Bad(error) => tracing::warn!(%error, "closed a call over WebRTC"),
             end => tracing::debug!(?end, "a call over WebRTC ended"),
         });
         call.say_goodbye();
-        match call.is_up {
+        let end = match call.is_up {
             true => CallEnd::Connected,
             false => CallEnd::NeverConnected,
-        }
+        };
+        (end, None)
     }
+}
+
+/// A session that goes on over a WebSocket.
+struct Moved {
+    dialect: Box<Realtime>,
+    link: Link,
+    keeping: Keeping,
+    returning: Returning,
+}
+
+/// The reason why a call is served no more.
+enum Stop {
+    Over(End),
+    /// The client goes on over a WebSocket.
+    Displaced(Returning),
 }
 
 /// The reason for a call's end.
@@ -121,6 +160,7 @@ enum Wakeup {
     Beat,
     Pass,
     Signal(Signal),
+    Returned(Returning),
     Received(Option<Packet>),
     Joined(mpsc::Sender<String>),
     Requested(String),
@@ -145,6 +185,8 @@ struct Call {
     began: Instant,
     /// Audio can be sent.
     is_up: bool,
+    limits: SocketLimits,
+    keeping: Option<Keeping>,
     /// Once the session is over: the number of frames that are still sent when the queue is empty.
     over: Option<u32>,
 }
@@ -159,8 +201,11 @@ impl Call {
         dialect: Box<Realtime>,
         intake: IntakeLimits,
         context: PumpContext,
+        way_back: Option<WayBack>,
     ) -> Result<Self, opus::Error> {
         Ok(Self {
+            limits: context.limits,
+            keeping: way_back.map(Keeping::new),
             patience: Patience::new(context.limits),
             link: Link::new(intake, RATE, context),
             seat,
@@ -180,13 +225,16 @@ impl Call {
         })
     }
 
-    async fn run(&mut self) -> End {
+    async fn run(&mut self) -> Stop {
         let mut end = self.settle().err();
         loop {
             if let Some(end) = end {
-                return end;
+                return Stop::Over(end);
             }
-            let wakeup = self.next().await;
+            let wakeup = match self.next().await {
+                Wakeup::Returned(returning) => return Stop::Displaced(returning),
+                wakeup => wakeup,
+            };
             let span = self.link.span();
             end = span.in_scope(|| self.handle(wakeup)).err();
         }
@@ -204,6 +252,7 @@ impl Call {
             () = sleep_until(beat), if self.is_up => Wakeup::Beat,
             () = sleep_until(pass) => Wakeup::Pass,
             signal = self.link.next() => Wakeup::Signal(signal),
+            returning = arrival(&mut self.keeping), if self.over.is_none() => Wakeup::Returned(returning),
             packet = self.seat.packets.recv() => Wakeup::Received(packet),
             Some(member) = self.seat.joins.recv() => Wakeup::Joined(member),
             Some(event) = self.seat.requests.recv(), if self.link.is_open() => Wakeup::Requested(event),
@@ -226,6 +275,8 @@ impl Call {
             Wakeup::Signal(Signal::Drained | Signal::Stop) => {
                 return Err(End::Closed("the server shuts down"));
             }
+            // Handled where it is received: a socket goes on.
+            Wakeup::Returned(_) => {}
             Wakeup::Received(None) => return Err(End::Vanished),
             Wakeup::Received(Some(packet)) => self.received(&packet)?,
             Wakeup::Joined(member) => self.join(member),
@@ -328,7 +379,34 @@ impl Call {
             return Ok(());
         }
         let actions = self.dialect.start();
-        self.apply(actions)
+        self.apply(actions)?;
+        let (Some(Keeping { way, .. }), Some(returns)) =
+            (&mut self.keeping, self.dialect.returns())
+        else {
+            return Ok(());
+        };
+        let secret = way.secrets.renew();
+        let offer = returns.offer(&secret, self.limits.return_within, false);
+        // Only the client itself may come back, so second clients are not told.
+        for action in offer {
+            if let Action::Send(text) = action
+                && !self.outbox.push(text)
+            {
+                return Err(End::Slow);
+            }
+        }
+        Ok(())
+    }
+
+    /// What goes on over a WebSocket.
+    fn moved(self, returning: Returning) -> Option<Moved> {
+        let keeping = self.keeping?;
+        Some(Moved {
+            dialect: Box::new(self.dialect.off_track()),
+            link: self.link,
+            keeping,
+            returning,
+        })
     }
 
     fn received(&mut self, packet: &Packet) -> Result<(), End> {
@@ -466,6 +544,10 @@ impl Call {
         match action {
             Action::Open(options) => return self.open_session(options),
             Action::Send(text) => {
+                if let (Some(keeping), Some(returns)) = (&mut self.keeping, self.dialect.returns())
+                {
+                    keeping.record(returns, &text);
+                }
                 // One that does not read is left out.
                 self.members
                     .retain(|member| member.try_send(text.clone()).is_ok());

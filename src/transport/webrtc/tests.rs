@@ -195,7 +195,7 @@ impl World {
             stop: CancellationToken::new(),
         };
         let dialect = Box::new(Realtime::new(None, None, false).on_track());
-        let call = tokio::spawn(seat.serve(dialect, IntakeLimits::LIVE, context.clone()));
+        let call = tokio::spawn(seat.serve(dialect, IntakeLimits::LIVE, context.clone(), None));
         Self {
             client,
             up: Network::new(weather, seed),

@@ -120,6 +120,7 @@ impl Realtime {
         let length = Micros::of_samples(samples.len() as u64, RATE);
         self.uncommitted = self.uncommitted + length;
         if !samples.is_empty() {
+            let samples = self.at_session_rate(samples);
             self.actions.push(Action::Audio(samples));
         }
         Ok(())
@@ -174,7 +175,7 @@ impl Realtime {
             ItemContent::Spoken { text, audio } => {
                 let audio = self.recorded(audio)?;
                 let recording = self.recording(text, audio.len())?;
-                Some((audio, recording))
+                Some((self.at_session_rate(audio), recording))
             }
             _ => None,
         };

@@ -2,8 +2,10 @@
 //! the rest.
 
 use super::{Asked, Realtime};
+use crate::audio::{Resampler, to_f32, to_i16};
 use crate::conversation::{ClauseId, Input, ItemId, Micros};
 use crate::transport::Action;
+use crate::transport::realtime::codec::RATE;
 use crate::transport::realtime::fault::Fault;
 use serde_json::json;
 
@@ -75,6 +77,23 @@ impl Realtime {
         self.options.input_rate = INPUT_RATE;
         self.track = Some(Track::default());
         self
+    }
+
+    /// Moves the audio of both directions back into events. The session goes on with the rate of the track.
+    #[must_use]
+    pub fn off_track(mut self) -> Self {
+        if self.track.take().is_some() {
+            self.to_track_rate = Some(Resampler::new(RATE, INPUT_RATE));
+        }
+        self
+    }
+
+    /// The user's audio in events, as the session takes it.
+    pub(super) fn at_session_rate(&mut self, samples: Vec<i16>) -> Vec<i16> {
+        match &mut self.to_track_rate {
+            Some(resampler) => to_i16(&resampler.push(&to_f32(&samples))),
+            None => samples,
+        }
     }
 
     /// The event with which a second client of the session begins.
