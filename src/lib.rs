@@ -57,6 +57,7 @@ pub mod store;
 pub mod telemetry;
 pub mod time;
 pub mod tools;
+pub mod traces;
 pub mod transport;
 pub mod tts;
 pub mod turn_model;

@@ -38,6 +38,7 @@ use crate::telemetry::{self, Secrets};
 use crate::tools::declared::Declared;
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
+use secrecy::SecretString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -263,9 +264,16 @@ fn secrets(config: &Config) -> Secrets {
         Some(OutboundLine::Asterisk(ari)) => Some(&ari.password),
         _ => None,
     };
+    let traces = config
+        .traces
+        .iter()
+        .flat_map(|traces| traces.headers.values());
+    let traces = traces.filter_map(|value| Some(SecretString::from(value.to_str().ok()?)));
+    let traces: Vec<_> = traces.collect();
     let all = secrets
         .into_iter()
         .flatten()
+        .chain(&traces)
         .chain(twilio)
         .chain(ari)
         .chain(store)

@@ -40,6 +40,7 @@ const AT_START: [&str; 27] = [
     "log.format",
     "log.turns",
     "audit.",
+    "telemetry.",
     "retention.",
 ];
 

@@ -16,6 +16,7 @@ use crate::session::{self, CallRecordings, Engines, Observers, SessionOptions};
 use crate::stats::TurnLog;
 use crate::store::Store;
 use crate::tools::AuditLog;
+use crate::traces::{TraceSettings, Traces};
 use crate::transport::door::Door;
 use crate::transport::phone::audiosocket::{self, AudioSocket};
 use crate::transport::phone::tickets::{SharedTickets, TicketMemory, TicketStore};
@@ -76,6 +77,7 @@ impl Serve {
             calls: calls(&loaded.config)?,
             audit: audit(&loaded.config)?,
             webhook: Some(webhook(&loaded.config)),
+            traces: traces(&loaded.config)?,
             patterns: engines::patterns(&loaded.config),
             ..Observers::default()
         };
@@ -119,6 +121,15 @@ fn audit(config: &Config) -> Result<Option<AuditLog>> {
 /// The web service that is told of calls, with a folder for reports that it does not take.
 fn webhook(config: &Config) -> Webhook {
     Webhook::keeping(service(config), reports(config))
+}
+
+/// The collector of traces.
+fn traces(config: &Config) -> Result<Option<Traces>> {
+    let open = |settings: &TraceSettings| {
+        let opened = Traces::new(settings.clone());
+        opened.map_err(|error| anyhow!("telemetry.endpoint: {error}"))
+    };
+    config.traces.as_ref().map(open).transpose()
 }
 
 /// The folder of reports that the web service has not taken, beside the journal.

@@ -194,7 +194,10 @@ impl Check<'_> {
     }
 
     pub(super) fn wrong(&self, key: &str, problem: String, fix: &str) -> ConfigError {
-        let origin = if key.starts_with("UNDERTONE_") {
+        let is_variable = ["UNDERTONE_", "OTEL_"]
+            .iter()
+            .any(|begin| key.starts_with(begin));
+        let origin = if is_variable {
             Origin::Env(key.into())
         } else {
             self.layers.origin(key)

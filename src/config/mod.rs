@@ -34,6 +34,7 @@ use crate::store::StoreSettings;
 use crate::tools::declared::Declared;
 use crate::tools::mcp::McpCatalogue;
 use crate::tools::{Audience, Registry};
+use crate::traces::TraceSettings;
 use crate::tts::Speed;
 use jiff::tz::TimeZone;
 use layers::Layers;
@@ -118,6 +119,8 @@ pub struct Config {
     pub webhook: Option<WebhookConfig>,
     /// Logging.
     pub log: LogConfig,
+    /// Where traces go; `None` if there are none.
+    pub traces: Option<TraceSettings>,
     /// The audit log; `None` if there is none.
     pub audit: Option<AuditConfig>,
     /// How long what was kept of sessions stays.

@@ -1,11 +1,38 @@
-//! The settings of `[tls]`, `[acme]`, `[limits]`, `[store]`, `[audit]` and `[retention]`.
+//! The settings of `[tls]`, `[acme]`, `[limits]`, `[store]`, `[telemetry]`, `[audit]` and `[retention]`.
 
 use super::check::{Check, Checked};
-use super::raw::{RawAcme, RawAudit, RawLimits, RawRetention, RawStore, RawTls};
+use super::raw::{RawAcme, RawAudit, RawLimits, RawRetention, RawStore, RawTelemetry, RawTls};
 use super::{AuditConfig, Retention, STORE_PASSWORD, Scope, TlsSettings};
 use crate::server::{AcmeSettings, OpeningLimits};
 use crate::store::StoreSettings;
+use crate::traces::{self, TraceSettings};
+use percent_encoding::percent_decode_str;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
+
+/// The addresses of collectors, in OpenTelemetry's variables: the first one as it is, the second one without the path.
+const ENDPOINTS: [&str; 2] = [
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+];
+
+const HEADERS: [&str; 2] = [
+    "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+    "OTEL_EXPORTER_OTLP_HEADERS",
+];
+
+const PROTOCOLS: [&str; 2] = [
+    "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+    "OTEL_EXPORTER_OTLP_PROTOCOL",
+];
+
+const RESOURCE: &str = "OTEL_RESOURCE_ATTRIBUTES";
+
+/// The protocol of traces.
+const PROTOCOL: &str = "http/protobuf";
+
+/// The attribute that is the service's name.
+const SERVICE: &str = "service.name";
 
 impl Check<'_> {
     /// TLS on the server's own port; `None` if neither files nor domains are named.
@@ -102,6 +129,110 @@ impl Check<'_> {
         })
     }
 
+    /// Where traces go; `None` if neither the configuration nor OpenTelemetry's variables name a collector.
+    pub(super) fn telemetry(&self, raw: &RawTelemetry) -> Checked<Option<TraceSettings>> {
+        let is = |name: &str, value: &str| {
+            let set = self.env.get(name);
+            set.is_some_and(|set| set.trim().eq_ignore_ascii_case(value))
+        };
+        let is_off = is("OTEL_SDK_DISABLED", "true") || is("OTEL_TRACES_EXPORTER", "none");
+        if self.scope < Scope::Server || is_off {
+            return Ok(None);
+        }
+        let Some(url) = self.collector(raw)? else {
+            return Ok(None);
+        };
+        Ok(Some(TraceSettings {
+            url,
+            headers: self.headers(raw)?,
+            resource: self.resource()?,
+            content: raw.content,
+        }))
+    }
+
+    /// The address of traces. That of the configuration goes before that of the environment.
+    fn collector(&self, raw: &RawTelemetry) -> Checked<Option<Url>> {
+        let example = "give the address of a collector that takes OTLP over HTTP, as in http://127.0.0.1:4318";
+        if !raw.endpoint.trim().is_empty() {
+            let base = self.address("telemetry.endpoint", &raw.endpoint, example)?;
+            return Ok(Some(with_path(&base)));
+        }
+        let set = ENDPOINTS.into_iter();
+        let mut set = set.filter_map(|name| Some((name, self.env.get(name)?)));
+        let Some((name, typed)) = set.next() else {
+            return Ok(None);
+        };
+        let url = self.address(name, typed, example)?;
+        let mut protocols = PROTOCOLS.into_iter();
+        let protocol = protocols.find_map(|name| Some((name, self.env.get(name)?.trim())));
+        if let Some((variable, other)) = protocol.filter(|(_, typed)| *typed != PROTOCOL) {
+            let problem =
+                format!("{variable} is \"{other}\", and traces are sent by {PROTOCOL} only");
+            let fix = "set it to http/protobuf and the address to the collector's port for that, usually 4318; \
+                       or set telemetry.endpoint";
+            return Err(self.wrong(variable, problem, fix));
+        }
+        Ok(Some(if name == ENDPOINTS[0] {
+            url
+        } else {
+            with_path(&url)
+        }))
+    }
+
+    /// The headers of requests to the collector. They may be secret, so errors do not repeat them.
+    fn headers(&self, raw: &RawTelemetry) -> Checked<HeaderMap> {
+        let key = "telemetry.headers_file";
+        let from_file = self.secret_file(key, &raw.headers_file)?;
+        let mut set = HEADERS.into_iter();
+        let set = || set.find_map(|name| Some((name, self.env.get(name)?.to_owned())));
+        let Some((origin, typed)) = from_file.map(|typed| (key, typed)).or_else(set) else {
+            return Ok(HeaderMap::new());
+        };
+        let mut headers = HeaderMap::new();
+        for (nth, pair) in pairs(&typed).enumerate() {
+            let header = pair.and_then(|(name, value)| {
+                let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
+                let mut value = HeaderValue::from_str(&value).ok()?;
+                value.set_sensitive(true);
+                Some((name, value))
+            });
+            let Some((name, value)) = header else {
+                let problem = format!("{origin}: entry {} is not a header", nth + 1);
+                let fix = "write NAME=VALUE, several with commas between them, as in authorization=Bearer%20KEY";
+                return Err(self.wrong(origin, problem, fix));
+            };
+            headers.insert(name, value);
+        }
+        Ok(headers)
+    }
+
+    /// The attributes of this server.
+    fn resource(&self) -> Checked<Vec<(String, String)>> {
+        let mut resource = vec![
+            (SERVICE.to_owned(), env!("CARGO_PKG_NAME").to_owned()),
+            (
+                "service.version".to_owned(),
+                env!("CARGO_PKG_VERSION").to_owned(),
+            ),
+        ];
+        let mut set = |name: String, value: String| {
+            resource.retain(|(known, _)| *known != name);
+            resource.push((name, value));
+        };
+        for pair in pairs(self.env.get(RESOURCE).unwrap_or_default()) {
+            let Some((name, value)) = pair else {
+                let problem = format!("{RESOURCE} has an entry that is not NAME=VALUE");
+                let fix = "write several with commas between them, as in deployment.environment.name=test";
+                return Err(self.wrong(RESOURCE, problem, fix));
+            };
+            set(name, value);
+        }
+        if let Some(name) = self.env.get("OTEL_SERVICE_NAME") {
+            set(SERVICE.to_owned(), name.trim().to_owned());
+        }
+        Ok(resource)
+    }
+
     fn acme(&self, raw: &RawAcme) -> Checked<TlsSettings> {
         let domains = raw.domains.iter().map(|typed| self.domain(typed));
         let contact = raw.contact.iter().map(|typed| self.contact(typed));
@@ -166,4 +297,24 @@ impl Check<'_> {
             "write addresses such as \"ops@example.com\", or leave it empty",
         ))
     }
+}
+
+/// The address of traces below that of a collector.
+fn with_path(base: &Url) -> Url {
+    match base.path().trim_end_matches('/').ends_with(traces::PATH) {
+        true => base.clone(),
+        false => crate::backend::below(base, traces::PATH),
+    }
+}
+
+/// The pairs in a list of OpenTelemetry's variables: `name=value`, commas between them, values percent-encoded. `None`
+/// for an entry that is none. Lines may stand for commas.
+fn pairs(typed: &str) -> impl Iterator<Item = Option<(String, String)>> {
+    let entries = typed.split([',', '\n']).map(str::trim);
+    entries.filter(|entry| !entry.is_empty()).map(|entry| {
+        let (name, value) = entry.split_once('=')?;
+        let value = percent_decode_str(value.trim()).decode_utf8().ok()?;
+        let name = name.trim();
+        (!name.is_empty()).then(|| (name.to_owned(), value.into_owned()))
+    })
 }

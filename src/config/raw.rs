@@ -39,6 +39,7 @@ pub(super) struct RawConfig {
     pub(super) call_recording: RawCallRecording,
     pub(super) webhook: RawWebhook,
     pub(super) log: RawLog,
+    pub(super) telemetry: RawTelemetry,
     pub(super) audit: RawAudit,
     pub(super) retention: RawRetention,
 }
@@ -710,6 +711,14 @@ impl Default for RawLog {
             turns: String::new(),
         }
     }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawTelemetry {
+    pub(super) endpoint: String,
+    pub(super) headers_file: String,
+    pub(super) content: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

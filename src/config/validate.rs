@@ -114,6 +114,7 @@ pub(super) fn check(
         call_recording,
         webhook: check.webhook(&raw.webhook)?,
         log: check.log(&raw.log)?,
+        traces: check.telemetry(&raw.telemetry)?,
         audit: check.audit(&raw.audit),
         retention: check.retention(&raw.retention)?,
     })

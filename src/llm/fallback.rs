@@ -1,6 +1,6 @@
 //! Two models: the second answers if the first is dead or slow.
 
-use super::{GivenResult, Llm, LlmError, LlmEvent, LlmStream, Prompt};
+use super::{GivenResult, Llm, LlmError, LlmEvent, LlmStream, ModelId, Prompt};
 use futures_util::future::{BoxFuture, Either, select};
 use futures_util::{StreamExt, stream};
 use prometheus_client::encoding::EncodeLabelSet;
@@ -105,6 +105,10 @@ impl Llm for Fallback {
         &self.name
     }
 
+    fn id(&self) -> ModelId {
+        self.primary.id()
+    }
+
     fn generate(&self, prompt: Prompt) -> LlmStream {
         let primary: Arc<dyn Llm> = Arc::new(Marked(self.primary.clone(), PRIMARY));
         let backup: Arc<dyn Llm> = Arc::new(Marked(self.backup.clone(), BACKUP));
@@ -181,6 +185,10 @@ struct Marked(Arc<dyn Llm>, char);
 impl Llm for Marked {
     fn name(&self) -> &str {
         self.0.name()
+    }
+
+    fn id(&self) -> ModelId {
+        self.0.id()
     }
 
     fn generate(&self, prompt: Prompt) -> LlmStream {

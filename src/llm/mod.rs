@@ -384,10 +384,30 @@ pub enum Calls {
     Native,
 }
 
+/// A language model as traces name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelId {
+    /// The dialect of its server, or the name of this program.
+    pub dialect: &'static str,
+    /// Its server's name and port; `None` if it runs in this process.
+    pub server: Option<(String, u16)>,
+    /// Its name at the server.
+    pub name: String,
+}
+
 /// A language model.
 pub trait Llm: Send + Sync {
     /// A short name for logs: the engine and the model.
     fn name(&self) -> &str;
+
+    /// Its name for traces.
+    fn id(&self) -> ModelId {
+        ModelId {
+            dialect: env!("CARGO_PKG_NAME"),
+            server: None,
+            name: self.name().to_owned(),
+        }
+    }
 
     /// Starts a generation. Returns at once; connecting happens inside the stream.
     fn generate(&self, prompt: Prompt) -> LlmStream;

@@ -9,7 +9,8 @@ use super::markup::Parser;
 use super::opaque::{Blocks, Complete};
 use super::prompt::{ChatMessage, Prompts};
 use super::{
-    Calls, GivenResult, Llm, LlmError, LlmEvent, LlmStream, Prompt, anthropic, openai_compatible,
+    Calls, GivenResult, Llm, LlmError, LlmEvent, LlmStream, ModelId, Prompt, anthropic,
+    openai_compatible,
 };
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
@@ -306,6 +307,20 @@ impl Remote {
 impl Llm for Remote {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn id(&self) -> ModelId {
+        let settings = &self.endpoint.settings;
+        let url = &settings.base_url;
+        let host = url.host_str().unwrap_or_default().to_owned();
+        ModelId {
+            dialect: match settings.dialect {
+                Dialect::ChatCompletions => "openai",
+                Dialect::Messages => "anthropic",
+            },
+            server: Some((host, url.port_or_known_default().unwrap_or_default())),
+            name: settings.model.clone(),
+        }
     }
 
     fn generate(&self, prompt: Prompt) -> LlmStream {

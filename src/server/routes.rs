@@ -8,6 +8,7 @@ use super::upgrade::{Limits, Upgrade, open_admitted, open_with};
 use super::{HEALTHY, api, calls, errors, limits, outbound, page, resume, speech, twilio};
 use crate::metrics;
 use crate::tools::{Named, Origin, SessionValues};
+use crate::traces::Parent;
 use crate::transport::Admission;
 use crate::transport::pcm::{self, Pcm};
 use crate::transport::phone::chan_websocket::ChanWebsocket;
@@ -201,6 +202,7 @@ pub(super) fn realtime_client(
         .configured(asked)
         .map_err(|wrong| errors::fault(&wrong))?
         .beta(realtime::asks_for_beta(headers))
+        .traced(parent(headers))
         .demonstrating(is_set(query.demonstration.as_deref()));
     Ok(match query.intent.as_deref() {
         Some("transcription") => dialect.transcribing(),
@@ -265,6 +267,7 @@ async fn open_pcm(
     let dialect = Pcm::new(client(&headers))
         .with_agent(agent)
         .with_voice(speaker)
+        .traced(parent(&headers))
         .knowing(values);
     open_admitted(shared, upgrade, dialect, limit, |_| async {})
 }
@@ -391,6 +394,11 @@ fn client(headers: &HeaderMap) -> Option<String> {
         .to_str()
         .ok()
         .map(|name| clip(name.to_owned()))
+}
+
+/// The client's span, if it is traced.
+fn parent(headers: &HeaderMap) -> Option<Parent> {
+    Parent::read(headers.get("traceparent")?.to_str().ok()?)
 }
 
 fn clip(mut name: String) -> String {

@@ -31,6 +31,7 @@ use crate::llm::Llm;
 use crate::metrics::OpenSession;
 use crate::report::{About, CallReport};
 use crate::tools::{Registry, SessionTools, SystemClock};
+use crate::traces;
 use crate::tts::Speaker;
 use hearing::{AudioInput, turns_to};
 use keys::Keypad;
@@ -164,6 +165,16 @@ impl Driver {
                 began: jiff::Timestamp::now(),
             }))
         });
+        let watch = engines.observers.traces.as_ref().and_then(|collector| {
+            let subject = traces::Subject::new(
+                key,
+                options.parent,
+                policy.briefing.agent.clone(),
+                came_by(&options.values),
+                nanos(jiff::Timestamp::now()),
+            );
+            Some(traces::Watch::new(collector.clone(), subject?))
+        });
         let driver = Self {
             id,
             conversation: Recorded::new(
@@ -175,6 +186,7 @@ impl Driver {
                     session: Some(key.to_string()),
                     caller: caller.map(str::to_owned),
                 },
+                watch,
             ),
             began: Instant::now(),
             audio_in: AudioInput::of(options),
@@ -286,8 +298,8 @@ impl Driver {
                 self.observe(&event);
             }
         }
-        self.conversation.end();
         let now = self.now();
+        self.conversation.end(now, self.hung_up);
         if let Some(sound) = self.sound.take() {
             sound.finish(now);
         }
@@ -325,6 +337,8 @@ impl Driver {
             Event::TurnRecorded(record) => {
                 let agent = self.agent.policy.briefing.agent.as_deref();
                 observers.turn(self.id, agent, record, &tools);
+                let knows = |tool: &str| tools.declaration(tool).is_some();
+                self.conversation.turn_over(agent, record, knows);
                 let lessons = self.conversation.take_lessons();
                 self.engines.experience.learn(lessons);
                 let discarded = record.held.iter().filter(|held| !held.used);
@@ -598,6 +612,11 @@ impl Driver {
 fn report_to(results: &mpsc::Sender<Done>) -> Report {
     let results = results.clone();
     Arc::new(move |setback| drop(results.try_send(Done::Setback(setback))))
+}
+
+/// A time in nanoseconds since 1970.
+fn nanos(time: jiff::Timestamp) -> u64 {
+    u64::try_from(time.as_nanosecond()).unwrap_or_default()
 }
 
 /// The receiver of jobs' results.

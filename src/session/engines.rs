@@ -229,6 +229,12 @@ impl Engines {
                 tracing::warn!("the last reports were not sent to the webhook");
             }
         }
+        if let Some(traces) = &self.observers.traces {
+            let sent = tokio::time::timeout(LAST_CHANGES, traces.finish());
+            if sent.await.is_err() {
+                tracing::warn!("the last traces were not sent to the collector");
+            }
+        }
         let kept = tokio::time::timeout(LAST_CHANGES, self.observers.patterns.finish());
         if kept.await.is_err() {
             tracing::warn!("recently learned patterns were not saved: the disk is too slow");

@@ -1,4 +1,4 @@
-//! The recordings, turn log, metrics and patterns of all sessions, and what they share with other servers.
+//! The recordings, turn log, traces, metrics and patterns of all sessions, and what they share with other servers.
 
 use super::call_audio::CallRecordings;
 use super::options::{SessionOptions, SpokenBy};
@@ -10,9 +10,10 @@ use crate::report::Webhook;
 use crate::stats::{LoggedTurn, TurnLog};
 use crate::store::Store;
 use crate::tools::{AuditLog, Effect, Registry};
+use crate::traces::Traces;
 use std::sync::Arc;
 
-/// Recorders, turn log, metrics, patterns, and the store that is shared with other servers.
+/// Recorders, turn log, traces, metrics, patterns, and the store that is shared with other servers.
 #[derive(Debug, Clone, Default)]
 pub struct Observers {
     /// Records every session.
@@ -25,6 +26,8 @@ pub struct Observers {
     pub audit: Option<AuditLog>,
     /// Is told of every call when it is over.
     pub webhook: Option<Webhook>,
+    /// Shows every conversation as a trace.
+    pub traces: Option<Traces>,
     /// Counts everything.
     pub metrics: Arc<Metrics>,
     /// The learned patterns: which call follows which.
@@ -50,6 +53,9 @@ impl Observers {
         }
         if let Some(webhook) = &self.webhook {
             self.metrics.show_lost("report", webhook.lost());
+        }
+        if let Some(traces) = &self.traces {
+            self.metrics.show_lost("span", traces.lost());
         }
     }
 

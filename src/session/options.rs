@@ -2,6 +2,7 @@
 //! which way its client came.
 
 use crate::tools::{Named, SessionValues};
+use crate::traces::Parent;
 use crate::tts::Speaker;
 
 /// The settings with which a transport opens a session.
@@ -35,6 +36,8 @@ pub struct SessionOptions {
     pub agent: Option<String>,
     /// The client shows the server's demonstration. Its tools are offered.
     pub demonstrates: bool,
+    /// The client's span, to which the trace of the session belongs.
+    pub parent: Option<Parent>,
 }
 
 impl SessionOptions {
@@ -54,6 +57,7 @@ impl SessionOptions {
             values: SessionValues::default(),
             agent: None,
             demonstrates: false,
+            parent: None,
         }
     }
 

@@ -1,9 +1,12 @@
 //! Writes down what goes into a conversation and what it decides, without ever holding it up.
 
 use crate::conversation::{
-    Conversation, Declarations, Experience, Input, Lesson, Output, Policy, Samples, Time,
+    Conversation, Declarations, Experience, HangUpReason, Input, Lesson, Output, Policy, RequestId,
+    Samples, Time, TurnRecord,
 };
+use crate::llm::ModelId;
 use crate::recording::{Header, RecordingLine};
+use crate::traces::Watch;
 use prometheus_client::metrics::counter::Counter;
 use std::collections::VecDeque;
 use std::fs::{DirBuilder, OpenOptions};
@@ -175,11 +178,12 @@ pub(super) struct Subject {
     pub(super) caller: Option<String>,
 }
 
-/// A conversation, recorded or not.
+/// A conversation, recorded or not, and traced or not.
 pub(super) struct Recorded {
     conversation: Conversation,
     decided: VecDeque<Output>,
     recorder: Option<Recorder>,
+    watch: Option<Box<Watch>>,
 }
 
 impl Recorded {
@@ -188,6 +192,7 @@ impl Recorded {
         experience: Experience,
         recordings: Option<&Recordings>,
         subject: Subject,
+        watch: Option<Watch>,
     ) -> Self {
         let recorder = recordings.and_then(|recordings| recordings.begin(subject.number));
         let header = Header {
@@ -195,10 +200,10 @@ impl Recorded {
             caller: subject.caller,
             ..Header::new(policy, experience)
         };
-        Self::with(header, recorder)
+        Self::with(header, recorder, watch)
     }
 
-    fn with(header: Header, mut recorder: Option<Recorder>) -> Self {
+    fn with(header: Header, mut recorder: Option<Recorder>, watch: Option<Watch>) -> Self {
         if let Some(recorder) = &mut recorder {
             recorder.put(|| Entry::Header(Box::new(header.clone())));
         }
@@ -206,27 +211,34 @@ impl Recorded {
             conversation: header.conversation(),
             decided: VecDeque::new(),
             recorder,
+            watch: watch.map(Box::new),
         };
-        recorded.collect();
+        recorded.collect(Time(0));
         recorded
     }
 
     pub(super) fn input(&mut self, now: Time, input: Input) {
         self.put(|| RecordingLine::step(now, Some(input.clone())));
+        if let Some(watch) = &mut self.watch {
+            watch.input(now, &input);
+        }
         self.conversation.handle_input(now, input);
-        self.collect();
+        self.collect(now);
     }
 
     pub(super) fn timeout(&mut self, now: Time) {
         self.put(|| RecordingLine::step(now, None));
         self.conversation.handle_timeout(now);
-        self.collect();
+        self.collect(now);
     }
 
     /// Takes what was decided at once, so that each decision stands below what caused it.
-    fn collect(&mut self) {
+    fn collect(&mut self, now: Time) {
         while let Some(output) = self.conversation.poll_output() {
             self.put(|| RecordingLine::output(output.clone()));
+            if let Some(watch) = &mut self.watch {
+                watch.output(now, &output);
+            }
             self.decided.push_back(output);
         }
     }
@@ -256,9 +268,31 @@ impl Recorded {
         self.conversation.audio_needed_from()
     }
 
-    /// Nothing follows.
-    pub(super) fn end(&mut self) {
+    /// Notes for the trace which model was asked.
+    pub(super) fn asked(&mut self, request: RequestId, model: impl FnOnce() -> ModelId) {
+        if let Some(watch) = &mut self.watch {
+            watch.asked(request, model());
+        }
+    }
+
+    /// Passes on a turn that is over for the trace. `knows` says whether the session has a tool.
+    pub(super) fn turn_over(
+        &mut self,
+        agent: Option<&str>,
+        record: &TurnRecord,
+        knows: impl Fn(&str) -> bool,
+    ) {
+        if let Some(watch) = &mut self.watch {
+            watch.turn_over(agent, record, knows);
+        }
+    }
+
+    /// Nothing follows. `reason`: why the server ended the session; `None` if the client has gone.
+    pub(super) fn end(&mut self, now: Time, reason: Option<HangUpReason>) {
         self.put(RecordingLine::end);
+        if let Some(watch) = self.watch.take() {
+            watch.end(now, reason);
+        }
     }
 
     fn put(&mut self, line: impl FnOnce() -> RecordingLine) {
@@ -304,11 +338,11 @@ mod tests {
             greeting: "Hello.".into(),
             ..Policy::default()
         };
-        let mut recorded = Recorded::with(Header::new(policy, learned()), Some(recorder));
+        let mut recorded = Recorded::with(Header::new(policy, learned()), Some(recorder), None);
         announce(&mut recorded, 10);
         recorded.timeout(Time::from_ms(9_000));
         recorded.input(Time::from_ms(9_001), Input::HangUp);
-        recorded.end();
+        recorded.end(Time::from_ms(9_001), None);
         let decided = recorded.decided.len();
         drop(recorded);
         let recording = Recording::read(&*written.recv().unwrap()).unwrap();
@@ -332,11 +366,12 @@ mod tests {
         let mut recorded = Recorded::with(
             Header::new(Policy::default(), Experience::default()),
             Some(recorder.unwrap()),
+            None,
         );
         for at in 0..10 {
             announce(&mut recorded, at);
         }
-        recorded.end();
+        recorded.end(Time::from_ms(9_001), None);
         let recorder = recorded.recorder.as_ref().unwrap();
         assert!(recorder.lines.is_none());
         assert_eq!(recorder.lost.get(), 1);
@@ -377,6 +412,7 @@ mod tests {
             Experience::default(),
             Some(&recordings),
             Subject::default(),
+            None,
         );
         drop(recorded);
         let runtime = tokio::runtime::Runtime::new().unwrap();

@@ -27,6 +27,7 @@ use super::{Action, ClientMessage, Close, Dialect, Frame, close_code};
 use crate::conversation::{Event, Micros};
 use crate::session::{Outbound, Profile, SessionOptions};
 use crate::tools::SessionValues;
+use crate::traces::Parent;
 use crate::tts::Speaker;
 use serde::Deserialize;
 use serde_json::json;
@@ -54,6 +55,7 @@ pub struct Pcm {
     values: SessionValues,
     agent: Option<String>,
     speaker: Speaker,
+    parent: Option<Parent>,
     /// The rate in both directions, Hz; `None` until the session is open.
     rate: Option<u32>,
     overrun: bool,
@@ -67,6 +69,7 @@ impl Pcm {
             values: SessionValues::default(),
             agent: None,
             speaker: Speaker::default(),
+            parent: None,
             rate: None,
             overrun: false,
         }
@@ -90,6 +93,12 @@ impl Pcm {
         Self { values, ..self }
     }
 
+    /// Sets the client's span, to which the trace of the session belongs.
+    #[must_use]
+    pub fn traced(self, parent: Option<Parent>) -> Self {
+        Self { parent, ..self }
+    }
+
     fn open(&mut self, rate: u32) -> Action {
         self.rate = Some(rate);
         Action::Open(SessionOptions {
@@ -97,6 +106,7 @@ impl Pcm {
             values: self.values.clone(),
             agent: self.agent.clone(),
             speaker: self.speaker.clone(),
+            parent: self.parent,
             ..SessionOptions::new(Profile::Conversation, rate)
         })
     }

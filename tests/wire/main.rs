@@ -51,6 +51,7 @@ mod speech_services;
 mod store;
 mod tls;
 mod tool_cache;
+mod traces;
 mod twilio;
 mod voices;
 mod webhook;

@@ -24,6 +24,7 @@ impl Driver {
     pub(super) fn generate(&mut self, request: RequestId, prompt: Prompt, agent: Option<&str>) {
         let agent = agent.and_then(|name| self.engines.agents.get(name));
         let llm = agent.unwrap_or(&self.agent).llm.clone();
+        self.conversation.asked(request, || llm.id());
         let mut events = llm.generate(prompt);
         let results = self.results.clone();
         let job = Job::Generation(request);

@@ -24,6 +24,7 @@ use crate::conversation::{
 };
 use crate::session::{Outbound, Profile, SessionOptions};
 use crate::tools::{SessionValues, ToolSpec};
+use crate::traces::Parent;
 use crate::transport::resume::Returns;
 use crate::transport::{Action, ClientMessage, Close, Dialect, close_code};
 use serde_json::{Value, json};
@@ -278,6 +279,13 @@ impl Realtime {
     #[must_use]
     pub fn knowing(mut self, values: SessionValues) -> Self {
         self.options.values.extend(values);
+        self
+    }
+
+    /// Sets the client's span, to which the trace of the session belongs.
+    #[must_use]
+    pub fn traced(mut self, parent: Option<Parent>) -> Self {
+        self.options.parent = parent;
         self
     }
 
