@@ -10,7 +10,8 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::path::Path;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
 
 /// A word that the user says, and that the failing service repeats.
 const WORD: &str = "marigold";
@@ -167,4 +168,41 @@ async fn every_line_of_a_session_has_its_id_and_no_words_are_logged_above_debug(
             leak.unwrap_or(&&Value::Null)
         );
     }
+}
+
+/// What was logged of a Wyoming client used to be without the id of the session that answered it.
+#[tokio::test]
+async fn lines_of_a_wyoming_connection_have_the_id_of_its_session() {
+    let free = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let home = free.local_addr().expect("an address");
+    drop(free);
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let settings = format!(
+        "[server]\nport = 0\n[wyoming]\nlisten = \"{home}\"\n[log]\nformat = \"json\"\n\
+         level = \"warn,undertone=debug\"\n"
+    );
+    std::fs::write(folder.join("undertone.toml"), settings).expect("written");
+    let mut command = program::command(folder, &common::weights(), "");
+    command.stderr(File::create(folder.join("log")).expect("a log"));
+    let mut program = Program::start(command).await;
+    let (reader, mut writer) = TcpStream::connect(home).await.expect("a door").into_split();
+    let asked = json!({"type": "transcript", "data": {"text": "What is twelve times seven?"}});
+    let asked = format!("{asked}\n");
+    writer.write_all(asked.as_bytes()).await.expect("sent");
+    let mut reader = BufReader::new(reader);
+    let mut answer = String::new();
+    reader.read_line(&mut answer).await.expect("an answer");
+    assert!(answer.contains("handled"), "{answer}");
+    writer.write_all(b"no event\n").await.expect("sent");
+    reader.read_to_string(&mut answer).await.expect("the end");
+    program.signal(Signal::TERM);
+    assert!(program.ended().await.success());
+
+    let all = lines(folder);
+    let opened = all.iter().find(|line| is(line, "session opened"));
+    let id = session(opened.expect("a session")).expect("an id");
+    let closed = "closed a Wyoming connection after an invalid request";
+    let closed = all.iter().find(|line| is(line, closed));
+    assert_eq!(session(closed.expect("it says so")), Some(id));
 }

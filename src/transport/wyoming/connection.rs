@@ -25,6 +25,7 @@ use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
+use tracing::{Instrument, Span};
 
 /// The longest text of one request, bytes: about five minutes of speech, and as much as OpenAI's
 /// speech endpoint accepts.
@@ -107,6 +108,7 @@ async fn serve(stream: TcpStream, service: Service, context: PumpContext) {
         spoken: None,
         reading_out: None,
         nameless,
+        span: Span::none(),
     };
     let end = tokio::select! {
         biased;
@@ -114,6 +116,15 @@ async fn serve(stream: TcpStream, service: Service, context: PumpContext) {
         end = connection.run() => end,
     };
     end.count(&connection.context.counters);
+    let span = connection.span.clone();
+    if let Some(reason) = span.in_scope(|| told(end)) {
+        let reader = connection.reader.into_inner();
+        say_goodbye(reader, connection.writer, &reason).await;
+    }
+}
+
+/// Logs the end of a connection. Returns the reason that its client is told, if it is there.
+fn told(end: End) -> Option<String> {
     let reason = match end {
         End::Bad(error) => {
             let reason = excerpt(&error.to_string());
@@ -126,9 +137,12 @@ async fn serve(stream: TcpStream, service: Service, context: PumpContext) {
             tracing::debug!(reason, "closed a Wyoming connection");
             reason.to_owned()
         }
-        end => return tracing::debug!(?end, "a Wyoming connection ended"),
+        end => {
+            tracing::debug!(?end, "a Wyoming connection ended");
+            return None;
+        }
     };
-    say_goodbye(connection.reader.into_inner(), connection.writer, &reason).await;
+    Some(reason)
 }
 
 /// Refuses a client because the server is full.
@@ -157,6 +171,8 @@ struct Connection {
     reading_out: Option<ReadingOut>,
     /// The conversation for sentences without a `conversation_id`.
     nameless: ConversationName,
+    /// That of the session that answered last: what is logged of the client belongs in it.
+    span: Span,
 }
 
 struct ReadingOut {
@@ -212,7 +228,8 @@ impl Connection {
                 Err(end) => return end,
             };
             self.asked = true;
-            if let Err(end) = self.answer(&event).await {
+            let span = self.span.clone();
+            if let Err(end) = self.answer(&event).instrument(span).await {
                 return end;
             }
         }
@@ -361,7 +378,9 @@ impl Connection {
             Some(session) => Talk(session),
             None => self.open_talk(language)?,
         };
-        let (answer, talk) = talk.ask(sentence.text).await;
+        self.span = talk.0.span.clone();
+        let asked = talk.ask(sentence.text).instrument(self.span.clone());
+        let (answer, talk) = asked.await;
         if let Some(Talk(session)) = talk {
             self.service.kept.put(name, session).await;
         }
