@@ -4,6 +4,7 @@ mod ari;
 mod placed;
 
 pub use ari::Ari;
+use ari::Undialed;
 pub(super) use placed::{LONGEST, PlacedCalls};
 
 use super::access::{admit_with_token, refusal};
@@ -200,8 +201,18 @@ async fn dial(
             twilio.dial(id, to, from, outbound.ring).await
         }
         OutboundLine::Asterisk(ari) => {
-            ari.dial(id, ticket, to, outbound.ring).await?;
+            let dialed = ari.dial(id, ticket, to, outbound.ring).await;
             let (ari, id, shared) = (ari.clone(), id.to_owned(), shared.clone());
+            if let Err(Undialed { reason, may_ring }) = dialed {
+                if may_ring {
+                    let ring = outbound.ring;
+                    tokio::spawn(async move {
+                        let stopped = shared.context.stop.clone();
+                        stopped.run_until_cancelled(ari.hang_up(&id, ring)).await
+                    });
+                }
+                return Err(reason);
+            }
             tokio::spawn(async move {
                 let stopped = shared.context.stop.clone();
                 tokio::select! {

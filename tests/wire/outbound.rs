@@ -363,6 +363,9 @@ struct Asterisk {
     is_up: watch::Sender<bool>,
     /// Whether it answers a request to dial, or lets it wait.
     answers: watch::Sender<bool>,
+    /// Whether it breaks off when it has dialed.
+    breaks: watch::Sender<bool>,
+    hung_up: mpsc::Receiver<String>,
 }
 
 async fn asterisk() -> Asterisk {
@@ -370,6 +373,8 @@ async fn asterisk() -> Asterisk {
         mpsc::Sender<Value>,
         watch::Receiver<bool>,
         watch::Receiver<bool>,
+        watch::Receiver<bool>,
+        mpsc::Sender<String>,
     );
     let may = |headers: &HeaderMap| {
         let key = format!("Basic {}", STANDARD.encode("undertone:secret"));
@@ -377,7 +382,7 @@ async fn asterisk() -> Asterisk {
             .get("authorization")
             .is_some_and(|shown| *shown == key)
     };
-    let dial = move |State((told, _, mut answers)): State<Known>,
+    let dial = move |State((told, _, mut answers, breaks, _)): State<Known>,
                      headers: HeaderMap,
                      axum::Json(body): axum::Json<Value>| async move {
         if !may(&headers) {
@@ -391,10 +396,11 @@ async fn asterisk() -> Asterisk {
         }
         let channel = json!({"id": body["channelId"], "state": "Down"});
         told.send(body).await.expect("room");
+        assert!(!*breaks.borrow(), "this ends the connection, as it should");
         let _ = answers.wait_for(|answers| *answers).await;
         axum::Json(channel).into_response()
     };
-    let look = move |State((_, up, _)): State<Known>,
+    let look = move |State((_, up, ..)): State<Known>,
                      headers: HeaderMap,
                      Path(id): Path<String>| async move {
         let answer: Response = match (may(&headers), *up.borrow()) {
@@ -404,19 +410,30 @@ async fn asterisk() -> Asterisk {
         };
         answer
     };
+    let hang_up = move |State((_, up, _, _, told)): State<Known>, Path(id): Path<String>| async move {
+        told.send(id).await.expect("room");
+        match *up.borrow() {
+            true => StatusCode::NO_CONTENT,
+            false => StatusCode::NOT_FOUND,
+        }
+    };
     let (told, dialed) = mpsc::channel(8);
+    let (tell, hung_up) = mpsc::channel(8);
     let (is_up, up) = watch::channel(true);
     let (answers, may_answer) = watch::channel(true);
+    let (breaks, may_break) = watch::channel(false);
     let app = Router::new()
         .route("/ari/channels", post(dial))
-        .route("/ari/channels/{id}", get(look))
-        .with_state((told, up, may_answer));
+        .route("/ari/channels/{id}", get(look).delete(hang_up))
+        .with_state((told, up, may_answer, may_break, tell));
     let url = format!("{}/ari", served(app).await);
     Asterisk {
         url,
         dialed,
         is_up,
         answers,
+        breaks,
+        hung_up,
     }
 }
 
@@ -523,4 +540,25 @@ async fn a_call_is_watched_although_its_client_has_left() {
     let id = dialed["channelId"].as_str().expect("an id");
     let over = async { while status(&server, id).await != "completed" {} };
     timeout(PATIENCE, over).await.expect("it is over");
+}
+
+/// A telephone used to ring on, and whoever answered heard nobody, when Asterisk did not answer the request to dial.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_asterisk_may_have_placed_without_saying_so_is_hung_up() {
+    let mut asterisk = asterisk().await;
+    asterisk.breaks.send_replace(true);
+    asterisk.is_up.send_replace(false);
+    let (server, _sessions) = serve(with_asterisk(&asterisk), engines(&Scripted::default(), ""));
+    let (code, state) = place(&server, KEY, json!({"to": CALLEE})).await;
+    assert_eq!(code, 502, "{state}");
+    let dialed = asterisk.dialed.recv().await.expect("a call");
+    let id = dialed["channelId"].as_str().expect("an id");
+    assert_eq!(status(&server, id).await, "failed");
+    let mut told = async || {
+        let told = timeout(PATIENCE, asterisk.hung_up.recv()).await;
+        told.expect("in time").expect("a request")
+    };
+    assert_eq!(told().await, id, "the channel is not there yet");
+    asterisk.is_up.send_replace(true);
+    assert_eq!(told().await, id, "it is tried again");
 }

@@ -4,6 +4,7 @@ use reqwest::{Client, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 use std::time::Duration;
+use tokio::time::Instant;
 use url::Url;
 
 /// The longest wait for an answer of Asterisk.
@@ -11,6 +12,9 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The time between two looks at a call.
 const EVERY: Duration = Duration::from_secs(2);
+
+/// The longest that Asterisk may be unreachable before a call that it has is taken for over.
+const LOST: Duration = Duration::from_secs(300);
 
 /// The variable in which the dialplan finds the call's ticket.
 const TICKET: &str = "UNDERTONE_TICKET";
@@ -32,18 +36,36 @@ pub struct Ari {
     pub caller_id: Option<String>,
 }
 
+/// Why a call is not placed.
+#[derive(Debug)]
+pub(super) struct Undialed {
+    /// The words of Asterisk or the network.
+    pub(super) reason: String,
+    /// Asterisk did not answer, and may dial all the same.
+    pub(super) may_ring: bool,
+}
+
+impl From<String> for Undialed {
+    fn from(reason: String) -> Self {
+        Self {
+            reason,
+            may_ring: false,
+        }
+    }
+}
+
 impl Ari {
     /// Dials. The channel has the name `id`.
     ///
     /// # Errors
-    /// The words of Asterisk or the network.
+    /// The reason, and whether the telephone may ring all the same.
     pub(super) async fn dial(
         &self,
         id: &str,
         ticket: &str,
         to: &str,
         ring: Duration,
-    ) -> Result<(), String> {
+    ) -> Result<(), Undialed> {
         let digits = to.trim_start_matches('+');
         let endpoint = self
             .endpoint
@@ -61,25 +83,65 @@ impl Ari {
         let request = client.post(self.at("channels")).json(&wanted);
         let request = request.basic_auth(&self.user, Some(self.password.expose_secret()));
         let answer = request.send().await;
-        let answer = answer.map_err(|error| error.without_url().to_string())?;
+        let answer = answer.map_err(|error| Undialed {
+            may_ring: !error.is_connect(),
+            reason: error.without_url().to_string(),
+        })?;
         match answer.status() {
             status if status.is_success() => Ok(()),
-            StatusCode::UNAUTHORIZED => Err("Asterisk does not take the password".into()),
-            status => Err(format!("Asterisk answered {status}")),
+            StatusCode::UNAUTHORIZED => {
+                Err("Asterisk does not take the password".to_owned().into())
+            }
+            status => Err(format!("Asterisk answered {status}").into()),
         }
     }
 
-    /// Waits until the channel of a call is gone. An Asterisk that cannot be reached is asked again.
+    /// Hangs up a call that Asterisk may have placed although it did not say so: as soon as its channel is there, and as
+    /// long as the telephone may ring.
+    pub(super) async fn hang_up(&self, id: &str, ring: Duration) {
+        let channel = self.at(&format!("channels/{id}"));
+        let hung_up = async {
+            loop {
+                let Ok(client) = client() else { return };
+                let request = client.delete(channel.clone());
+                let request = request.basic_auth(&self.user, Some(self.password.expose_secret()));
+                let status = request.send().await.map(|answer| answer.status());
+                if status.is_ok_and(|status| status.is_success()) {
+                    return;
+                }
+                tokio::time::sleep(EVERY).await;
+            }
+        };
+        if tokio::time::timeout(ring + TIMEOUT, hung_up).await.is_err() {
+            tracing::debug!(id, "no channel of a call that was not placed");
+        }
+    }
+
+    /// Waits until the channel of a call is gone. An Asterisk that cannot be reached is asked again, for some minutes.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: calls go on in real time"
+    )]
     pub(super) async fn watch(&self, id: &str) {
         let channel = self.at(&format!("channels/{id}"));
+        let mut reached = Instant::now();
         loop {
             tokio::time::sleep(EVERY).await;
             let Ok(client) = client() else { return };
             let request = client.get(channel.clone());
             let request = request.basic_auth(&self.user, Some(self.password.expose_secret()));
             let status = request.send().await.map(|answer| answer.status());
-            if matches!(status, Ok(StatusCode::NOT_FOUND)) {
-                return;
+            match status {
+                Ok(StatusCode::NOT_FOUND) => return,
+                Ok(status) if status.is_success() => reached = Instant::now(),
+                _ if reached.elapsed() >= LOST => {
+                    tracing::warn!(
+                        id,
+                        "Asterisk does not say whether a call goes on: it is taken for over"
+                    );
+                    return;
+                }
+                _ => {}
             }
         }
     }
@@ -95,4 +157,25 @@ impl Ari {
 fn client() -> Result<Client, String> {
     let client = Client::builder().timeout(TIMEOUT).build();
     client.map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A call through an Asterisk that was gone for good used to take a place of `outbound.max_calls` for ever.
+    #[tokio::test(start_paused = true)]
+    async fn a_call_of_an_asterisk_that_stays_gone_is_over() {
+        let ari = Ari {
+            url: "http://127.0.0.1:9/ari".parse().unwrap(),
+            user: "undertone".into(),
+            password: "secret".to_owned().into(),
+            endpoint: "PJSIP/{number}@trunk".into(),
+            context: "undertone".into(),
+            caller_id: None,
+        };
+        let watched = tokio::time::timeout(LOST - EVERY, ari.watch("1"));
+        assert!(watched.await.is_err(), "it may come back");
+        ari.watch("1").await;
+    }
 }
