@@ -3,11 +3,13 @@
 use super::accept::accept;
 use super::admission::Room;
 use super::connections::Place;
+use super::limits;
 use super::shared::Shared;
 use crate::session::{SessionError, SessionFactory};
 use crate::transport::door::{Door, Places};
 use futures_util::future::select_all;
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -46,7 +48,7 @@ async fn accept_at(
     };
     let admit = |stream, connection: Arc<Place>| {
         let (shared, door) = (shared.clone(), door.clone());
-        let (context, places) = (context.clone(), places.clone());
+        let (mut context, places) = (context.clone(), places.clone());
         tokio::spawn(async move {
             match speaks(&stream, &connection, &shared).await {
                 Spoken::Yes => connection.serve(),
@@ -57,8 +59,15 @@ async fn accept_at(
                 Some(places) => shared.admission.place_among(places),
                 None => shared.admission.place(false),
             };
+            let address = connection.address();
             match place {
+                Ok(_) if places.is_none() && !limits::may_open(&shared, address) => {
+                    door.turn_away(stream).await;
+                }
                 Ok(permit) => {
+                    if places.is_some() {
+                        context.sessions = if_not_too_many(&shared, address, context.sessions);
+                    }
                     let task = shared.tasks.token();
                     door.serve(stream, context).await;
                     drop((permit, task));
@@ -76,6 +85,20 @@ async fn accept_at(
 /// Opens sessions only while the models have room. Other doors check this when a client connects.
 fn if_there_is_room(room: Room, sessions: SessionFactory) -> SessionFactory {
     Arc::new(move |options| match room() {
+        true => sessions(options),
+        false => Err(SessionError::Overloaded),
+    })
+}
+
+/// Opens sessions unless the client has opened too many within the last minute. Other doors check this when a client
+/// connects.
+fn if_not_too_many(
+    shared: &Arc<Shared>,
+    address: IpAddr,
+    sessions: SessionFactory,
+) -> SessionFactory {
+    let shared = shared.clone();
+    Arc::new(move |options| match limits::may_open(&shared, address) {
         true => sessions(options),
         false => Err(SessionError::Overloaded),
     })

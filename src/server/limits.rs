@@ -2,7 +2,8 @@
 //!
 //! A client that shows a token or a client secret is counted by it, so that those who share a proxy's address, or a
 //! telephone provider's, do not share a limit; any other by its address. Clients on this machine are not counted by
-//! address: they may be a proxy for everybody.
+//! address: they may be a proxy for everybody. Clients of the protocols over bare TCP show no token. Twilio's calls are
+//! counted together, by the account that has signed them.
 
 use super::access;
 use super::connections::Place;
@@ -88,6 +89,34 @@ impl Openings {
     }
 }
 
+/// Counts a session that a client at this address opens over bare TCP. `false` if it has opened too many.
+pub(super) fn may_open(shared: &Shared, address: IpAddr) -> bool {
+    let Some(address) = elsewhere(address) else {
+        return true;
+    };
+    counted(shared, Client::Address(address))
+}
+
+/// Counts a call of a Twilio account. `false` if there were too many.
+pub(super) fn may_call(shared: &Shared, account: &str) -> bool {
+    counted(shared, Client::Token(Sha256::digest(account).into()))
+}
+
+#[allow(clippy::disallowed_methods, reason = "an edge: openings a minute")]
+fn counted(shared: &Shared, client: Client) -> bool {
+    let limits = shared.settings().openings;
+    let most = match client {
+        Client::Address(_) => limits.per_address,
+        Client::Token(_) => limits.per_token,
+    };
+    let taken = shared.openings.take(client, most, Instant::now());
+    if taken.is_err() {
+        shared.metrics.refused(Refusal::TooMany);
+        tracing::info!("refused a client that has opened too many sessions within a minute");
+    }
+    taken.is_ok()
+}
+
 /// Refuses a request to open a session if its client has opened too many within the last minute.
 #[allow(clippy::disallowed_methods, reason = "an edge: openings a minute")]
 pub(super) async fn limit(
@@ -130,7 +159,11 @@ fn token(request: &Request, is_good: impl Fn(&str) -> bool) -> Option<[u8; 32]> 
 /// The address that a request comes from, unless it is this machine's.
 fn address(request: &Request) -> Option<IpAddr> {
     let place = request.extensions().get::<Arc<Place>>()?;
-    let address = place.address();
+    elsewhere(place.address())
+}
+
+/// The address, unless it is this machine's.
+fn elsewhere(address: IpAddr) -> Option<IpAddr> {
     // The network of ::1 is ::.
     let is_here = address.is_loopback() || address.is_unspecified();
     (!is_here).then_some(address)
@@ -185,6 +218,15 @@ mod tests {
             assert_eq!(openings.take(client(1), 0, now), Ok(()));
         }
         assert!(openings.0.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn this_machine_is_not_counted() {
+        for here in ["127.0.0.1", "::1", "::"] {
+            assert_eq!(elsewhere(here.parse().unwrap()), None, "{here}");
+        }
+        let phone_system: IpAddr = [192, 0, 2, 7].into();
+        assert_eq!(elsewhere(phone_system), Some(phone_system));
     }
 
     #[test]

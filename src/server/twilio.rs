@@ -56,7 +56,13 @@ async fn answer(
     form: String,
 ) -> Response {
     match asked(&shared, VOICE, &uri, &headers, &form) {
-        Ok(form) => connected(&shared, &form, ""),
+        Ok(form) => {
+            let account = form.get("AccountSid").map_or("", String::as_str);
+            match super::limits::may_call(&shared, account) {
+                true => connected(&shared, &form, ""),
+                false => busy(),
+            }
+        }
         Err(refused) => refused,
     }
 }

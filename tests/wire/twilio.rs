@@ -29,7 +29,7 @@ use undertone::audio::g711::Law;
 use undertone::audio::{Resampler, to_f32, to_pcm16le};
 use undertone::llm::Message;
 use undertone::llm::scripted::{Cue, Scripted, Step};
-use undertone::server::{App, ServerSettings, TransferCall, Twilio};
+use undertone::server::{App, OpeningLimits, ServerSettings, TransferCall, Twilio};
 use undertone::session::{Builders, PhoneSettings};
 use undertone::tools::{Registry, builtin};
 use undertone::transport::phone::tickets::TicketMemory;
@@ -507,6 +507,27 @@ async fn a_full_server_tells_the_caller() {
     assert_eq!(status, 200, "Twilio speaks only what comes with 200");
     assert!(instructions.contains("<Say>") && instructions.contains("<Hangup/>"));
     assert!(!instructions.contains("ticket"), "{instructions}");
+}
+
+#[tokio::test]
+async fn calls_beyond_the_limit_of_a_minute_are_told_that_all_lines_are_busy() {
+    let (api, _asked) = twilio_api().await;
+    let settings = ServerSettings {
+        openings: OpeningLimits {
+            per_token: 1,
+            ..OpeningLimits::default()
+        },
+        ..settings(&api)
+    };
+    let server = serve(settings, &Scripted::default());
+    let (_, first) = ring(&server, "CA1", None).await;
+    assert!(first.contains("ticket"), "{first}");
+    let (status, second) = ring(&server, "CA2", None).await;
+    assert_eq!(status, 200, "Twilio speaks only what comes with 200");
+    assert!(
+        second.contains("<Hangup/>") && !second.contains("ticket"),
+        "{second}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
