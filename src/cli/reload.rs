@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// Settings that take effect only at the next start, because they are loaded, opened or bound once.
-const AT_START: [&str; 27] = [
+const AT_START: [&str; 28] = [
     "server.host",
     "server.port",
     "server.max_sessions",
