@@ -17,7 +17,7 @@ use undertone::session::{
 };
 use undertone::tts::{Speech, Tts, TtsError};
 use undertone::turn_model::{TurnModel, TurnModelError};
-use undertone::vad::{Vad, VadError, WINDOW};
+use undertone::vad::{Begun, Vad, VadError, WINDOW};
 
 const ANSWER: &str = "I am well.";
 
@@ -217,17 +217,19 @@ async fn whom_a_full_voice_cannot_answer_hears_an_apology() {
 struct Detector(Gate, Arc<AtomicUsize>);
 
 impl Vad for Detector {
-    fn push(&mut self, window: &[f32; WINDOW]) -> Result<f32, VadError> {
+    fn begin(&mut self, window: &[f32; WINDOW]) -> Result<Begun, VadError> {
         self.0.pass();
         self.1.fetch_add(1, SeqCst);
         let loud = window.iter().any(|sample| sample.abs() > 0.1);
-        Ok(f32::from(u8::from(loud)))
+        Ok(Begun::Judged(f32::from(u8::from(loud))))
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn audio_that_a_full_detector_cannot_judge_is_skipped_and_the_session_goes_on() {
     const PLACES: usize = 2_048;
+    // Beside those that wait.
+    const IN_HAND: usize = 16;
     let gate = Gate::new(false);
     let _opens = Opens(gate.clone());
     let (stuck, judged) = (gate.clone(), Arc::<AtomicUsize>::default());
@@ -250,7 +252,7 @@ async fn audio_that_a_full_detector_cannot_judge_is_skipped_and_the_session_goes
     gate.set(true);
     let all = || judged.load(SeqCst);
     until(async || (all() >= PLACES).then_some(())).await;
-    assert!(all() <= PLACES + 1, "{} windows were judged", all());
+    assert!(all() <= PLACES + IN_HAND, "{} windows were judged", all());
     speak(&session).await;
     assert_eq!(answer(&mut session).await, ANSWER);
 }

@@ -15,24 +15,39 @@ use undertone::session::Builders;
 use undertone::tools::{Registry, builtin};
 use undertone::tts::{Speech, Tts, TtsError};
 use undertone::turn_model::{TurnModel, TurnModelError};
-use undertone::vad::{Vad, VadError, WINDOW};
+use undertone::vad::{Begun, Vad, VadError, WINDOW};
 
 const ANSWER: &str = "I am well.";
 
-/// Counts panics, of which there is one.
-#[derive(Clone, Default)]
-struct Fuse(Arc<AtomicUsize>);
+/// Counts panics.
+#[derive(Clone)]
+struct Fuse {
+    blown: Arc<AtomicUsize>,
+    most: usize,
+}
+
+impl Default for Fuse {
+    fn default() -> Self {
+        Self::of(1)
+    }
+}
 
 impl Fuse {
-    /// Panics the first time that something loud is there, which only one session hears.
+    fn of(most: usize) -> Self {
+        let blown = Arc::default();
+        Self { blown, most }
+    }
+
+    /// Panics the first times that something loud is there, which only one session hears.
     fn blow(&self, loud: bool) {
         if loud {
-            assert!(self.0.fetch_add(1, SeqCst) > 0, "a bug in the engine");
+            let blown = self.blown.fetch_add(1, SeqCst);
+            assert!(blown >= self.most, "a bug in the engine");
         }
     }
 
     fn blew(&self) -> bool {
-        self.0.load(SeqCst) > 0
+        self.blown.load(SeqCst) > 0
     }
 }
 
@@ -47,10 +62,10 @@ fn is_loud(samples: &[f32]) -> bool {
 struct Detector(Fuse);
 
 impl Vad for Detector {
-    fn push(&mut self, window: &[f32; WINDOW]) -> Result<f32, VadError> {
+    fn begin(&mut self, window: &[f32; WINDOW]) -> Result<Begun, VadError> {
         self.0.blow(is_loud(window));
         let speech = window.iter().any(|sample| sample.abs() > 0.1);
-        Ok(f32::from(u8::from(speech)))
+        Ok(Begun::Judged(f32::from(u8::from(speech))))
     }
 }
 
@@ -139,7 +154,8 @@ async fn panics_beside(server: &Server, fuse: &Fuse) -> Vec<Heard> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_detector_that_panics_is_made_again_and_the_user_is_heard() {
-    let fuse = Fuse::default();
+    // Once for both sessions' windows together, and once for the window alone.
+    let fuse = Fuse::of(2);
     let blows = fuse.clone();
     let server = live::serve(Builders {
         vad: Box::new(move || {

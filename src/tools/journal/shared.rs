@@ -86,6 +86,7 @@ impl Kept {
             arguments: self.arguments,
             time: self.time,
             result: self.result,
+            age: None,
         }
     }
 }
