@@ -243,6 +243,9 @@ fn check_agent(name: Option<&str>, config: &Config) -> Result<()> {
     }
 }
 
+/// The shortest value of a collector's header that may be a key, bytes.
+const LEAST_KEY: usize = 8;
+
 fn secrets(config: &Config) -> Secrets {
     let server = &config.server;
     let key = match &config.llm {
@@ -268,7 +271,11 @@ fn secrets(config: &Config) -> Secrets {
         .traces
         .iter()
         .flat_map(|traces| traces.headers.values());
-    let traces = traces.filter_map(|value| Some(SecretString::from(value.to_str().ok()?)));
+    let traces = traces.filter_map(|value| value.to_str().ok());
+    // A short one, such as a tenant's number, is no key, and occurs everywhere.
+    let traces = traces
+        .filter(|value| value.len() >= LEAST_KEY)
+        .map(SecretString::from);
     let traces: Vec<_> = traces.collect();
     let all = secrets
         .into_iter()

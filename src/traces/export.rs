@@ -61,7 +61,7 @@ struct Queue {
     under_way: TaskTracker,
 }
 
-/// What a session tells.
+/// A session's message: a turn, or its end.
 #[derive(Debug)]
 pub(super) enum Told {
     Turn(Box<Turn>),

@@ -4,8 +4,8 @@
 use super::export::{Told, Traces};
 use super::parent::Parent;
 use crate::conversation::{
-    CallId, ClauseId, Event, Fate, HangUpReason, Input, Job, Micros, Output, RequestId, Samples,
-    Time, TurnRecord,
+    CallId, ClauseId, Event, Fate, HangUpReason, Input, Job, Micros, NewItem, Output, RequestId,
+    Samples, Time, TurnRecord,
 };
 use crate::llm::{LlmEvent, ModelId, TokenUsage};
 use crate::metrics::UNKNOWN_TOOL;
@@ -102,7 +102,7 @@ pub(super) struct Generation {
     /// How it ended, if not by itself.
     pub(super) outcome: Option<&'static str>,
     pub(super) usage: Option<TokenUsage>,
-    /// What it says, if words are wanted.
+    /// Its words, if they are wanted.
     pub(super) words: String,
 }
 
@@ -200,6 +200,14 @@ impl Watch {
                     hearing.ended = Some(now);
                     hearing.words = words;
                 }
+            }
+            // Its event has no words.
+            Input::AddItem {
+                item: NewItem::User { text },
+                ..
+            } => {
+                let words = kept(&mut self.room, text);
+                self.stages.words.extend(words);
             }
             Input::Completeness { probability, .. } => {
                 self.stages.score = Some((now, *probability));

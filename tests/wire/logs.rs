@@ -170,7 +170,7 @@ async fn every_line_of_a_session_has_its_id_and_no_words_are_logged_above_debug(
     }
 }
 
-/// What was logged of a Wyoming client used to be without the id of the session that answered it.
+/// Lines about a Wyoming client used to be without the id of the session that answered it.
 #[tokio::test]
 async fn lines_of_a_wyoming_connection_have_the_id_of_its_session() {
     let free = TcpListener::bind("127.0.0.1:0").await.expect("a port");

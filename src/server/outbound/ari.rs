@@ -36,7 +36,7 @@ pub struct Ari {
     pub caller_id: Option<String>,
 }
 
-/// Why a call is not placed.
+/// The refusal of a call, or silence instead of an answer.
 #[derive(Debug)]
 pub(super) struct Undialed {
     /// The words of Asterisk or the network.
