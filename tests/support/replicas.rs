@@ -1,4 +1,4 @@
-//! What several servers need: a Redis that keeps its data when it is stopped, and a balancer, both of Debian.
+//! For tests of several servers: a Redis that keeps its data when it is stopped, and a balancer, both of Debian.
 
 use super::program::until;
 use std::net::SocketAddr;

@@ -264,7 +264,7 @@ async fn slow_model() -> String {
 /// How long callers think before they go on.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What happened to all callers.
+/// Counts of all callers.
 #[derive(Default)]
 struct Tally {
     turns: AtomicUsize,

@@ -39,9 +39,9 @@ pub struct BudgetShared(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     store: Store,
-    /// What this server has spent, for while the store does not answer.
+    /// Spent by this server, for while the store does not answer.
     own: BudgetMemory,
-    /// What the store does not know of yet.
+    /// Spent, and not known to the store yet.
     waiting: Mutex<HashMap<(Date, String), Spent>>,
     /// It was said in the log that this server counts by itself.
     is_alone: AtomicBool,
