@@ -148,7 +148,7 @@ for (const type of ['started', 'ended', 'flushed']) {
       talk.from = { id: detail.id, samples: detail.samples, at: detail.at };
     } else {
       keepSound(detail);
-      if (!talk.open) status('open');
+      if (!talk.open && session.state !== 'away') status('open');
     }
     recording.line(turns.at(detail.at) ?? 0, { type: `page.${type}`, text: found.clause.text, heard_ms: detail.samples / 24 });
   });

@@ -391,7 +391,7 @@ mod tests {
             ..Policy::default()
         };
         let (experience, subject) = (Experience::default(), Subject::default());
-        let mut recorded = Recorded::new(policy, experience, Some(&recordings), subject);
+        let mut recorded = Recorded::new(policy, experience, Some(&recordings), subject, None);
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(recordings.finish());
         assert_eq!(recordings.lost().get(), 1);

@@ -92,7 +92,6 @@ async function comesBack(browser) {
   await page.waitForFunction(() => document.getElementById('status').textContent === 'Reconnecting…', null, { timeout: PATIENCE });
   assert.match(await page.locator('#alert').innerText(), /reconnects by itself, and the conversation goes on/);
   for (const control of ['#send', '#questions button >> nth=0', '#early']) assert.ok(await page.locator(control).isDisabled(), `${control} is disabled`);
-  await shots(page, 'reconnecting');
 
   step('the page comes back by itself, and the answer goes on');
   network.up = true;
@@ -113,6 +112,7 @@ async function comesBack(browser) {
   network.cut();
   await page.waitForFunction(() => document.getElementById('status').textContent === 'Reconnecting…', null, { timeout: PATIENCE });
   await killServer();
+  await shots(page, 'reconnecting');
   await startServer();
   network.up = true;
   await page.waitForFunction(() => document.getElementById('log').innerText.includes('It begins a new conversation'), null, { timeout: PATIENCE });
