@@ -24,6 +24,7 @@
 //! | [`server`] | routes, admission, drain |
 //! | `desktop` | client on this machine's microphone and loudspeaker; feature `desktop` |
 //! | [`ask`] | plays a recorded question into a session and collects the answer |
+//! | [`simulate`] | simulated callers, and a report on what the agent did |
 //! | [`mod@bench`] | what speculation buys and costs, in virtual time |
 //! | [`backend`] | servers of models over HTTP |
 //! | [`config`] [`cli`] [`models`] [`onnx`] [`telemetry`] [`worker`] | configuration, command line, model files, ONNX Runtime, log, worker threads |
@@ -49,6 +50,7 @@ pub mod recording;
 pub mod report;
 pub mod server;
 pub mod session;
+pub mod simulate;
 pub mod stats;
 pub mod telemetry;
 pub mod time;

@@ -41,6 +41,7 @@ mod realtime;
 mod realtime_api;
 mod recording;
 mod relay;
+mod simulate;
 mod speech;
 mod speech_services;
 mod tls;
