@@ -24,6 +24,7 @@
 //! | [`server`] | routes, admission, drain |
 //! | `desktop` | client on this machine's microphone and loudspeaker; feature `desktop` |
 //! | [`ask`] | plays a recorded question into a session and collects the answer |
+//! | [`simulate`] | simulated callers, and a report on what the agent did |
 //! | [`mod@bench`] | what speculation buys and costs, in virtual time |
 //! | [`backend`] | servers of models over HTTP |
 //! | [`store`] | what several servers share, in Redis or Valkey |
@@ -52,6 +53,7 @@ pub mod recording;
 pub mod report;
 pub mod server;
 pub mod session;
+pub mod simulate;
 pub mod stats;
 pub mod store;
 pub mod telemetry;

@@ -3,9 +3,9 @@
 use super::BenchError;
 use super::listener::speech;
 use crate::audio::{decode, to_i16};
+use crate::simulate::voices::{Installed, installed};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 /// A voice and its words, line by line.
@@ -79,32 +79,15 @@ fn synthesised() -> Result<Vec<Clip>, BenchError> {
 
 /// Words in a voice of flite or espeak-ng.
 pub(super) fn say(voice: &str, words: &str) -> Result<Vec<i16>, BenchError> {
-    let folder = tempfile::tempdir().map_err(|e| BenchError::sockets("a temporary folder", e))?;
-    let path = folder.path().join("said.wav");
-    let file = path.to_string_lossy();
-    let (program, arguments) = match voice.starts_with("en-") {
-        true => (
-            "espeak-ng",
-            ["-v", voice, "-s", "150", "-w", &file, words].to_vec(),
-        ),
-        false => (
-            "flite",
-            ["-voice", voice, "-o", &file, "-t", words].to_vec(),
-        ),
+    let voice = match voice.starts_with("en-") {
+        true => Installed::Espeak(voice.to_owned()),
+        false => Installed::Flite(voice.to_owned()),
     };
-    let failed = |reason: String| {
+    let said = installed(&voice, words, 1.0).map_err(|reason| {
         let hint = "install flite and espeak-ng, or name a folder of WAV files with --data";
-        BenchError::sockets(
-            format!("{program}, which speaks the questions"),
-            reason + "; " + hint,
-        )
-    };
-    let said = Command::new(program).args(arguments).output();
-    let said = said.map_err(|error| failed(error.to_string()))?;
-    if !said.status.success() {
-        return Err(failed(String::from_utf8_lossy(&said.stderr).into_owned()));
-    }
-    read(&path)
+        BenchError::sockets("the voices of the questions", format!("{reason}; {hint}"))
+    })?;
+    Ok(to_i16(&said))
 }
 
 fn read(path: &Path) -> Result<Vec<i16>, BenchError> {

@@ -25,7 +25,6 @@ mod caller;
 mod capacity;
 mod clips;
 mod clock;
-mod dice;
 mod equations;
 mod folder;
 #[doc(hidden)]

@@ -2,10 +2,10 @@
 
 use super::Settings;
 use super::clock::as_seconds;
-use super::dice::Dice;
 use super::equations::{Engine, Request, mean_of_least};
 use super::report::{Cell, Check, Mark, Plot, Report, Series, Table};
 use super::simulation::{self, Drawn, Keeps, Turn};
+use crate::simulate::dice::Dice;
 
 /// Requests in each cell of the grid.
 const REQUESTS: usize = 400;

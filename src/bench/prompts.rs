@@ -1,7 +1,7 @@
 //! Prompts with tools and the calls that answer them: generated, or read from files in BFCL's format.
 
 use super::BenchError;
-use super::dice::Dice;
+use crate::simulate::dice::Dice;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;

@@ -4,7 +4,6 @@
 //! virtual time.
 
 use super::clock::seconds;
-use super::dice::Dice;
 use super::relay::{Relay, Told};
 use super::report::{Cell, Check, Mark, Plot, Report, Series, Spread, Table};
 use super::served::{Served, builders, started};
@@ -14,6 +13,7 @@ use super::world::Voice;
 use super::{BenchError, Settings};
 use crate::prediction::{PredictError, Prediction, Predictor, Question};
 use crate::server::ANYWHERE;
+use crate::simulate::dice::Dice;
 use crate::tools::declared;
 use futures_util::future::BoxFuture;
 use std::sync::Arc;

@@ -2,12 +2,12 @@
 
 use super::Settings;
 use super::clock::{as_seconds, seconds};
-use super::dice::Dice;
 use super::report::{Cell, Check, Mark, Plot, Report, Series, Spread, Table};
 use super::simulated::{CITY, FORECAST, WORDS};
 use super::world::{self, By, Call, Played, Round, Task, Voice};
 use crate::conversation::{Micros, Policy, Time};
 use crate::prediction::{Evidence, Prediction, Source};
+use crate::simulate::dice::Dice;
 use crate::tools::Declaration;
 use serde_json::{Map, json};
 use std::sync::Arc;

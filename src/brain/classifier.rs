@@ -65,8 +65,12 @@ impl Classifier {
         let trained: Trained =
             serde_json::from_str(HEAD).map_err(|error| ClassifierError::Head(error.to_string()))?;
         let embedder = Embedder::load(&predicted.files.embedder)?;
+        let mut matching = Matching::sharing(embedder.clone(), predicted);
+        if predicted.awaits {
+            matching.wait();
+        }
         Ok(Self {
-            matching: Matching::sharing(embedder.clone(), predicted),
+            matching,
             embedder,
             head: trained.head,
             tools: HashMap::new(),

@@ -79,13 +79,39 @@ pub fn observed(config: &Config, observers: Observers) -> Result<Arc<Engines>> {
 /// A model is missing or does not match its sha256, or a setting cannot be used.
 pub fn builders(config: &Config, observers: Observers) -> Result<Builders> {
     let models = with_runtime(config)?;
-    let renewal = renewal_with(
-        config,
-        &models,
-        &observers.metrics,
-        &observers.patterns,
-        None,
-    )?;
+    let (metrics, patterns) = (&observers.metrics, &observers.patterns);
+    let renewal = renewal_with(config, &models, false, (metrics, patterns), |tools| {
+        Ok(live(tools, config, metrics, None))
+    })?;
+    let journal = Some(journal(config, &observers)?);
+    assembled(config, &models, observers, renewal, journal)
+}
+
+/// Builds the parts of engines that change nothing outside of this process: there is no journal, no MCP server is
+/// connected, and `stage` replaces the tools, whose examples are learned when this returns.
+///
+/// # Errors
+/// As [`builders`], and those of `stage`.
+pub fn rehearsal(
+    config: &Config,
+    observers: Observers,
+    stage: impl FnOnce(&Registry) -> Result<Registry>,
+) -> Result<Builders> {
+    let models = with_runtime(config)?;
+    let (metrics, patterns) = (&observers.metrics, &observers.patterns);
+    let renewal = renewal_with(config, &models, true, (metrics, patterns), |tools| {
+        Ok(stage(tools)?.into())
+    })?;
+    assembled(config, &models, observers, renewal, None)
+}
+
+fn assembled(
+    config: &Config,
+    models: &Models,
+    observers: Observers,
+    renewal: Renewal,
+    journal: Option<Journal>,
+) -> Result<Builders> {
     let silero = models.silero();
     let smart_turn = models.smart_turn();
     Ok(Builders {
@@ -100,18 +126,18 @@ pub fn builders(config: &Config, observers: Observers) -> Result<Builders> {
                 Ok(Box::new(Gated::new(loaded.detector())) as Box<dyn Vad>)
             })
         }),
-        asr: Box::new(asr_builder(config, &models)),
+        asr: Box::new(asr_builder(config, models)),
         recognisers: recognisers(config)?,
         recogniser: config.speech.recogniser.clone(),
         detection: config.detection.clone(),
         turn_model: Some(Box::new(move || {
             Ok(Box::new(SmartTurn::load(&smart_turn)?) as Box<dyn TurnModel>)
         })),
-        tts: Box::new(tts_builder(config, &models)),
+        tts: Box::new(tts_builder(config, models)),
         voices: voices(config)?,
         voice_memory: config.voice_memory,
         clips: config.cache.as_deref().map(|cache| cache.join("clips")),
-        journal: Some(journal(config, &observers)?),
+        journal,
         budget: match &observers.store {
             Some(store) => Arc::new(BudgetShared::new(store.clone())),
             None => Arc::new(BudgetMemory::default()),
@@ -134,8 +160,10 @@ pub fn builders(config: &Config, observers: Observers) -> Result<Builders> {
 /// As [`all`].
 pub(super) fn renewal(config: &Config, before: &Engines) -> Result<Renewal> {
     let models = verified_models(config)?;
-    let tools = Some(before.live_tools());
-    renewal_with(config, &models, before.metrics(), before.patterns(), tools)
+    let (metrics, patterns) = (before.metrics(), before.patterns());
+    renewal_with(config, &models, false, (metrics, patterns), |tools| {
+        Ok(live(tools, config, metrics, Some(before.live_tools())))
+    })
 }
 
 /// The tools of the configuration, also those of MCP servers, although nothing is connected.
@@ -181,20 +209,21 @@ fn live(
     live
 }
 
+/// `awaits`: the tools' examples are learned before this returns.
 fn renewal_with(
     config: &Config,
     models: &Models,
-    metrics: &Metrics,
-    patterns: &Memory,
-    before: Option<&LiveTools>,
+    awaits: bool,
+    (metrics, patterns): (&Metrics, &Memory),
+    offered: impl FnOnce(&Registry) -> Result<LiveTools>,
 ) -> Result<Renewal> {
     let tools = registry(config)?;
     let text = config.text_limits(&tools)?;
     Ok(Renewal {
-        llm: llm(config, models, &tools, metrics)?,
+        llm: llm(config, models, awaits, &tools, metrics)?,
         draft: draft(config)?,
-        predictors: predictors(config, models, &tools, (metrics, patterns))?,
-        tools: live(&tools, config, metrics, before),
+        predictors: predictors(config, models, awaits, &tools, (metrics, patterns))?,
+        tools: offered(&tools)?,
         zone: config.time_zone.clone(),
         policy: Policy {
             text,
@@ -233,10 +262,14 @@ pub(super) fn patterns(config: &Config) -> Memory {
 fn predictors(
     config: &Config,
     models: &Models,
+    awaits: bool,
     tools: &Registry,
     (metrics, patterns): (&Metrics, &Memory),
 ) -> Result<Vec<Arc<dyn Predictor>>> {
-    let settings = prediction_settings(config, models, tools);
+    let settings = Settings {
+        awaits,
+        ..prediction_settings(config, models, tools)
+    };
     let today = settings.today.clone();
     let mut sources = prediction::sources(settings)?;
     if config.patterns.is_some() {
@@ -330,12 +363,16 @@ pub(super) fn tts_builder(
 fn llm(
     config: &Config,
     models: &Models,
+    awaits: bool,
     tools: &Registry,
     metrics: &Metrics,
 ) -> Result<Arc<dyn Llm>> {
     match &config.llm {
         LlmEngine::Brain => {
-            let settings = prediction_settings(config, models, tools);
+            let settings = Settings {
+                awaits,
+                ..prediction_settings(config, models, tools)
+            };
             Ok(Arc::new(Brain::start(settings, tools)?))
         }
         LlmEngine::Remote(remote) => with_fallback(remote, metrics),

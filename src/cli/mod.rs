@@ -24,16 +24,20 @@ mod say;
 mod serve;
 mod server_settings;
 mod signals;
+mod simulate;
 mod stats;
 #[cfg(feature = "desktop")]
 mod talk;
 mod transcribe;
 
-use crate::config::{Config, ConfigError, Environment, Flags, Ignored, LlmEngine, Loaded, Scope};
+use crate::config::{
+    Config, ConfigError, Environment, Flags, Ignored, LlmEngine, Loaded, Origin, Scope,
+};
 use crate::models::ModelsError;
 use crate::server::OutboundLine;
 use crate::session::DEFAULT_AGENT;
 use crate::session::Recordings;
+use crate::simulate::ScenarioError;
 use crate::telemetry::{self, Secrets};
 use crate::tools::declared::Declared;
 use anyhow::{Context, Result};
@@ -58,8 +62,8 @@ Settings come from undertone.toml, UNDERTONE_SECTION__KEY variables and options,
 
 Exit codes:
   0  done
-  1  failed; with doctor: a check failed
-  2  wrong usage or configuration
+  1  failed; with doctor: a check failed; with simulate: a run failed, or did worse than the baseline
+  2  wrong usage, configuration or scenario
   3  models are missing or do not match their sha256: `make models`";
 
 /// A voice agent server: speech in, a language model's answer out as speech, in real time.
@@ -117,6 +121,8 @@ enum Command {
     Probe(probe::Probe),
     /// Measure what speculation buys and costs, and what calls cost the server
     Bench(bench::Bench),
+    /// Have simulated callers talk to the agent, and report what it did
+    Simulate(simulate::Simulate),
     /// Delete what is stored about a session or a caller
     Forget(forget::Forget),
     /// Print completions for a shell
@@ -184,6 +190,9 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Config(command) => done(command.run(&load(&common.flags(command.scope()))?)),
         Command::Forget(forget) => forget.run(&load(&common.flags(Scope::Server))?.config),
         Command::Bench(bench) => bench.run(|| load(&common.flags(Scope::Models))),
+        Command::Simulate(simulate) => {
+            simulate.run(&start_quietly(&common.flags(Scope::Conversation))?.config)
+        }
         Command::Completions(completions) => done(completions.run()),
         Command::Man(man) => done(man.run()),
         Command::Doctor(doctor) => doctor.run(load(&common.flags(Scope::Server))),
@@ -207,6 +216,18 @@ fn start(flags: &Flags) -> Result<Config> {
 fn start_whole(flags: &Flags) -> Result<Loaded> {
     let loaded = load(flags)?;
     loaded.verify()?;
+    begin(loaded)
+}
+
+/// Like [`start_whole`], for many conversations at once: the log has warnings alone, unless its level is configured.
+fn start_quietly(flags: &Flags) -> Result<Loaded> {
+    let mut loaded = load(flags)?;
+    loaded.verify()?;
+    let mut settings = loaded.settings.iter();
+    let level = settings.find(|setting| setting.key == "log.level");
+    if level.is_some_and(|level| level.origin == Origin::Default) {
+        loaded.config.log.filter = "warn".into();
+    }
     begin(loaded)
 }
 
@@ -298,7 +319,7 @@ fn recordings(folder: Option<&Path>) -> Result<Option<Recordings>> {
 }
 
 fn exit_code(error: &anyhow::Error) -> ExitCode {
-    let code = if error.is::<ConfigError>() {
+    let code = if error.is::<ConfigError>() || error.is::<ScenarioError>() {
         BAD_CONFIGURATION
     } else if error.chain().any(|cause| cause.is::<ModelsError>()) {
         BAD_MODELS

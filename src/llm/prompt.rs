@@ -39,6 +39,7 @@ use serde_json::{Map, Value, json};
 
 const SYSTEM: &str = "system.j2";
 const EMBEDDED: &str = include_str!("../../prompts/system.j2");
+const CALLER: &str = include_str!("../../prompts/caller.j2");
 
 /// The most characters of one tool result in a prompt: about 2,000 tokens.
 const MAX_RESULT_CHARS: usize = 8_000;
@@ -382,14 +383,19 @@ fn demand(choice: &ToolChoice) -> Option<String> {
     Some(format!("<note>{note}</note>"))
 }
 
-impl Default for Prompts {
-    /// The embedded templates, with room for [`DEFAULT_TOKENS`].
-    fn default() -> Self {
+impl Prompts {
+    /// The prompts of a model that plays a caller and calls no tools, with room for [`DEFAULT_TOKENS`].
+    #[must_use]
+    pub fn of_caller() -> Self {
+        Self::embedded(CALLER).for_calls(Calls::Native)
+    }
+
+    fn embedded(system: &'static str) -> Self {
         let mut templates = Environment::new();
         templates.set_undefined_behavior(UndefinedBehavior::Strict);
         templates.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
         templates
-            .add_template(SYSTEM, EMBEDDED)
+            .add_template(SYSTEM, system)
             .expect("the embedded template compiles");
         Self {
             templates,
@@ -398,6 +404,13 @@ impl Default for Prompts {
             form: CallForm::default(),
             speaks: true,
         }
+    }
+}
+
+impl Default for Prompts {
+    /// The embedded template of an agent, with room for [`DEFAULT_TOKENS`].
+    fn default() -> Self {
+        Self::embedded(EMBEDDED)
     }
 }
 

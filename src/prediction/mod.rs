@@ -105,6 +105,8 @@ pub struct Settings {
     pub head: Option<PathBuf>,
     /// The meaning of "today".
     pub today: Today,
+    /// The sources begin once the examples are learned, rather than at once with what they know.
+    pub awaits: bool,
 }
 
 impl Settings {
@@ -124,6 +126,7 @@ impl Settings {
             files,
             head: None,
             today,
+            awaits: false,
         }
     }
 }
@@ -142,11 +145,14 @@ pub fn sources(settings: Settings) -> Result<Vec<Arc<dyn Predictor>>, SpawnError
     let clients = ClientMatching::start(settings.clone())?;
     // Embeddings take some milliseconds, and rules some microseconds.
     let embedded = RouterThread::start(move || {
-        let matching = Matching::start(
+        let mut matching = Matching::start(
             &settings.tools,
             settings.files.clone(),
             settings.today.clone(),
         );
+        if settings.awaits {
+            matching.wait();
+        }
         let mut sources: Vec<Box<dyn LocalPredictor>> = vec![Box::new(matching)];
         if let Some(intents) = intents(&settings)? {
             sources.push(Box::new(intents));
@@ -203,6 +209,7 @@ fn intents(settings: &Settings) -> Result<Option<Intents>, PredictError> {
         head,
         today,
         by_rules: _,
+        awaits: _,
     } = settings;
     let Some(head) = head else {
         return Ok(None);

@@ -1,7 +1,7 @@
 //! Everything that all sessions share: the models, the tools, and the settings of new sessions.
 
 use super::INBOX;
-use super::agents::{Agent, Agents, Shared};
+use super::agents::{Agent, Agents, DEFAULT_AGENT, Shared};
 use super::budget::BudgetStore;
 use super::builders::{Builders, Detection, Renewal, StartError};
 use super::detectors::{self, Judged, VadJob};
@@ -19,8 +19,8 @@ use crate::conversation::{self, Briefing, Declarations, Policy, Shed};
 use crate::language::{ENGLISH, base, packs};
 use crate::llm::Llm;
 use crate::metrics::Metrics;
-use crate::prediction::Predictor;
 use crate::prediction::patterns::Memory;
+use crate::prediction::{Evidence, Predictor, Question};
 use crate::report::Webhook;
 use crate::tools::{Clock, Found, Journal, LiveTools, Registry, SystemClock};
 use crate::tts::{Speaker, Speed};
@@ -29,7 +29,10 @@ use crate::vad::VadError;
 use crate::worker::Worker;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use uuid::Uuid;
 
 /// The timeout of committed changes when the server stops.
 const LAST_CHANGES: Duration = Duration::from_secs(10);
@@ -243,6 +246,40 @@ impl Engines {
 }
 
 impl Engines {
+    /// Waits until the detector and the sources of predictions have done what was asked of them. A process whose
+    /// sessions are over may then end: a model that is still at work while ONNX Runtime is unloaded crashes.
+    pub async fn settle(&self) {
+        let (done, is_done) = oneshot::channel();
+        // Jobs are done in the order in which they came.
+        let last = VadJob::Close { session: 0 };
+        let done = move |_| {
+            let _ = done.send(());
+        };
+        if self
+            .vad
+            .try_send(last, CancellationToken::new(), done)
+            .is_ok()
+        {
+            // An error means that there is no detector any more.
+            let _ = is_done.await;
+        }
+        let nothing = Arc::new(Question {
+            session: Uuid::nil(),
+            agent: DEFAULT_AGENT.into(),
+            came_by: None,
+            history: Vec::new(),
+            evidence: Evidence {
+                paused: true,
+                ..Evidence::default()
+            },
+            tools: Arc::default(),
+        });
+        for predictor in &self.predictors {
+            // Its answer does not matter.
+            let _ = predictor.predict(nothing.clone()).await;
+        }
+    }
+
     /// The tools that the server runs now.
     pub fn tools(&self) -> Arc<Registry> {
         self.tools.now()
@@ -303,6 +340,13 @@ impl Engines {
             briefing: self.briefing_of(agent, options, &Found::new()),
             ..policy
         }
+    }
+
+    /// The words with which a session of these options begins; empty if the client speaks first.
+    pub(crate) fn greeting(&self, options: &SessionOptions) -> String {
+        let agent = self.agents.of(options);
+        let policy = self.policy_of(agent, options, Declarations::default());
+        policy.greeting
     }
 
     fn briefing_of(&self, agent: &Agent, options: &SessionOptions, found: &Found) -> Briefing {

@@ -85,6 +85,14 @@ static SESSIONS: AtomicU64 = AtomicU64::new(1);
 
 /// Opens a session on a task of its own.
 pub fn open(engines: &Arc<Engines>, options: &SessionOptions) -> SessionHandle {
+    open_known(engines, options).1
+}
+
+/// Opens a session as [`open`] does. Its name is the one that recordings and reports have.
+pub(crate) fn open_known(
+    engines: &Arc<Engines>,
+    options: &SessionOptions,
+) -> (Uuid, SessionHandle) {
     let id = SESSIONS.fetch_add(1, Ordering::Relaxed);
     // Unique among the sessions of all servers.
     let key = Uuid::new_v4();
@@ -101,11 +109,12 @@ pub fn open(engines: &Arc<Engines>, options: &SessionOptions) -> SessionHandle {
     drop(entered);
     let running = Box::new(driver).run(incoming, results);
     engines.sessions.spawn(running.instrument(span.clone()));
-    SessionHandle {
+    let handle = SessionHandle {
         inbound,
         outbound,
         span,
-    }
+    };
+    (key, handle)
 }
 
 /// The failure of a worker's job, in words.

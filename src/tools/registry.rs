@@ -91,6 +91,22 @@ impl Registry {
         Ok(())
     }
 
+    /// These tools in the same order, each replaced by another one that stands for it.
+    ///
+    /// # Errors
+    /// Those of [`Registry::register`].
+    pub(crate) fn mapped(
+        &self,
+        replace: impl Fn(Arc<dyn Tool>) -> Arc<dyn Tool>,
+    ) -> Result<Self, RegistryError> {
+        let mut mapped = Self::new();
+        let specs = self.specs.iter();
+        for entry in specs.filter_map(|spec| self.tools.get(&spec.name)) {
+            mapped.register_with(replace(entry.tool.clone()), entry.hints.clone())?;
+        }
+        Ok(mapped)
+    }
+
     /// Takes out a tool; `false` if there is none of this name.
     pub fn remove(&mut self, name: &str) -> bool {
         Arc::make_mut(&mut self.specs).retain(|spec| spec.name != name);

@@ -46,6 +46,7 @@ mod relay;
 mod replicas;
 mod resets;
 mod resume;
+mod simulate;
 mod speech;
 mod speech_services;
 mod store;

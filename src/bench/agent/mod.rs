@@ -4,11 +4,11 @@ mod figures;
 
 use super::Settings;
 use super::clock::{as_seconds, seconds};
-use super::dice::Dice;
 use super::report::Report;
 use super::world::{self, By, Call, Played, Round, Task, Voice};
 use crate::conversation::{Fate, Micros, Policy};
 use crate::prediction::{Evidence, Prediction, Source};
+use crate::simulate::dice::Dice;
 use crate::tools::{Declaration, Eligibility};
 use serde_json::{Map, Value, json};
 

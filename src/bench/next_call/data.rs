@@ -1,8 +1,8 @@
 //! Conversations to predict calls in: generated from `domains.toml`, or read from data sets.
 
 use crate::bench::BenchError;
-use crate::bench::dice::Dice;
 use crate::prediction::patterns::{Conversation, Happened, Schemas};
+use crate::simulate::dice::Dice;
 use jiff::civil::{Date, date};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

@@ -3,10 +3,10 @@
 mod baselines;
 mod data;
 
-use super::dice::Dice;
 use super::report::{Cell, Check, Mark, Plot, Report, Series, Spread, Table};
 use super::{BenchError, Settings};
 use crate::prediction::patterns::{Conversation, Figures, MOST, NextCall, learnt, next_calls};
+use crate::simulate::dice::Dice;
 use baselines::Counts;
 use data::DataSet;
 use std::collections::BTreeMap;

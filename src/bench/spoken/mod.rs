@@ -7,12 +7,12 @@ mod report;
 
 use super::caller::{Heard, Line};
 use super::clips::{Clip, questions};
-use super::dice::Dice;
 use super::program::{Program, Server, Setup};
 use super::report::Report;
 use super::simulated::{Delays, FORECAST_TOLD, Logged, Simulation};
 use super::{BenchError, Settings};
 use crate::server::ANYWHERE;
+use crate::simulate::dice::Dice;
 use std::path::Path;
 use std::time::Duration;
 use tokio::time::Instant;

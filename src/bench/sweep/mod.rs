@@ -3,7 +3,6 @@
 mod figures;
 
 use super::clock::{as_seconds, seconds};
-use super::dice::Dice;
 use super::equations::Engine;
 use super::prompts::{self, Prompt};
 use super::report::Report;
@@ -12,6 +11,7 @@ use super::world::{self, By, Call, Round, Task, Voice};
 use super::{BenchError, Settings};
 use crate::conversation::{Fate, Micros, Policy};
 use crate::prediction::{Evidence, Prediction, Source};
+use crate::simulate::dice::Dice;
 use serde_json::{Map, Value, json};
 
 /// The paper's generation of the model and of the draft model, s.

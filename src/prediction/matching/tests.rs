@@ -117,6 +117,7 @@ impl Lent {
         let settings = Settings {
             tools: server,
             by_rules: Vec::new(),
+            awaits: false,
             files: files(),
             head: None,
             today: Today::new(Arc::new(Still), TimeZone::UTC),

@@ -1,11 +1,11 @@
 //! Random numbers from a seed, the same on every machine and with every version of every crate: SplitMix64.
 
 #[derive(Debug, Clone)]
-pub(super) struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
     /// A generator for one `name`, so that the numbers that one bench draws do not shift those of another.
-    pub(super) fn new(seed: u64, name: &str) -> Self {
+    pub(crate) fn new(seed: u64, name: &str) -> Self {
         let name = name.bytes().fold(0xCBF2_9CE4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
         });
@@ -21,23 +21,23 @@ impl Dice {
     }
 
     /// A number in 0..1.
-    pub(super) fn share(&mut self) -> f64 {
+    pub(crate) fn share(&mut self) -> f64 {
         (self.roll() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// A number in `0..end`.
-    pub(super) fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.roll() % end.max(1) as u64) as usize
     }
 
-    pub(super) fn shuffle<T>(&mut self, all: &mut [T]) {
+    pub(crate) fn shuffle<T>(&mut self, all: &mut [T]) {
         for last in (1..all.len()).rev() {
             all.swap(last, self.below(last + 1));
         }
     }
 
     /// `count` flags in random order, of which `share`, rounded to a whole number of flags, are `true`.
-    pub(super) fn exactly(&mut self, share: f64, count: usize) -> Vec<bool> {
+    pub(crate) fn exactly(&mut self, share: f64, count: usize) -> Vec<bool> {
         let hits = (share * count as f64).round() as usize;
         let mut all: Vec<bool> = (0..count).map(|at| at < hits).collect();
         self.shuffle(&mut all);
@@ -45,7 +45,7 @@ impl Dice {
     }
 
     /// A number from the normal distribution, but never below zero.
-    pub(super) fn normal(&mut self, mean: f64, deviation: f64) -> f64 {
+    pub(crate) fn normal(&mut self, mean: f64, deviation: f64) -> f64 {
         let radius = (-2.0 * (1.0 - self.share()).ln()).sqrt();
         let angle = std::f64::consts::TAU * self.share();
         (mean + deviation * radius * angle.cos()).max(0.0)

@@ -1,0 +1,63 @@
+//! Engines without speech models, for conversations in text.
+
+use crate::asr::{Asr, AsrError};
+use crate::session::{Builders, Detection};
+use crate::tts::{Speech, Tts, TtsError};
+use crate::vad::{Vad, VadError, WINDOW};
+use std::collections::BTreeMap;
+
+/// The rate of a voice that says nothing, Hz.
+const RATE: u32 = 16_000;
+
+/// These engines without speech models: they hear nothing and say nothing.
+#[must_use]
+pub fn mute(builders: Builders) -> Builders {
+    Builders {
+        vad: Box::new(|| Box::new(|| Ok(Box::new(Silent) as Box<dyn Vad>))),
+        asr: Box::new(|| Ok(Box::new(Silent) as Box<dyn Asr>)),
+        recognisers: BTreeMap::new(),
+        recogniser: None,
+        detection: Detection::default(),
+        turn_model: None,
+        tts: Box::new(|| Ok(Box::new(Mute) as Box<dyn Tts>)),
+        voices: BTreeMap::new(),
+        clips: None,
+        ..builders
+    }
+}
+
+struct Silent;
+
+impl Vad for Silent {
+    fn push(&mut self, _: &[f32; WINDOW]) -> Result<f32, VadError> {
+        Ok(0.0)
+    }
+}
+
+impl Asr for Silent {
+    fn name(&self) -> &str {
+        "none"
+    }
+
+    fn transcribe(&mut self, _: &[f32]) -> Result<String, AsrError> {
+        Ok(String::new())
+    }
+}
+
+struct Mute;
+
+impl Tts for Mute {
+    fn name(&self) -> &str {
+        "none"
+    }
+
+    fn sample_rate(&self) -> u32 {
+        RATE
+    }
+
+    fn speak(&mut self, _: &str) -> Result<Speech, TtsError> {
+        // A frame of silence: a clause without any sound would be a failure of the voice.
+        let silence = vec![0.0; RATE as usize / 50];
+        Ok(Box::new(std::iter::once(Ok(silence))))
+    }
+}
