@@ -3,7 +3,7 @@
 use crate::asr::{Asr, AsrError};
 use crate::session::{Builders, Detection};
 use crate::tts::{Speech, Tts, TtsError};
-use crate::vad::{Vad, VadError, WINDOW};
+use crate::vad::{Begun, Vad, VadError, WINDOW};
 use std::collections::BTreeMap;
 
 /// The rate of a voice that says nothing, Hz.
@@ -29,8 +29,8 @@ pub fn mute(builders: Builders) -> Builders {
 struct Silent;
 
 impl Vad for Silent {
-    fn push(&mut self, _: &[f32; WINDOW]) -> Result<f32, VadError> {
-        Ok(0.0)
+    fn begin(&mut self, _: &[f32; WINDOW]) -> Result<Begun, VadError> {
+        Ok(Begun::Judged(0.0))
     }
 }
 
