@@ -445,6 +445,7 @@ session.addEventListener('state', ({ detail: { state, reason } }) => {
     comparison.stop();
   }
   if (state === 'away') {
+    keepTyped();
     complain('The server does not answer. This page reconnects by itself, and the conversation goes on where you heard it last.');
   } else if (state === 'lost') {
     complain('The server does not answer. What you typed is kept, and this page goes on by itself as soon as the server is back.');
@@ -464,11 +465,16 @@ function enable(on) {
   voice.reachable = on;
 }
 
-/** Resets the state of a lost or ended conversation. */
-function endTalk() {
+/** Puts back what was typed and has not reached the server. */
+function keepTyped() {
   const unanswered = [...typed.sent, ...typed.waiting].join(' ');
   if (unanswered && find('words').value === '') find('words').value = unanswered;
   Object.assign(typed, { waiting: [], sent: [] });
+}
+
+/** Resets the state of a lost or ended conversation. */
+function endTalk() {
+  keepTyped();
   talk.open = false;
   talk.forgotten = turns.list.length > 0 && session.state === 'lost';
   turns.reset();

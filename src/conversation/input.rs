@@ -260,7 +260,7 @@ pub enum Input {
     ClientLost,
     /// The client is back.
     ClientBack {
-        /// What it has heard; `None` if it does not say.
+        /// The last words that it has heard; `None` if it does not say.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         heard: Option<HeardUpTo>,
     },

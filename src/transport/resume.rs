@@ -18,11 +18,11 @@ const MAX_BYTES: usize = 512 * 1024;
 pub struct Returning {
     /// The connection.
     pub socket: Box<WebSocket>,
-    /// What it has received and heard.
+    /// The last event that it has received, and the words that it has heard.
     pub seen: Seen,
 }
 
-/// What a client that comes back has received and heard.
+/// The last event that a returning client has received, and the words that it has heard.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Seen {
     /// The id of the last event that it received.

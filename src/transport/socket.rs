@@ -55,7 +55,8 @@ pub async fn drive<D: Dialect>(
     context: PumpContext,
     way_back: Option<WayBack>,
 ) -> Box<D> {
-    let mut pump = Pump::new(dialect, intake, rate, context, way_back);
+    // Boxed, or its room would be taken once more where it is handed on.
+    let mut pump = Box::new(Pump::new(dialect, intake, rate, context, way_back));
     let (mut sink, mut source) = socket.split();
     let stop = match pump.open_connection() {
         Ok(()) => pump.run(&mut sink, &mut source).await,
@@ -72,7 +73,7 @@ pub(super) async fn go_on<D: Dialect>(
     limits: SocketLimits,
     returning: Returning,
 ) {
-    let mut pump = Pump::of(dialect, link, limits, Some(keeping));
+    let mut pump = Box::new(Pump::of(dialect, link, limits, Some(keeping)));
     pump.lose();
     let (mut sink, mut source) = (*returning.socket).split();
     let span = pump.link.span();
@@ -85,7 +86,7 @@ pub(super) async fn go_on<D: Dialect>(
 
 /// Serves a client over all its connections, the first of which has come to a stop.
 async fn serve<D: Dialect>(
-    mut pump: Pump<D>,
+    mut pump: Box<Pump<D>>,
     (mut sink, mut source): Connection,
     mut stop: Stop,
 ) -> Box<D> {

@@ -19,7 +19,7 @@ use undertone::server::{ServerSettings, SocketLimits};
 use undertone::session::Builders;
 use undertone::tools::declared;
 
-/// What the scripted voice takes for a word, ms.
+/// The time that the scripted voice takes for a word, ms.
 const WORD_MS: u64 = 200;
 
 /// Words of equal length: what was heard of them is cut in proportion to their letters.
@@ -143,7 +143,7 @@ impl Line {
     }
 }
 
-/// What a client knows whose connection is lost.
+/// The knowledge of a client whose connection is lost.
 #[derive(Clone)]
 struct Lost {
     secret: String,

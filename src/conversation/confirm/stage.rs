@@ -1,4 +1,4 @@
-//! How far a question has come.
+//! The stages of a question.
 
 use crate::conversation::ids::ClauseId;
 use crate::time::Time;

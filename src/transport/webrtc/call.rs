@@ -398,7 +398,7 @@ impl Call {
         Ok(())
     }
 
-    /// What goes on over a WebSocket.
+    /// The rest of a call that goes on over a WebSocket.
     fn moved(self, returning: Returning) -> Option<Moved> {
         let keeping = self.keeping?;
         Some(Moved {
