@@ -253,7 +253,7 @@ async function toldAsItWas(page) {
   else assert.doesNotMatch(sentence, /already|instead/);
   const said = [...sentence.matchAll(/(\d+\.\d) s/g)].map(([, number]) => Number(number));
   const answer = turn.said.find(({ kind }) => kind === 'answer').heard[0].from;
-  const lead = turn.user.to - Math.min(...turn.runs.map(({ started }) => started));
+  const lead = turn.user.to - run.started;
   const due = [...(/ before you stopped speaking/.test(sentence) ? [lead] : []), answer - turn.user.to];
   due.forEach((ms, index) => assert.ok(Math.abs(said[index] - ms / 1000) <= 0.051, `${sentence}: ${due}`));
   if (/instead of/.test(sentence)) assert.ok(said.at(-1) > said.at(-2), sentence);
