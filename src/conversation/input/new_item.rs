@@ -45,7 +45,7 @@ pub enum NewItem {
         /// The arguments.
         arguments: Map<String, Value>,
     },
-    /// Speech of the user in audio that the client supplied. Its transcript follows as [`Input::ItemHeard`],
+    /// Speech of the user in audio that the client supplied. Its transcript follows as [`super::Input::ItemHeard`],
     /// and answers wait for it.
     Spoken {
         /// Text of the same message.
