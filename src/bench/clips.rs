@@ -4,6 +4,7 @@ use super::BenchError;
 use super::listener::speech;
 use crate::audio::{decode, to_i16};
 use crate::simulate::voices::{Installed, installed};
+use crate::tts::Speed;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -83,7 +84,7 @@ pub(super) fn say(voice: &str, words: &str) -> Result<Vec<i16>, BenchError> {
         true => Installed::Espeak(voice.to_owned()),
         false => Installed::Flite(voice.to_owned()),
     };
-    let said = installed(&voice, words, 1.0).map_err(|reason| {
+    let said = installed(&voice, words, Speed::NORMAL).map_err(|reason| {
         let hint = "install flite and espeak-ng, or name a folder of WAV files with --data";
         BenchError::sockets("the voices of the questions", format!("{reason}; {hint}"))
     })?;

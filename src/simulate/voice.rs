@@ -50,7 +50,7 @@ pub(super) struct Voice {
 pub(super) struct Synthesis {
     engines: Arc<Engines>,
     name: VoiceName,
-    speed: f64,
+    speed: Speed,
     rate: u32,
 }
 
@@ -73,7 +73,7 @@ impl Synthesis {
         let speaker = Speaker {
             voice,
             language: None,
-            speed: Speed::of(self.speed),
+            speed: Some(self.speed),
         };
         let said = self.engines.say(&speaker, words, self.rate).await;
         let said = said.ok_or("the caller's voice failed; the log says why")?;
@@ -100,7 +100,7 @@ impl Voice {
             synthesis: Synthesis {
                 engines: engines.clone(),
                 name: VoiceName::read(name)?,
-                speed: caller.speed,
+                speed: Speed::of(caller.speed).unwrap_or_default(),
                 rate,
             },
             rate,

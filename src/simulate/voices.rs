@@ -1,6 +1,7 @@
 //! The voices of callers: the server's own, and those of flite and espeak-ng, which are programs of the system.
 
 use crate::audio::decode;
+use crate::tts::Speed;
 use std::fs::File;
 use std::path::Path;
 use std::process::Command;
@@ -63,24 +64,11 @@ impl VoiceName {
 ///
 /// # Errors
 /// The program is not there, does not know the voice, or writes no sound.
-pub(crate) fn installed(voice: &Installed, words: &str, speed: f64) -> Result<Vec<f32>, String> {
+pub(crate) fn installed(voice: &Installed, words: &str, speed: Speed) -> Result<Vec<f32>, String> {
     let folder = tempfile::tempdir().map_err(|error| format!("a temporary folder: {error}"))?;
     let path = folder.path().join("said.wav");
-    let file = path.to_string_lossy();
-    let (program, mut command) = match voice {
-        Installed::Espeak(voice) => {
-            let mut command = Command::new("espeak-ng");
-            let words = format!("{:.0}", WORDS_PER_MINUTE * speed);
-            command.args(["-v", voice, "-s", &words, "-w", &file, "--"]);
-            ("espeak-ng", command)
-        }
-        Installed::Flite(voice) => {
-            let mut command = Command::new("flite");
-            let stretch = format!("duration_stretch={:.2}", 1.0 / speed);
-            command.args(["-voice", voice, "--setf", &stretch, "-o", &file, "-t"]);
-            ("flite", command)
-        }
-    };
+    let mut command = command(voice, speed, &path);
+    let program = command.get_program().to_string_lossy().into_owned();
     let failed = |reason: String| format!("{program} does not speak: {reason}");
     let said = command.arg(words).output();
     let said = said.map_err(|error| failed(format!("{error}; install the package {program}")))?;
@@ -89,6 +77,30 @@ pub(crate) fn installed(voice: &Installed, words: &str, speed: f64) -> Result<Ve
         return Err(failed(told.trim().to_owned()));
     }
     read_sound(&path).map_err(failed)
+}
+
+/// The program that writes a sound into `file`, except for its last argument, the words.
+fn command(voice: &Installed, speed: Speed, file: &Path) -> Command {
+    match voice {
+        Installed::Espeak(voice) => {
+            let mut command = Command::new("espeak-ng");
+            let words = format!("{:.0}", WORDS_PER_MINUTE * speed.factor());
+            command.args(["-v", voice, "-s", &words, "-w"]);
+            command.arg(file).arg("--");
+            command
+        }
+        Installed::Flite(voice) => {
+            let mut command = Command::new("flite");
+            command.args(["-voice", voice]);
+            // It replaces the stretch that some voices, such as kal, have of their own.
+            if speed != Speed::NORMAL {
+                let stretch = format!("duration_stretch={:.2}", 1.0 / speed.factor());
+                command.args(["--setf", &stretch]);
+            }
+            command.arg("-o").arg(file).arg("-t");
+            command
+        }
+    }
 }
 
 fn read_sound(path: &Path) -> Result<Vec<f32>, String> {
@@ -116,5 +128,18 @@ mod tests {
         for wrong in ["", "flite:", "say:Alex", "flite:-o/etc/passwd x"] {
             assert!(VoiceName::read(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_voice_of_flite_keeps_its_own_stretch_at_its_usual_speed() {
+        let kal = Installed::Flite("kal".into());
+        let arguments = |speed| {
+            let command = command(&kal, speed, Path::new("said.wav"));
+            let arguments = command.get_args().map(|text| text.to_string_lossy());
+            arguments.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(arguments(Speed::NORMAL), "-voice kal -o said.wav -t");
+        let twice = Speed::of(2.0).unwrap();
+        assert!(arguments(twice).contains("--setf duration_stretch=0.50"));
     }
 }
