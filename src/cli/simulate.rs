@@ -104,9 +104,11 @@ impl Simulate {
         let tools = engines::registry(config)?;
         let agents = config.agents.iter().map(|agent| agent.name.clone());
         let agents: Vec<String> = agents.chain([DEFAULT_AGENT.to_owned()]).collect();
+        let own_voices = config.voices.keys().chain(config.speech.voices.keys());
+        let own_voices: Vec<String> = own_voices.cloned().collect();
         let elsewhere = of_mcp_servers(config);
         for scenario in &mut scenarios {
-            scenario.fits(&tools, &agents, &elsewhere)?;
+            scenario.fits(&tools, &agents, &own_voices, &elsewhere)?;
             if self.real_reads {
                 scenario.run_for_real(reads(&tools, &elsewhere));
             }

@@ -5,7 +5,7 @@ use super::scenario::{
     WantedCall,
 };
 use super::stage::changes;
-use super::voices::VoiceName;
+use super::voices::{VOICE_FORMS, VoiceName};
 use super::wanted::{Want, words};
 use crate::session::TRANSPORTS;
 use crate::tools::Registry;
@@ -104,15 +104,11 @@ impl Check<'_> {
         }
         let voices = caller.voice.all();
         if voices.is_empty() {
-            return self.wrong(
-                "caller.voice",
-                "there is no voice in the list",
-                VoiceName::FORMS,
-            );
+            return self.wrong("caller.voice", "there is no voice in the list", VOICE_FORMS);
         }
         for voice in voices {
             if let Err(problem) = VoiceName::read(voice) {
-                return self.wrong("caller.voice", problem, VoiceName::FORMS);
+                return self.wrong("caller.voice", problem, VOICE_FORMS);
             }
         }
         if let Some(noise) = &caller.noise
@@ -271,7 +267,8 @@ impl Check<'_> {
 }
 
 impl Scenario {
-    /// Checks the names of tools and of the agent against a server's. `elsewhere` are tools that cannot run from here.
+    /// Checks the names of tools, of the agent and of the caller's voice against a server's. `elsewhere` are tools that
+    /// cannot run from here; `own_voices` are the server's beside its default.
     ///
     /// # Errors
     /// The first that the server does not have, or a tool that would change something for real.
@@ -279,6 +276,7 @@ impl Scenario {
         &self,
         tools: &Registry,
         agents: &[String],
+        own_voices: &[String],
         elsewhere: &BTreeSet<String>,
     ) -> Checked<()> {
         if let Some(agent) = &self.agent
@@ -286,6 +284,18 @@ impl Scenario {
         {
             let fix = format!("use one of {}", agents.join(", "));
             return Err(self.wrong("agent", format!("there is no agent \"{agent}\""), fix));
+        }
+        for voice in self.caller.voice.all() {
+            if let Ok(VoiceName::Own(name)) = VoiceName::read(voice)
+                && !own_voices.contains(&name)
+            {
+                let problem = format!("the server has no voice \"{name}\"");
+                let fix = match own_voices.is_empty() {
+                    true => VOICE_FORMS.to_owned(),
+                    false => format!("{VOICE_FORMS}; the server has {}", own_voices.join(", ")),
+                };
+                return Err(self.wrong("caller.voice", problem, fix));
+            }
         }
         let specs = tools.specs();
         let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();

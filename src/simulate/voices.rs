@@ -13,6 +13,10 @@ const LONGEST: Duration = Duration::from_mins(1);
 /// Words a minute that count as speed 1 of espeak-ng.
 const WORDS_PER_MINUTE: f64 = 150.0;
 
+/// The forms of a voice's name, for errors.
+pub(super) const VOICE_FORMS: &str = "use \"default\", the name of one of tts.voices or tts.services, \"flite:VOICE\" \
+                                      such as flite:slt, or \"espeak-ng:VOICE\" such as espeak-ng:en-gb";
+
 /// A caller's voice, as a scenario names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum VoiceName {
@@ -34,10 +38,6 @@ pub(crate) enum Installed {
 }
 
 impl VoiceName {
-    /// The allowed forms, for errors.
-    pub(super) const FORMS: &str = "use \"default\", the name of one of tts.voices or tts.services, \"flite:VOICE\" \
-                                    such as flite:slt, or \"espeak-ng:VOICE\" such as espeak-ng:en-gb";
-
     /// Reads the name of a voice.
     ///
     /// # Errors

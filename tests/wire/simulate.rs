@@ -483,7 +483,7 @@ async fn a_model_plays_a_caller_with_a_goal_until_it_hangs_up() {
 }
 
 #[tokio::test]
-async fn a_scenario_that_does_not_fit_the_tools_is_one_line_with_the_fix_and_exit_code_2() {
+async fn a_scenario_that_does_not_fit_the_server_is_one_line_with_the_fix_and_exit_code_2() {
     let (folder, _) = restaurant("Book what guests ask for.", TEXT);
     let path = folder.path();
     let scenario = path.join("scenarios/booking.toml");
@@ -510,6 +510,13 @@ async fn a_scenario_that_does_not_fit_the_tools_is_one_line_with_the_fix_and_exi
             [
                 "booking.toml:1: agent: there is no agent \"nobody\"",
                 "use one of default",
+            ],
+        ),
+        (
+            format!("[caller]\nvoice = [\"default\", \"amy\"]\n{TEXT}"),
+            [
+                "booking.toml:2: caller.voice: the server has no voice \"amy\"",
+                "\"espeak-ng:VOICE\"",
             ],
         ),
         (
