@@ -14,7 +14,7 @@ pub struct Comparison {
 /// Compares a report with its baseline.
 ///
 /// A scenario regresses if a smaller share of its runs succeeds than in the baseline, or if it is over an asserted
-/// limit that it kept then. One that the baseline does not have must succeed. Latency, tokens and cost are told and
+/// limit that it kept then, even if it was over another one. One that the baseline does not have must succeed. Latency, tokens and cost are told and
 /// are no regressions.
 pub fn compare(baseline: &Report, now: &Report) -> Comparison {
     let mut found = Comparison::default();
@@ -63,11 +63,7 @@ impl Comparison {
                 new.succeeded, new.runs, old.succeeded, old.runs
             ));
         }
-        if now.asserts_limits && before.over_limit.is_empty() {
-            let over = now.over_limit.iter();
-            self.regressions
-                .extend(over.map(|limit| format!("{name}: {limit}")));
-        }
+        self.limits(now, &before.over_limit);
         self.changes
             .extend(differences(old, new).map(|change| format!("{name}: {change}")));
     }
@@ -81,12 +77,23 @@ impl Comparison {
                 figures.succeeded, figures.runs
             ));
         }
+        self.limits(now, &[]);
+    }
+
+    /// Notes the asserted limits that are exceeded and were not exceeded `before`.
+    fn limits(&mut self, now: &ScenarioReport, before: &[String]) {
+        let was_over = |text: &String| before.iter().any(|old| limit_of(old) == limit_of(text));
+        let over = now.over_limit.iter().filter(|text| !was_over(text));
         if now.asserts_limits {
-            let over = now.over_limit.iter();
             self.regressions
-                .extend(over.map(|limit| format!("{name}: {limit}")));
+                .extend(over.map(|text| format!("{}: {text}", now.name)));
         }
     }
+}
+
+/// The name of the limit that was exceeded.
+fn limit_of(text: &str) -> &str {
+    text.split_once(':').map_or(text, |(limit, _)| limit)
 }
 
 /// Figures that differ, per run where they grow with the number of runs.
@@ -191,14 +198,15 @@ mod tests {
         let found = compare(&baseline, &now);
         assert_eq!(found.regressions, ["a: first sound: too late"]);
         let mut before = baseline;
-        before.scenarios[0]
-            .over_limit
-            .clone_from(&now.scenarios[0].over_limit);
+        before.scenarios[0].over_limit = vec!["first sound: even later".into()];
         assert_eq!(
             compare(&before, &now).regressions,
             [""; 0],
             "it was so before"
         );
+        now.scenarios[0].over_limit.push("answer: too late".into());
+        let found = compare(&before, &now);
+        assert_eq!(found.regressions, ["a: answer: too late"]);
     }
 
     #[test]

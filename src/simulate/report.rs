@@ -39,7 +39,7 @@ pub struct ScenarioReport {
     pub name: String,
     /// The figures over its runs.
     pub figures: Figures,
-    /// Its limits that were exceeded, in words.
+    /// Its limits that were exceeded, in words: the limit's name, `:` and the figures.
     pub over_limit: Vec<String>,
     /// Exceeding one is a failure.
     pub asserts_limits: bool,
