@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub const DEFAULT_AGENT: &str = "default";
 
 /// The transports of telephone calls, for routes whose `transport` is `phone`.
-const PHONE: [&str; 5] = ["twilio", "telnyx", "plivo", "asterisk", "audiosocket"];
+pub(crate) const PHONE: [&str; 5] = ["twilio", "telnyx", "plivo", "asterisk", "audiosocket"];
 
 /// The values of `transport` in a route: `phone` is any telephone line.
 pub(crate) const TRANSPORTS: [&str; 11] = [

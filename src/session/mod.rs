@@ -48,8 +48,8 @@ mod tracks;
 mod voices;
 mod warmth;
 
-pub(crate) use agents::TRANSPORTS;
 pub use agents::{AgentSettings, Cast, DEFAULT_AGENT, Route};
+pub(crate) use agents::{PHONE, TRANSPORTS};
 pub use budget::{BudgetMemory, BudgetShared, BudgetStore, Spending};
 pub use builders::{Builders, Detection, OtherVoice, PhoneSettings, Renewal, StartError};
 pub use call_audio::{CALL_INDEX, CallRecordings};

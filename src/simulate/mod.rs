@@ -35,9 +35,10 @@ pub use scenario::{Scenario, ScenarioError};
 pub use stage::{Stage, changes};
 pub use text::mute;
 
+use crate::audio::{RATE, g711};
 use crate::conversation::{Fate, TurnRecord};
 use crate::llm::Llm;
-use crate::session::{Engines, Profile, SessionOptions, SpokenBy};
+use crate::session::{Engines, PHONE, Profile, SessionOptions, SpokenBy};
 use crate::stats::Collector;
 use crate::tools::{Named, Origin, SessionValues};
 use caller::Caller;
@@ -54,9 +55,6 @@ use voice::Voice;
 
 /// The parameter of a simulated session by which its tools find its replies.
 const CONVERSATION: &str = "undertone-simulation";
-
-/// Telephone lines, whose sessions have the policy of calls.
-const PHONE: [&str; 5] = ["twilio", "telnyx", "plivo", "asterisk", "audiosocket"];
 
 /// How scenarios are played.
 pub struct Plan {
@@ -185,14 +183,13 @@ fn options(scenario: &Scenario, text: bool, id: &str) -> SessionOptions {
         values.add(Named::Param(name.clone()), value, Origin::Verified);
     }
     values.add(Named::Param(CONVERSATION.into()), id, Origin::Verified);
-    let (profile, rate) = match is_phone {
-        true => (Profile::PhoneCall, crate::audio::g711::RATE),
-        false => (Profile::Conversation, crate::audio::RATE),
+    let profile = match is_phone {
+        true => Profile::PhoneCall,
+        false => Profile::Conversation,
     };
-    let rate = if caller.telephone {
-        crate::audio::g711::RATE
-    } else {
-        rate
+    let rate = match is_phone || caller.telephone {
+        true => g711::RATE,
+        false => RATE,
     };
     SessionOptions {
         values,
