@@ -122,7 +122,7 @@ impl Known {
     /// Whether a tool of the server changes something, as a note does.
     pub(super) fn changes(&self, name: &str) -> bool {
         let known = self.tools.get(name);
-        known.is_some_and(|(declaration, _)| declaration.effect != Effect::Read)
+        known.is_some_and(|(declaration, _)| declaration.effect.changes())
     }
 
     /// The filler for a call, if its tool declares one.

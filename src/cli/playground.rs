@@ -4,7 +4,7 @@ use crate::conversation::verdict;
 use crate::language::wording::capitalised;
 use crate::server::{Offered, Playground, Question, Say};
 use crate::session::Engines;
-use crate::tools::{Audience, Declaration, Effect, Eligibility, Registry};
+use crate::tools::{Audience, Declaration, Eligibility, Registry};
 use crate::transport::realtime::RATE;
 use crate::tts::Speaker;
 use std::cmp::Reverse;
@@ -36,7 +36,7 @@ pub(super) fn of(engines: &Arc<Engines>) -> Playground {
     // Tools that may run speculatively come first, to demonstrate speculation.
     let mut asked: Vec<_> = tools
         .iter()
-        .filter(|offered| offered.tool.effect <= Effect::ReadCostly)
+        .filter(|offered| !offered.tool.effect.changes())
         .filter_map(|offered| {
             let tool = &offered.tool;
             let declared = registry

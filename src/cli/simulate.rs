@@ -6,8 +6,8 @@ use crate::llm::{Calls, Llm, Prompts, Remote};
 use crate::recording::Header;
 use crate::session::{DEFAULT_AGENT, Engines, Observers};
 use crate::simulate::{
-    Comparison, FailedRun, Line, Plan, Report, Run, Scenario, ScenarioError, Stage, changes,
-    compare, mute, simulate,
+    Comparison, FailedRun, Line, Plan, Report, Run, Scenario, ScenarioError, Stage, compare, mute,
+    simulate,
 };
 use crate::tools::Registry;
 use crate::tools::declared::Kind;
@@ -200,7 +200,7 @@ fn of_mcp_servers(config: &Config) -> BTreeSet<String> {
 /// The tools that may run for real.
 fn reads(tools: &Registry, elsewhere: &BTreeSet<String>) -> Vec<String> {
     let all = tools.declarations().into_iter();
-    let reads = all.filter(|tool| !changes(tool.effect) && !elsewhere.contains(&tool.spec.name));
+    let reads = all.filter(|tool| !tool.effect.changes() && !elsewhere.contains(&tool.spec.name));
     reads.map(|tool| tool.spec.name.clone()).collect()
 }
 

@@ -7,7 +7,7 @@
 use super::briefing::Briefing;
 use super::ids::{CallId, ItemId, RequestId};
 use crate::llm::plan::{self, Done, PLAN, Plan};
-use crate::tools::{Confirmation, Declaration, Effect, ToolError, ToolSpec, builtin};
+use crate::tools::{Confirmation, Declaration, ToolError, ToolSpec, builtin};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -109,12 +109,7 @@ pub(super) fn asks(tool: &Declaration) -> bool {
 
 /// Whether a step of this tool runs alone.
 pub(super) fn is_barrier(tool: &Declaration) -> bool {
-    asks(tool) || changes(tool)
-}
-
-/// Whether a tool changes something.
-fn changes(tool: &Declaration) -> bool {
-    !matches!(tool.effect, Effect::Read | Effect::ReadCostly)
+    asks(tool) || tool.effect.changes()
 }
 
 /// The reason why a tool of the server cannot be a step, for the model.
@@ -329,7 +324,7 @@ impl Plans {
         let item = plan.steps[at].item;
         let failed = |why: String| format!("step {}, {}: {why}", at + 1, plan.plan.steps[at].tool);
         let kept = match result {
-            Ok(output) => plan::kept(output, changes(&plan.steps[at].tool)).map_err(failed),
+            Ok(output) => plan::kept(output, plan.steps[at].tool.effect.changes()).map_err(failed),
             Err(error) => Err(failed(error.to_string())),
         };
         match kept {

@@ -9,7 +9,7 @@ use crate::prediction::patterns::Memory;
 use crate::report::Webhook;
 use crate::stats::{LoggedTurn, TurnLog};
 use crate::store::Store;
-use crate::tools::{AuditLog, Effect, Registry};
+use crate::tools::{AuditLog, Registry};
 use crate::traces::Traces;
 use std::sync::Arc;
 
@@ -84,7 +84,7 @@ impl Observers {
     ) {
         let only_reads = |tool: &str| {
             let declaration = tools.declaration(tool)?;
-            Some(declaration.effect <= Effect::ReadCostly)
+            Some(!declaration.effect.changes())
         };
         if let Some(agent) = agent {
             self.metrics.agent_turn(agent);

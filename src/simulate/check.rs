@@ -4,7 +4,6 @@ use super::scenario::{
     Expect, GUIDE, RawCall, RawOrder, RawReply, RawScenario, Reply, Scenario, ScenarioError,
     WantedCall,
 };
-use super::stage::changes;
 use super::voices::{VOICE_FORMS, VoiceName};
 use super::wanted::{Want, words};
 use crate::session::TRANSPORTS;
@@ -327,7 +326,7 @@ impl Scenario {
                 return Err(self.wrong("tools.real", problem, fix()));
             }
             let declaration = tools.declaration(tool);
-            if declaration.is_some_and(|tool| changes(tool.effect)) {
+            if declaration.is_some_and(|tool| tool.effect.changes()) {
                 let problem =
                     format!("\"{tool}\" may change something, so it never runs for real here");
                 return Err(self.wrong("tools.real", problem, fix()));

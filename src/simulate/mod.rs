@@ -32,7 +32,7 @@ pub use compare::{Comparison, compare};
 pub use log::{Line, Who};
 pub use report::{Calls, Early, FailedRun, Figures, Percentiles, Report, ScenarioReport, Tokens};
 pub use scenario::{Scenario, ScenarioError};
-pub use stage::{Stage, changes};
+pub use stage::Stage;
 pub use text::mute;
 
 use crate::audio::{RATE, g711};
@@ -156,7 +156,7 @@ async fn play(
     let tools = engines.tools();
     let verdict = Verdict::of(scenario, &log, |tool| {
         let declaration = tools.declaration(tool);
-        declaration.is_some_and(|tool| changes(tool.effect))
+        declaration.is_some_and(|tool| tool.effect.changes())
     });
     Run {
         scenario: at,
@@ -209,7 +209,7 @@ fn reported(plan: &Plan, engines: &Arc<Engines>, runs: &[Run]) -> Report {
     let tools = engines.tools();
     let reads = |tool: &str| {
         let declaration = tools.declaration(tool);
-        declaration.is_none_or(|tool| !changes(tool.effect))
+        declaration.is_none_or(|tool| !tool.effect.changes())
     };
     let mut total = Tally::default();
     let mut collected = Collector::default();

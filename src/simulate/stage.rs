@@ -5,8 +5,8 @@ use super::CONVERSATION;
 use super::scenario::{Reply, Scenario};
 use super::wanted::fits;
 use crate::tools::{
-    Audience, CallContext, Declaration, Effect, Fixed, Named, OncePer, Registry, RegistryError,
-    Tool, ToolError,
+    Audience, CallContext, Declaration, Fixed, Named, OncePer, Registry, RegistryError, Tool,
+    ToolError,
 };
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
@@ -16,11 +16,6 @@ use std::time::Duration;
 
 /// The error of a call for which the scenario has no reply.
 pub(super) const NO_REPLY: &str = "the scenario has no reply for this call";
-
-/// Whether a tool may change something.
-pub fn changes(effect: Effect) -> bool {
-    effect >= Effect::Keyed
-}
 
 /// The replies of all running conversations.
 #[derive(Debug, Default)]
@@ -120,7 +115,7 @@ impl Tool for StandIn {
                 }
                 reply.result.map_err(ToolError::Failed)
             }),
-            None if is_real && !changes(declaration.effect) => self.tool.call(arguments, context),
+            None if is_real && !declaration.effect.changes() => self.tool.call(arguments, context),
             None => Box::pin(std::future::ready(Err(ToolError::Failed(NO_REPLY.into())))),
         }
     }
@@ -141,7 +136,9 @@ impl Tool for StandIn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::{Origin, SessionTools, SessionValues, SystemClock, ToolSpec, builtin};
+    use crate::tools::{
+        Effect, Origin, SessionTools, SessionValues, SystemClock, ToolSpec, builtin,
+    };
     use jiff::tz::TimeZone;
     use serde_json::json;
     use std::path::Path;

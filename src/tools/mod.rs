@@ -66,6 +66,12 @@ pub enum Effect {
 }
 
 impl Effect {
+    /// Whether a call may change something.
+    #[must_use]
+    pub fn changes(self) -> bool {
+        self >= Self::Keyed
+    }
+
     /// How much care it takes: an effect with a greater number is the stricter one.
     pub(crate) fn strictness(self) -> u8 {
         match self {

@@ -18,7 +18,6 @@ use crate::prediction::Prediction;
 use crate::recording::{Recording, Step};
 use crate::session::Pacer;
 use crate::stats::{Collector, Stats};
-use crate::tools::Effect;
 use foresight::Source;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
@@ -66,7 +65,7 @@ pub fn what_if(recording: &Recording, policy: Policy, foresight: Option<&Foresig
     let tools = policy.tools.clone();
     let reads = |name: &str| {
         let tool = tools.iter().find(|tool| tool.spec.name == name);
-        tool.is_some_and(|tool| tool.effect <= Effect::ReadCostly)
+        tool.is_some_and(|tool| !tool.effect.changes())
     };
     let stats = |turns: &Turns| {
         let mut collector = Collector::default();

@@ -7,7 +7,7 @@ use super::trail::{OPEN, Trail};
 use crate::prediction::{
     Committed, Moment, PredictError, Prediction, Predictor, Question, Said, Source, Today,
 };
-use crate::tools::{Declaration, Effect, canonical};
+use crate::tools::{Declaration, canonical};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
@@ -83,7 +83,7 @@ impl Transitions {
     /// Whether a call of the tool may be predicted: only reads are, because no others run early.
     fn may(&self, tool: &str) -> bool {
         let tool = self.tools.get(tool);
-        tool.is_some_and(|tool| matches!(tool.effect, Effect::Read | Effect::ReadCostly))
+        tool.is_some_and(|tool| !tool.effect.changes())
     }
 
     pub(super) fn canonical(

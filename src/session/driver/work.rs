@@ -6,7 +6,7 @@ use crate::llm::{GivenResult, LlmEvent, Prompt};
 use crate::prediction::{Evidence, Moment};
 use crate::session::agents::came_by;
 use crate::session::budget::Spending;
-use crate::tools::{CallContext, Caller, Effect, Known, ToolError};
+use crate::tools::{CallContext, Caller, Known, ToolError};
 use futures_util::{FutureExt, StreamExt};
 use serde_json::{Map, Value};
 use std::panic::AssertUnwindSafe;
@@ -117,7 +117,7 @@ impl Driver {
         }
         let tools = self.registry();
         let declaration = tools.declaration(&name);
-        let changes = declaration.is_some_and(|tool| tool.effect >= Effect::Keyed);
+        let changes = declaration.is_some_and(|tool| tool.effect.changes());
         let spending = declaration.filter(|_| committed.is_none());
         let spending = spending.and_then(|tool| Spending::of(tool, self.today()));
         let session = self.tools.clone();

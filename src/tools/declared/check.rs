@@ -254,7 +254,7 @@ impl Check<'_> {
 
     /// A lookup reads, and needs nothing that only a model could say.
     fn lookup(&self, declaration: &Declaration, fixed: Option<&Fixed>) -> Checked<()> {
-        if !matches!(declaration.effect, Effect::Read | Effect::ReadCostly) {
+        if declaration.effect.changes() {
             return Err(self.wrong(
                 "lookup",
                 "a lookup runs for every session, so it must not change anything".into(),
@@ -294,7 +294,7 @@ impl Check<'_> {
                 )),
             };
         };
-        if declaration.effect < Effect::Keyed {
+        if !declaration.effect.changes() {
             return Err(self.wrong(
                 "once_per",
                 "a tool that only reads may run again".into(),
@@ -405,7 +405,7 @@ impl Check<'_> {
     }
 
     fn reads_only(&self, declaration: &Declaration) -> Checked<()> {
-        let reads = matches!(declaration.effect, Effect::Read | Effect::ReadCostly);
+        let reads = !declaration.effect.changes();
         match declaration.writes.first().filter(|_| reads) {
             None => Ok(()),
             Some(label) => Err(self.wrong(

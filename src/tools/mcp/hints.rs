@@ -59,7 +59,7 @@ impl Hints {
     /// nothing.
     pub fn effect(self, declared: Effect) -> Effect {
         let mut effect = declared;
-        if self.read_only == Some(false) && matches!(effect, Effect::Read | Effect::ReadCostly) {
+        if self.read_only == Some(false) && !effect.changes() {
             effect = Effect::Reversible;
         }
         if self.destructive == Some(true) {

@@ -115,7 +115,7 @@ impl Tool for McpTool {
         arguments: Map<String, Value>,
         _: &CallContext,
     ) -> BoxFuture<'static, Result<Value, ToolError>> {
-        let changes = self.declaration.effect >= Effect::Keyed;
+        let changes = self.declaration.effect.changes();
         let (limit, timeout) = (self.limit(), self.declaration.timeout);
         let (client, output) = (self.client.clone(), self.output.clone());
         let (name, pin) = (self.name.clone(), self.pin.clone());
