@@ -2,7 +2,6 @@
 
 use super::BenchError;
 use super::simulated::{MODEL, Simulation};
-use crate::asr::{Asr, AsrError};
 use crate::conversation::Policy;
 use crate::llm::remote::Settings;
 use crate::llm::{Llm, Prompts, Remote};
@@ -11,11 +10,12 @@ use crate::server::{self, ANYWHERE, App, ServerSettings, Twilio};
 use crate::session::{
     self, BudgetMemory, Builders, Cast, Detection, Engines, Observers, PhoneSettings,
 };
+use crate::simulate::Silent;
 use crate::tools::Registry;
 use crate::transport::phone::signature;
 use crate::transport::phone::tickets::{TicketMemory, Tickets};
 use crate::tts;
-use crate::vad::{Begun, Vad, VadError, WINDOW};
+use crate::vad::Vad;
 use secrecy::SecretString;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -143,8 +143,8 @@ pub(super) fn with_llm(
     policy: Policy,
 ) -> Builders {
     Builders {
-        vad: Box::new(|| Box::new(|| Ok(Box::new(Idle) as Box<dyn Vad>))),
-        asr: Box::new(|| Ok(Box::new(Idle))),
+        vad: Box::new(|| Box::new(|| Ok(Box::new(Silent) as Box<dyn Vad>))),
+        asr: Box::new(|| Ok(Box::new(Silent))),
         recognisers: BTreeMap::new(),
         recogniser: None,
         detection: Detection::default(),
@@ -164,24 +164,5 @@ pub(super) fn with_llm(
         phone: PhoneSettings::default(),
         agents: Cast::default(),
         observers: Observers::default(),
-    }
-}
-
-/// A detector and a recogniser for clients that send no audio.
-struct Idle;
-
-impl Vad for Idle {
-    fn begin(&mut self, _: &[f32; WINDOW]) -> Result<Begun, VadError> {
-        Ok(Begun::Judged(0.0))
-    }
-}
-
-impl Asr for Idle {
-    fn name(&self) -> &str {
-        "idle"
-    }
-
-    fn transcribe(&mut self, _: &[f32]) -> Result<String, AsrError> {
-        Ok(String::new())
     }
 }

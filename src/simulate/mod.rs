@@ -33,6 +33,7 @@ pub use log::{Line, Who};
 pub use report::{Calls, Early, FailedRun, Figures, Percentiles, Report, ScenarioReport, Tokens};
 pub use scenario::{Scenario, ScenarioError};
 pub use stage::Stage;
+pub(crate) use text::Silent;
 pub use text::mute;
 
 use crate::audio::{RATE, g711};
@@ -217,9 +218,8 @@ fn reported(plan: &Plan, engines: &Arc<Engines>, runs: &[Run]) -> Report {
         let mut tally = Tally::default();
         let mut own = Collector::default();
         for run in runs.iter().filter(|run| run.scenario == at) {
-            let succeeded = run.succeeded();
-            tally.add(succeeded, &run.verdict, &run.log);
-            total.add(succeeded, &run.verdict, &run.log);
+            tally.add(run);
+            total.add(run);
             for turn in run.log.turns() {
                 own.turn(turn, reads);
                 collected.turn(turn, reads);

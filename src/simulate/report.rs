@@ -1,8 +1,6 @@
 //! Figures over all conversations, as a table and as JSON.
 
-use super::log::Log;
-use super::verdict::Verdict;
-use super::{Plan, cost_of_runs};
+use super::{Plan, Run, cost_of_runs};
 use crate::llm::TokenUsage;
 use crate::stats::{Quantiles, Stats};
 use serde::{Deserialize, Serialize};
@@ -161,10 +159,10 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn add(&mut self, succeeded: bool, verdict: &Verdict, log: &Log) {
-        let figures = &mut self.figures;
+    pub(super) fn add(&mut self, run: &Run) {
+        let (figures, verdict, log) = (&mut self.figures, &run.verdict, &run.log);
         figures.runs += 1;
-        figures.succeeded += u64::from(succeeded);
+        figures.succeeded += u64::from(run.succeeded());
         figures.calls.right += verdict.right;
         figures.calls.wrong += verdict.wrong;
         figures.calls.missing += verdict.missing;

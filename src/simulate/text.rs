@@ -1,13 +1,11 @@
 //! Engines without speech models, for conversations in text.
 
 use crate::asr::{Asr, AsrError};
+use crate::audio::RATE;
 use crate::session::{Builders, Detection};
 use crate::tts::{Speech, Tts, TtsError};
 use crate::vad::{Begun, Vad, VadError, WINDOW};
 use std::collections::BTreeMap;
-
-/// The rate of a voice that says nothing, Hz.
-const RATE: u32 = 16_000;
 
 /// These engines without speech models: they hear nothing and say nothing.
 #[must_use]
@@ -26,7 +24,8 @@ pub fn mute(builders: Builders) -> Builders {
     }
 }
 
-struct Silent;
+/// A detector and a recogniser for callers who send no audio.
+pub(crate) struct Silent;
 
 impl Vad for Silent {
     fn begin(&mut self, _: &[f32; WINDOW]) -> Result<Begun, VadError> {
