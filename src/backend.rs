@@ -2,7 +2,7 @@
 
 pub mod socket;
 
-use reqwest::header::AUTHORIZATION;
+use reqwest::header::{AUTHORIZATION, HeaderMap, RETRY_AFTER};
 use reqwest::{Client, RequestBuilder, Response, redirect};
 use secrecy::{ExposeSecret, SecretString};
 use std::error::Error;
@@ -280,6 +280,13 @@ pub fn shown(url: &Url) -> String {
         url.host_str().unwrap_or_default(),
         url.path()
     )
+}
+
+/// The time for which a refused client is to wait, if the server says so in seconds.
+pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let value = headers.get(RETRY_AFTER)?;
+    let seconds: f64 = value.to_str().ok()?.trim().parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
 }
 
 /// The error's innermost cause, which is more specific than "error sending request for url (...)".

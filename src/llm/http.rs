@@ -250,13 +250,6 @@ impl Unread {
     }
 }
 
-/// The time for which a refused client is to wait, if the server says so in seconds.
-pub(super) fn retry_after(response: &Response) -> Option<Duration> {
-    let value = response.headers().get(reqwest::header::RETRY_AFTER)?;
-    let seconds: f64 = value.to_str().ok()?.trim().parse().ok()?;
-    Duration::try_from_secs_f64(seconds).ok()
-}
-
 /// The error if the bytes ended early.
 enum Broken {
     Transport(reqwest::Error),

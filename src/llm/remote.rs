@@ -12,6 +12,7 @@ use super::{
     Calls, GivenResult, Llm, LlmError, LlmEvent, LlmStream, ModelId, Prompt, anthropic,
     openai_compatible,
 };
+use crate::backend::retry_after;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, stream};
@@ -581,7 +582,7 @@ async fn request(
             }
             return Ok(Opened::Stream(response));
         }
-        let wait = http::retry_after(&response).unwrap_or(PATIENCE);
+        let wait = retry_after(response.headers()).unwrap_or(PATIENCE);
         let (refusal, answer) = endpoint.refusal(response).await;
         if let Some(text) = protocol.answer_in(&answer)
             && let Some(events) = refused_answer(&text, prompt.tool_names())

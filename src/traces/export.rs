@@ -4,7 +4,7 @@
 use super::spans::{self, text};
 use super::watch::{Ended, Turn};
 use super::{TraceSettings, names};
-use crate::backend::{Backend, KeyForm};
+use crate::backend::{Backend, KeyForm, retry_after};
 use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTraceServiceRequest, ExportTraceServiceResponse,
@@ -14,7 +14,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prometheus_client::metrics::counter::Counter;
 use prost::Message;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{RequestBuilder, StatusCode};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -364,11 +364,6 @@ fn may_be_taken_later(status: StatusCode) -> bool {
         StatusCode::GATEWAY_TIMEOUT,
     ]
     .contains(&status)
-}
-
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse();
-    seconds.ok().map(Duration::from_secs)
 }
 
 #[cfg(test)]

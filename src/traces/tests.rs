@@ -6,7 +6,7 @@ use crate::conversation::{
     CallId, ClauseId, Discard, Event, Fate, Input, ItemId, Micros, Output, RequestId,
     ResponseStatus, RunId, RunRecord, Samples, Time, TurnId, TurnLatency, TurnRecord,
 };
-use crate::llm::{LlmEvent, Prompt};
+use crate::llm::{LlmEvent, Prompt, TokenUsage};
 use crate::prediction::Source;
 use crate::tts::Speaker;
 use opentelemetry_proto::tonic::trace::v1::Span;
@@ -248,6 +248,41 @@ fn audio_that_was_sent_is_played_after_the_record_and_a_greeting_belongs_to_no_t
     assert_eq!(turn.end_time_unix_nano - 1_000_000, 2_190 * 1_000_000);
     assert_eq!(tts.name, "tts");
     assert_ne!(tts.parent_span_id, turn.span_id);
+}
+
+#[test]
+fn failures_and_tokens_between_turns_are_told_with_the_next_turn() {
+    let (mut watch, mut told) = watched(false);
+    let failed = Event::StageFailed {
+        stage: "asr".into(),
+        message: "busy".into(),
+    };
+    notify(&mut watch, 500, failed);
+    let used = Event::ResponseDone {
+        turn: TurnId(0),
+        status: ResponseStatus::Completed,
+        latency: Box::default(),
+        usage: TokenUsage {
+            input: 7,
+            ..TokenUsage::default()
+        },
+    };
+    notify(&mut watch, 600, used);
+    let turn_of = |turn: Option<TurnId>| TurnRecord {
+        turn,
+        runs: Vec::new(),
+        ..record(1_200)
+    };
+    for record in [turn_of(None), turn_of(Some(TurnId(1)))] {
+        assert!(told.try_recv().is_err(), "a noise is not told");
+        let recorded = Event::TurnRecorded(Box::new(record.clone()));
+        notify(&mut watch, 1_500, recorded);
+        watch.turn_over(None, &record, |_| true);
+    }
+    let next = turn(&mut told);
+    assert_eq!(next.record.turn, Some(TurnId(1)));
+    assert_eq!(next.stages.failures, [(ms(500), "asr".to_owned())]);
+    assert_eq!(next.stages.usage.input, 7);
 }
 
 #[test]

@@ -172,7 +172,7 @@ pub(crate) struct Watch {
     room: usize,
     /// The latest window of the user's audio that was judged: when, and where it ends.
     judged: Option<(Time, Samples)>,
-    /// Turns that are over, whose records the session has not passed on yet.
+    /// Turns that are over and told, whose records the session has not passed on yet.
     over: VecDeque<(Stages, Time)>,
 }
 
@@ -315,12 +315,12 @@ impl Watch {
         record: &TurnRecord,
         knows: impl Fn(&str) -> bool,
     ) {
+        if !is_told(record) {
+            return;
+        }
         let Some((stages, ended)) = self.over.pop_front() else {
             return;
         };
-        if record.turn.is_none() && record.runs.is_empty() && record.held.is_empty() {
-            return;
-        }
         let mut record = Box::new(record.clone());
         record.predictions.clear();
         record.drafts.clear();
@@ -470,6 +470,10 @@ impl Watch {
             .generations
             .extract_if(.., |generation| !is_of_next(generation));
         let generations = generations.collect();
+        if !is_told(record) {
+            // What failed and what was used since the last turn is told with the next one.
+            return;
+        }
         let of_turn = record.turn.is_some();
         let take_if = |take: bool, clauses: &mut Vec<Clause>| match take {
             true => std::mem::take(clauses),
@@ -549,6 +553,11 @@ impl Turn {
         let earliest = speech.into_iter().chain(known.into_iter().flatten()).min();
         earliest.or(runs).unwrap_or(self.ended).min(self.ended)
     }
+}
+
+/// Whether the record has anything to show: not that of a noise, for which nothing ran.
+fn is_told(record: &TurnRecord) -> bool {
+    record.turn.is_some() || !record.runs.is_empty() || !record.held.is_empty()
 }
 
 /// When a run ended: when its result came, or it was dropped without one.

@@ -359,6 +359,7 @@ async fn a_client_whose_trace_is_not_kept_has_none() {
     }
     let trace = collector.conversation().await;
     assert_eq!(trace.named("turn").count(), 1, "{:#?}", trace.0);
+    assert_eq!(trace.one("conversation")["parent"], "00f067aa0ba902b7");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
