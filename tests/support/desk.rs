@@ -18,7 +18,12 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// The words before the guest's name, which a full stop ends.
-pub(crate) const ASKS: &str = "Book a room for ";
+const ASKS: &str = "Book a room for ";
+
+/// The words of a caller who wants a room for this guest.
+pub(crate) fn request_for(guest: &str) -> String {
+    format!("{ASKS}{guest}.")
+}
 
 /// The agent's words once a room is booked.
 pub(crate) const BOOKED: &str = "It is booked.";

@@ -14,8 +14,8 @@ use tokio_tungstenite::tungstenite::Message;
 use undertone::asr::{Asr, AsrError};
 use undertone::conversation::{Micros, Policy, Timeouts};
 use undertone::llm::Llm;
-use undertone::server::{App, ServerSettings, SessionFactory};
-use undertone::session::{self, Builders, Detection, Engines};
+use undertone::server::{App, ServerSettings, SessionFactory, SessionOptions};
+use undertone::session::{self, Builders, Detection, Engines, SpokenBy};
 use undertone::tools::Registry;
 use undertone::vad::{Begun, Vad, VadError, WINDOW};
 
@@ -108,6 +108,17 @@ pub(crate) fn serve_with(settings: ServerSettings, builders: Builders) -> Server
 /// Opens real sessions with these engines.
 pub(crate) fn sessions(builders: Builders) -> SessionFactory {
     sessions_of(Engines::start(builders).expect("engines"))
+}
+
+/// Opens real sessions with these engines, whose words take no time because nobody speaks them.
+pub(crate) fn silent_sessions(builders: Builders) -> SessionFactory {
+    let open = sessions(builders);
+    Arc::new(move |options| {
+        open(SessionOptions {
+            spoken_by: SpokenBy::Nobody,
+            ..options
+        })
+    })
 }
 
 fn sessions_of(engines: Arc<Engines>) -> SessionFactory {

@@ -121,11 +121,19 @@ pub(crate) async fn answer(client: &mut Client, question: &str) -> String {
 
 /// Asks in text.
 pub(crate) async fn ask(client: &mut Client, question: &str) {
+    for event in asking(question) {
+        client.send(event).await;
+    }
+}
+
+/// The events of a client that asks in text.
+pub(crate) fn asking(question: &str) -> [Value; 2] {
     let content = json!([{"type": "input_text", "text": question}]);
     let item = json!({"type": "message", "role": "user", "content": content});
-    let create = json!({"type": "conversation.item.create", "item": item});
-    client.send(create).await;
-    client.send(json!({"type": "response.create"})).await;
+    [
+        json!({"type": "conversation.item.create", "item": item}),
+        json!({"type": "response.create"}),
+    ]
 }
 
 /// The agent's words in its next response.

@@ -7,8 +7,8 @@
 use crate::common;
 use crate::support::desk::{self, Desk};
 use crate::support::faults::Dice;
-use crate::support::live::without_models;
-use crate::support::program::START;
+use crate::support::live::{self, without_models};
+use crate::support::program::{self, START, ask, said};
 use crate::support::{Client, PATIENCE, Server, local};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -21,8 +21,8 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 use undertone::llm::remote::Settings;
 use undertone::llm::{Prompts, Remote};
-use undertone::server::{App, SessionOptions};
-use undertone::session::{self, Builders, Engines, SpokenBy};
+use undertone::server::App;
+use undertone::session::Builders;
 use undertone::tools::journal::JournalFile;
 use undertone::tools::{Clock, Journal, SystemClock, declared};
 
@@ -75,21 +75,12 @@ async fn scripted_server() {
     let tools = declared::load(&folder.join("tools"), &|_| None).expect("declarations");
     let url = format!("http://{model}/v1").parse().expect("a URL");
     let llm = Remote::new(Settings::new(url, "m"), Prompts::default()).expect("a client");
-    let engines = Engines::start(Builders {
+    let sessions = live::silent_sessions(Builders {
         tools: declared::registry(&tools).expect("tools").into(),
         journal: Some(Journal::new(journal)),
         ..without_models(Arc::new(llm))
     });
-    let engines = engines.expect("engines");
-    // Words take no time.
-    let open = move |options: SessionOptions| {
-        let silent = SessionOptions {
-            spoken_by: SpokenBy::Nobody,
-            ..options
-        };
-        Ok(session::open(&engines, &silent))
-    };
-    let server = Server::serve(App::new(local(), Arc::new(open)));
+    let server = Server::serve(App::new(local(), sessions));
     println!("\n{SERVES}{}", server.address);
     std::future::pending().await
 }
@@ -125,7 +116,7 @@ async fn serve(kind: Kind, folder: &Path, model: SocketAddr) -> Served {
         }
         Kind::Real => {
             let weights = common::weights();
-            crate::support::program::command(folder, &weights, "")
+            program::command(folder, &weights, "")
         }
     };
     let mut process = command
@@ -183,7 +174,7 @@ impl Served {
         if matches!(moment, Moment::Opened) {
             return client;
         }
-        ask(&mut client, guest).await;
+        ask(&mut client, &desk::request_for(guest)).await;
         if matches!(moment, Moment::Asked) {
             return client;
         }
@@ -208,27 +199,12 @@ impl Served {
     /// Books a room. Returns the agent's last words.
     async fn book(&self, guest: &str) -> String {
         let mut client = self.call().await;
-        ask(&mut client, guest).await;
+        ask(&mut client, &desk::request_for(guest)).await;
         let question = asked(&mut client).await;
         client.until("response.done").await;
         client.send(yes(&question)).await;
-        let events = client.until("response.done").await;
-        let mut words = events.iter().filter_map(|event| {
-            let is_said = event["type"] == "response.output_audio_transcript.done";
-            is_said.then(|| event["transcript"].as_str()).flatten()
-        });
-        words.next_back().unwrap_or_default().to_owned()
+        said(&mut client).await
     }
-}
-
-async fn ask(client: &mut Client, guest: &str) {
-    let text = format!("{}{guest}.", desk::ASKS);
-    let item = json!({"type": "message", "role": "user",
-        "content": [{"type": "input_text", "text": text}]});
-    client
-        .send(json!({"type": "conversation.item.create", "item": item}))
-        .await;
-    client.send(json!({"type": "response.create"})).await;
 }
 
 /// The server's question whether it shall book.

@@ -20,7 +20,7 @@ use undertone::prediction::{
 };
 use undertone::server::{App, ServerSettings, Twilio};
 use undertone::session::{
-    self, Builders, Inbound, Observers, Outbound, PhoneSettings, Profile, SessionOptions, SpokenBy,
+    self, Builders, Inbound, Observers, Outbound, PhoneSettings, Profile, SessionOptions,
 };
 use undertone::stats::{LoggedTurn, TurnLog};
 use undertone::tools::{
@@ -305,15 +305,12 @@ async fn text_without_audio_takes_no_time() {
     stop.declaration.ends_call = Some(EndsCall::HangUp);
     let mut tools = Registry::new();
     tools.register(Arc::new(stop)).expect("no duplicates");
-    let sessions = live::sessions(Builders {
+    let sessions = live::silent_sessions(Builders {
         tools: tools.into(),
         ..without_models(Arc::new(Scripted::always(goodbye)))
     });
-    let mut session = sessions(SessionOptions {
-        spoken_by: SpokenBy::Nobody,
-        ..SessionOptions::new(Profile::Conversation, 16_000)
-    })
-    .expect("a session");
+    let options = SessionOptions::new(Profile::Conversation, 16_000);
+    let mut session = sessions(options).expect("a session");
     let said = Inbound::Request(Input::Said {
         text: "Bye.".into(),
         last: true,

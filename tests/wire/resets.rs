@@ -3,11 +3,10 @@
 
 use crate::support::desk::{self, Desk};
 use crate::support::faults::{Cut, Cutter, Dice, Way};
-use crate::support::live::without_models;
-use crate::support::program::until;
-use crate::support::{Client, PATIENCE, Server, local};
+use crate::support::live::{self, without_models};
+use crate::support::program::{answer, asking, until};
+use crate::support::{PATIENCE, Server, local};
 use futures_util::{SinkExt, StreamExt};
-use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,8 +14,8 @@ use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
 use undertone::llm::remote::Settings;
 use undertone::llm::{Llm, LlmStream, Phrases, Prompt, Prompts, Remote};
-use undertone::server::{App, ServerSettings, SessionOptions};
-use undertone::session::{self, Builders, Engines, SpokenBy};
+use undertone::server::{App, ServerSettings};
+use undertone::session::Builders;
 use undertone::tools::journal::JournalFile;
 use undertone::tools::{Clock, Journal, SystemClock, declared};
 
@@ -42,47 +41,16 @@ fn serve(model: SocketAddr, tool: &str, journal: &Path) -> Server {
     let llm = Remote::new(Settings::new(url, "m"), Prompts::default()).expect("a client");
     let tool = declared::parse(Path::new("a.toml"), tool).expect("a declaration");
     let journal = JournalFile::open(journal, SystemClock.now()).expect("a journal");
-    let engines = Engines::start(Builders {
+    let sessions = live::silent_sessions(Builders {
         tools: declared::registry(&[tool]).expect("a tool").into(),
         journal: Some(Journal::new(journal)),
         ..without_models(Arc::new(Cold(llm)))
     });
-    let engines = engines.expect("engines");
-    let open = move |options: SessionOptions| {
-        let silent = SessionOptions {
-            spoken_by: SpokenBy::Nobody,
-            ..options
-        };
-        Ok(session::open(&engines, &silent))
-    };
     let settings = ServerSettings {
         max_sessions: 1,
         ..local()
     };
-    Server::serve(App::new(settings, Arc::new(open)))
-}
-
-fn booking_for(guest: &str) -> [Value; 2] {
-    let text = format!("{}{guest}.", desk::ASKS);
-    let item = json!({"type": "message", "role": "user",
-        "content": [{"type": "input_text", "text": text}]});
-    [
-        json!({"type": "conversation.item.create", "item": item}),
-        json!({"type": "response.create"}),
-    ]
-}
-
-/// Books a room and waits for the end of the answer. Returns the agent's words.
-async fn book(client: &mut Client, guest: &str) -> String {
-    for event in booking_for(guest) {
-        client.send(event).await;
-    }
-    let events = client.until("response.done").await;
-    let words = events.iter().filter_map(|event| {
-        let is_said = event["type"] == "response.output_audio_transcript.done";
-        is_said.then(|| event["transcript"].as_str()).flatten()
-    });
-    words.collect::<Vec<_>>().join(" ")
+    Server::serve(App::new(settings, sessions))
 }
 
 /// The agent says how it went, or is sorry, and says that a room is booked only if it is.
@@ -133,7 +101,7 @@ async fn two_bookings(line: Line, cut: Option<Cut>) -> [u64; 2] {
     let mut client = server.open("/v1/realtime").await;
     let round = format!("{line:?}, {cut:?}");
     for guest in [ANN, BEN] {
-        let words = book(&mut client, guest).await;
+        let words = answer(&mut client, &desk::request_for(guest)).await;
         assert_told(&desk, guest, &words, &round);
     }
     if cut.is_none() {
@@ -146,7 +114,7 @@ async fn two_bookings(line: Line, cut: Option<Cut>) -> [u64; 2] {
 async fn try_to_book(address: SocketAddr, guest: &str) -> Option<()> {
     let url = format!("ws://{address}/v1/realtime?caller=%2B15551230000");
     let (mut socket, _) = tokio_tungstenite::connect_async(url).await.ok()?;
-    for event in booking_for(guest) {
+    for event in asking(&desk::request_for(guest)) {
         socket.send(Message::text(event.to_string())).await.ok()?;
     }
     loop {
@@ -176,7 +144,7 @@ async fn call_twice(cut: Option<Cut>) -> [u64; 2] {
         server.try_open(path, &[]).await.ok()
     })
     .await;
-    let words = book(&mut client, ANN).await;
+    let words = answer(&mut client, &desk::request_for(ANN)).await;
     let told = words.contains(desk::BOOKED) || words.contains(desk::BOOKED_BEFORE);
     assert!(told, "{cut:?}: {words:?}");
     assert_eq!(desk.rooms_of(ANN), 1, "{cut:?}: {words:?}");

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::live::{self, without_models};
+use support::program;
 use support::{Client, PATIENCE, Script, Server, local};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -100,13 +101,8 @@ impl Line {
         }
     }
 
-    async fn type_words(&mut self, text: &str) {
-        let item = json!({"type": "message", "role": "user",
-            "content": [{"type": "input_text", "text": text}]});
-        self.client
-            .send(json!({"type": "conversation.item.create", "item": item}))
-            .await;
-        self.client.send(json!({"type": "response.create"})).await;
+    async fn ask(&mut self, question: &str) {
+        program::ask(&mut self.client, question).await;
     }
 
     /// The connection is reset.
@@ -246,7 +242,7 @@ fn one_place(return_within: Duration) -> ServerSettings {
 async fn the_answer_goes_on_over_another_connection_with_the_first_unheard_word() {
     let server = answering();
     let mut line = Line::to(&server).await;
-    line.type_words("Tell me.").await;
+    line.ask("Tell me.").await;
     line.listen(1_100).await;
     let lost = line.cut();
     let (mut line, _) = lost.come_back(&server).await;
@@ -254,7 +250,7 @@ async fn the_answer_goes_on_over_another_connection_with_the_first_unheard_word(
     line.until("response.done").await;
     goes_on(0, lost.audio_ms, &line.words);
     // Everything is as before: the next question is answered.
-    line.type_words("Again.").await;
+    line.ask("Again.").await;
     line.until("response.done").await;
 }
 
@@ -262,7 +258,7 @@ async fn the_answer_goes_on_over_another_connection_with_the_first_unheard_word(
 async fn a_client_may_come_back_twice_and_hears_nothing_twice() {
     let server = answering();
     let mut line = Line::to(&server).await;
-    line.type_words("Tell me.").await;
+    line.ask("Tell me.").await;
     line.listen(700).await;
     let first = line.cut();
     let (mut line, _) = first.come_back(&server).await;
@@ -285,7 +281,7 @@ fn rest_from(word: &str) -> Vec<String> {
 async fn a_connection_that_breaks_before_it_brings_anything_costs_nothing() {
     let server = answering();
     let mut line = Line::to(&server).await;
-    line.type_words("Tell me.").await;
+    line.ask("Tell me.").await;
     line.listen(700).await;
     let lost = line.cut();
     let mut broken = server.open(&lost.path()).await;
@@ -301,7 +297,7 @@ async fn a_connection_that_breaks_before_it_brings_anything_costs_nothing() {
 async fn a_client_that_comes_back_displaces_its_half_open_connection() {
     let server = answering();
     let mut line = Line::to(&server).await;
-    line.type_words("Tell me.").await;
+    line.ask("Tell me.").await;
     line.listen(700).await;
     let (mut old, lost) = line.hold();
     let (mut line, _) = lost.come_back(&server).await;
@@ -499,7 +495,7 @@ async fn a_change_that_runs_at_the_loss_is_made_once_and_told_after_the_return()
     let (bank, address) = Bank::open().await;
     let (server, _) = transferring(&address, "");
     let mut line = Line::to(&server).await;
-    line.type_words("Send it to Ann.").await;
+    line.ask("Send it to Ann.").await;
     let begun = timeout(PATIENCE, bank.begun.acquire()).await;
     begun.expect("in time").expect("open").forget();
     let lost = line.cut();
@@ -522,7 +518,7 @@ async fn a_question_that_was_open_at_the_loss_is_asked_again_and_then_a_yes_coun
     let confirm = "confirm = { spoken = true, question = \"Send it to {{ to }}?\" }";
     let (server, _) = transferring(&address, confirm);
     let mut line = Line::at(&server, "/v1/realtime?resumable=1&vendor_events=1").await;
-    line.type_words("Send it to Ann.").await;
+    line.ask("Send it to Ann.").await;
     line.until("undertone.confirmation.asked").await;
     line.until("response.done").await;
     let lost = line.cut();
@@ -532,7 +528,7 @@ async fn a_question_that_was_open_at_the_loss_is_asked_again_and_then_a_yes_coun
     assert!(again.ends_with("Send it to Ann?"), "{again}");
     assert_eq!(again.matches("Ann").count(), 1, "{again}");
     assert_eq!(bank.transfers().len(), 0);
-    line.type_words("Yes.").await;
+    line.ask("Yes.").await;
     let events = line.until("undertone.confirmation.ended").await;
     assert_eq!(events.last().expect("one")["outcome"], "accepted");
     line.until("response.done").await;
@@ -550,7 +546,7 @@ async fn events_that_the_client_has_missed_are_sent_again() {
         .send(json!({"type": "session.update", "session": {"type": "realtime", "tools": [tool]}}))
         .await;
     line.until("session.updated").await;
-    line.type_words("Where is my order?").await;
+    line.ask("Where is my order?").await;
     line.until("response.created").await;
     let lost = line.cut();
     let (mut line, mut events) = lost.come_back(&server).await;
