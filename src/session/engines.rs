@@ -246,8 +246,10 @@ impl Engines {
 }
 
 impl Engines {
-    /// Waits until the detector and the sources of predictions have done what was asked of them. A process whose
-    /// sessions are over may then end: a model that is still at work while ONNX Runtime is unloaded crashes.
+    /// Asks the detector and each source of predictions for nothing, and waits for the answers: what they were at work
+    /// on is done by then. A process whose sessions are over may then end; a model that is still at work while ONNX
+    /// Runtime is unloaded crashes. A detector with a full queue is not waited for, nor are client tools, recognisers
+    /// and voices.
     pub async fn settle(&self) {
         let (done, is_done) = oneshot::channel();
         // Jobs are done in the order in which they came.
