@@ -270,29 +270,21 @@ fn sound(bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dice::Dice;
 
     /// Changes of each seed.
     const CHANGES: u64 = 60;
 
-    /// SplitMix64.
-    fn roll(state: &mut u64) -> usize {
-        *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = *state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)) as usize
-    }
-
-    fn changed(seed: &[u8], state: &mut u64) -> Vec<u8> {
+    fn changed(seed: &[u8], dice: &mut Dice) -> Vec<u8> {
         let mut bytes = seed.to_vec();
-        for _ in 0..=roll(state) % 4 {
+        for _ in 0..=dice.below(4) {
             if bytes.is_empty() {
                 break;
             }
-            let (at, other) = (roll(state) % bytes.len(), roll(state) % bytes.len());
-            match roll(state) % 5 {
-                0 => bytes[at] ^= 1 << (roll(state) % 8),
-                1 => bytes[at] = roll(state) as u8,
+            let (at, other) = (dice.index(bytes.len()), dice.index(bytes.len()));
+            match dice.below(5) {
+                0 => bytes[at] ^= 1 << dice.below(8),
+                1 => bytes[at] = dice.below(256) as u8,
                 2 => bytes.truncate(at),
                 3 => drop(bytes.drain(at.min(other)..at.max(other))),
                 _ => {
@@ -331,11 +323,11 @@ mod tests {
             files.sort();
             assert!(!files.is_empty(), "{name} has no seed");
             for path in files {
-                let (seed, mut state) = (read(&path), 1);
+                let (seed, mut dice) = (read(&path), Dice::new(1));
                 println!("{}", path.display());
                 target(&seed);
                 for _ in 0..CHANGES {
-                    target(&changed(&seed, &mut state));
+                    target(&changed(&seed, &mut dice));
                 }
             }
         }

@@ -26,6 +26,7 @@
 //! | [`ask`] | plays a recorded question into a session and collects the answer |
 //! | [`simulate`] | simulated callers, and a report on what the agent did |
 //! | [`mod@bench`] | what speculation buys and costs, in virtual time |
+//! | [`dice`] | random numbers from a seed |
 //! | [`backend`] | servers of models over HTTP |
 //! | [`store`] | what several servers share, in Redis or Valkey |
 //! | [`config`] [`cli`] [`models`] [`onnx`] [`telemetry`] [`worker`] | configuration, command line, model files, ONNX Runtime, log, worker threads |
@@ -41,6 +42,7 @@ pub mod config;
 pub mod conversation;
 #[cfg(feature = "desktop")]
 pub mod desktop;
+pub mod dice;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod language;

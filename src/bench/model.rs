@@ -5,7 +5,7 @@ use super::clock::as_seconds;
 use super::equations::{Engine, Request, mean_of_least};
 use super::report::{Cell, Check, Mark, Plot, Report, Series, Table};
 use super::simulation::{self, Drawn, Keeps, Turn};
-use crate::simulate::dice::Dice;
+use crate::dice::Dice;
 
 /// Requests in each cell of the grid.
 const REQUESTS: usize = 400;
@@ -63,7 +63,7 @@ struct ClientGrid {
 }
 
 pub(super) fn run(settings: &Settings) -> Report {
-    let mut dice = Dice::new(settings.seed, "model");
+    let mut dice = Dice::named(settings.seed, "model");
     let client = client_grid(&mut dice);
     let engine = engine_grid(&mut dice);
     let forms = [
@@ -432,7 +432,7 @@ mod tests {
 
     #[test]
     fn a_tool_that_varies_is_met_by_its_own_closed_form() {
-        let table = varying_tools(&mut Dice::new(1, "varying"));
+        let table = varying_tools(&mut Dice::named(1, "varying"));
         let number = |cell: &Cell| match cell {
             Cell::Number(number) => *number,
             other => panic!("{other:?}"),

@@ -1,7 +1,7 @@
 //! Prompts with tools and the calls that answer them: generated, or read from files in BFCL's format.
 
 use super::BenchError;
-use crate::simulate::dice::Dice;
+use crate::dice::Dice;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -52,11 +52,11 @@ pub(super) fn generated(dice: &mut Dice, count: usize) -> Vec<Prompt> {
 fn generate(dice: &mut Dice) -> Prompt {
     let mut kinds = KINDS.to_vec();
     dice.shuffle(&mut kinds);
-    kinds.truncate(1 + dice.below(6));
+    kinds.truncate(1 + dice.index(6));
     let mut calls = Vec::new();
-    for _ in 0..=dice.below(4) {
-        let (name, parameters) = kinds[dice.below(kinds.len())];
-        let value = |dice: &mut Dice| format!("{}-{}", VALUES[dice.below(10)], dice.below(1_000));
+    for _ in 0..=dice.index(4) {
+        let (name, parameters) = kinds[dice.index(kinds.len())];
+        let value = |dice: &mut Dice| format!("{}-{}", VALUES[dice.index(10)], dice.index(1_000));
         let arguments = parameters.map(|name| (name.to_owned(), json!(value(dice))));
         calls.push((name.to_owned(), Map::from_iter(arguments)));
     }
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn generated_prompts_offer_the_tools_that_they_call() {
-        for prompt in generated(&mut Dice::new(1, ""), 200) {
+        for prompt in generated(&mut Dice::named(1, ""), 200) {
             assert!((1..=4).contains(&prompt.calls.len()));
             for (tool, arguments) in &prompt.calls {
                 let offered = prompt

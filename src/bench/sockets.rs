@@ -11,9 +11,9 @@ use super::simulated::{ANSWER, Delays, Simulation, WORDS};
 use super::turn::{self, Arm, MIDDLE, Times};
 use super::world::Voice;
 use super::{BenchError, Settings};
+use crate::dice::Dice;
 use crate::prediction::{PredictError, Prediction, Predictor, Question};
 use crate::server::ANYWHERE;
-use crate::simulate::dice::Dice;
 use crate::tools::declared;
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ async fn measure(seed: u64, repeats: usize) -> Result<Vec<Point>, BenchError> {
         pairs: Vec::new(),
     });
     for repeat in 0..repeats {
-        let mut dice = Dice::new(seed, &format!("sockets {repeat}"));
+        let mut dice = Dice::named(seed, &format!("sockets {repeat}"));
         let times = match repeat {
             0 => MIDDLE,
             _ => Times::draw(&mut dice),

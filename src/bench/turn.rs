@@ -6,8 +6,8 @@ use super::report::{Cell, Check, Mark, Plot, Report, Series, Spread, Table};
 use super::simulated::{CITY, FORECAST, WORDS};
 use super::world::{self, By, Call, Played, Round, Task, Voice};
 use crate::conversation::{Micros, Policy, Time};
+use crate::dice::Dice;
 use crate::prediction::{Evidence, Prediction, Source};
-use crate::simulate::dice::Dice;
 use crate::tools::Declaration;
 use serde_json::{Map, json};
 use std::sync::Arc;
@@ -323,7 +323,7 @@ fn measure(seed: u64) -> Vec<Point> {
             hidden: Vec::new(),
         });
         for repeat in 0..REPEATS {
-            let mut dice = Dice::new(seed, &format!("turn {tool} {repeat}"));
+            let mut dice = Dice::named(seed, &format!("turn {tool} {repeat}"));
             // The first repeat has the article's mid values.
             let times = if repeat == 0 {
                 MIDDLE

@@ -7,14 +7,13 @@
 //! | `stage` | the agent's tools with the replies of a scenario: nothing changes for real |
 //! | `caller`, `model` | whose turn comes next: lines of the scenario, or a language model's |
 //! | `talk`, `text`, `voice` | one conversation; its words as text, or as sound |
-//! | `voices`, `noise`, `dice` | callers' voices; what is heard behind them; random numbers from a seed |
+//! | `voices`, `noise` | callers' voices; what is heard behind them |
 //! | `log`, `verdict` | what happened in a conversation; whether that was right |
 //! | `report`, `compare` | figures over all conversations; what has changed since a baseline |
 
 mod caller;
 mod check;
 mod compare;
-pub(crate) mod dice;
 mod log;
 mod model;
 mod noise;

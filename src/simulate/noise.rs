@@ -1,8 +1,8 @@
 //! Noise behind a caller, without an end.
 
-use super::dice::Dice;
 use super::scenario::NoiseKind;
 use crate::audio::level_dbfs;
+use crate::dice::Dice;
 
 /// The length after which it begins again, seconds.
 const LENGTH: usize = 10;
@@ -76,7 +76,7 @@ fn pink(length: usize, dice: &mut Dice) -> Vec<f32> {
 fn babble(length: usize, voices: &[Vec<f32>], dice: &mut Dice) -> Vec<f32> {
     let mut samples = vec![0.0; length];
     for voice in voices.iter().chain(voices) {
-        let from = dice.below(length);
+        let from = dice.index(length);
         // Without a pause between its repetitions.
         for (at, sound) in voice.iter().cycle().take(length).enumerate() {
             samples[(from + at) % length] += sound;
@@ -98,7 +98,13 @@ mod tests {
                     .collect()
             })
             .collect();
-        let mut noise = Noise::new(kind, -38.0, 16_000, &mut Dice::new(seed, "noise"), &voices);
+        let mut noise = Noise::new(
+            kind,
+            -38.0,
+            16_000,
+            &mut Dice::named(seed, "noise"),
+            &voices,
+        );
         (0..16_000).map(|_| noise.next()).collect()
     }
 

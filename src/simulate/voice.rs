@@ -1,11 +1,11 @@
 //! A conversation in sound: the caller's line with its noise, and the agent's audio as it is played.
 
-use super::dice::Dice;
 use super::noise::{Noise, at_level};
 use super::scenario::{NoiseKind, Scenario};
 use super::voices::{VoiceName, installed};
 use crate::audio::g711::Law;
 use crate::audio::{RATE, Resampler, to_i16};
+use crate::dice::Dice;
 use crate::session::Engines;
 use crate::tts::{Speaker, Speed};
 use std::collections::HashMap;
@@ -117,7 +117,7 @@ impl Voice {
             voice.clips.insert(say.clone(), clip);
         }
         if let Some(noise) = caller.noise {
-            let mut dice = Dice::new(seed.wrapping_add(run as u64), &scenario.name);
+            let mut dice = Dice::named(seed.wrapping_add(run as u64), &scenario.name);
             let mut voices = Vec::new();
             if noise.kind == NoiseKind::Babble {
                 for words in BABBLE {

@@ -3,6 +3,7 @@
 
 use crate::common;
 use std::collections::{BTreeMap, BTreeSet};
+use undertone::dice::Dice;
 use undertone::language::en::endings::{Head, features};
 
 /// A text, what it is about, and whether it is finished.
@@ -72,7 +73,7 @@ fn plain(text: &str) -> String {
 
 /// Every request, and three of its beginnings that are not requests themselves.
 fn examples(requests: &BTreeMap<String, String>) -> Vec<Example> {
-    let mut random = Random(0x9E37_79B9_7F4A_7C15);
+    let mut dice = Dice::new(0x9E37_79B9_7F4A_7C15);
     let mut examples = Vec::new();
     for (text, intent) in requests {
         let mut example = |text: String, finished| {
@@ -88,7 +89,7 @@ fn examples(requests: &BTreeMap<String, String>) -> Vec<Example> {
             .map(|count| words[..count].join(" "))
             .filter(|cut| !requests.contains_key(cut))
             .collect();
-        random.shuffle(&mut cuts);
+        dice.shuffle(&mut cuts);
         cuts.truncate(3);
         cuts.into_iter().for_each(|cut| example(cut, false));
     }
@@ -121,9 +122,9 @@ fn train(examples: &[&Example]) -> Head {
     let (mut weights, mut history) = (vec![0.0f32; known.len()], vec![1e-6f32; known.len()]);
     let (mut bias, mut bias_history) = (0.0f32, 1e-6f32);
     let mut order: Vec<usize> = (0..examples.len()).collect();
-    let mut random = Random(0x2545_F491_4F6C_DD1D);
+    let mut dice = Dice::new(0x2545_F491_4F6C_DD1D);
     for pass in 0..PASSES {
-        random.shuffle(&mut order);
+        dice.shuffle(&mut order);
         let rate = RATE * (1.0 - pass as f32 / PASSES as f32);
         for batch in order.chunks(BATCH) {
             let mut slopes: BTreeMap<usize, f32> = BTreeMap::new();
@@ -200,23 +201,4 @@ fn the_endings_head_is_trained_on_published_requests() {
     let shipped = Head::from_bytes(&std::fs::read(&path).unwrap()).expect("a head");
     let all: Vec<&Example> = examples.iter().collect();
     assert!(ranked(&shipped, &all) > 0.9);
-}
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn shuffle<T>(&mut self, items: &mut [T]) {
-        for at in (1..items.len()).rev() {
-            items.swap(at, (self.next() % (at as u64 + 1)) as usize);
-        }
-    }
 }

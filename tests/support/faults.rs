@@ -1,4 +1,4 @@
-//! Faults that tests inject: random numbers that choose their moment, and a proxy that resets connections.
+//! Faults that tests inject: a random moment for them, and a proxy that resets connections.
 
 use socket2::SockRef;
 use std::net::SocketAddr;
@@ -9,28 +9,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+use undertone::dice::Dice;
 
-/// Random numbers from a seed, the same on every machine: SplitMix64.
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    pub(crate) fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number in `0..end`.
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.roll() % end
-    }
-
-    /// A duration of less than `ms`.
-    pub(crate) fn moment(&mut self, ms: u64) -> Duration {
-        Duration::from_micros(self.below(ms * 1_000))
-    }
+/// A duration of less than `ms`.
+pub(crate) fn time_below(dice: &mut Dice, ms: u64) -> Duration {
+    Duration::from_micros(dice.below(ms * 1_000))
 }
 
 /// The way of bytes through a proxy.

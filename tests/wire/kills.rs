@@ -6,7 +6,7 @@
 
 use crate::common;
 use crate::support::desk::{self, Desk};
-use crate::support::faults::Dice;
+use crate::support::faults::time_below;
 use crate::support::live::{self, without_models};
 use crate::support::program::{self, START, ask, said};
 use crate::support::{Client, PATIENCE, Server, local};
@@ -19,6 +19,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
+use undertone::dice::Dice;
 use undertone::llm::remote::Settings;
 use undertone::llm::{Prompts, Remote};
 use undertone::server::App;
@@ -271,7 +272,7 @@ async fn rounds(
     seed: u64,
     most_ms: u32,
 ) -> Told {
-    let (desk, mut dice, mut told) = (Desk::open().await, Dice(seed), Told::default());
+    let (desk, mut dice, mut told) = (Desk::open().await, Dice::new(seed), Told::default());
     let home = home(&desk, most_ms);
     let folder = home.path();
     let mut served = serve(kind, folder, desk.model).await;
@@ -279,9 +280,9 @@ async fn rounds(
     for moment in moments {
         guests += 1;
         let guest = format!("Guest {guests}");
-        desk.takes(dice.moment(20));
+        desk.takes(time_below(&mut dice, 20));
         let caller = served.book_until(&desk, &guest, moment).await;
-        tokio::time::sleep(dice.moment(20)).await;
+        tokio::time::sleep(time_below(&mut dice, 20)).await;
         served.process.kill().await.expect("SIGKILL");
         drop(caller);
         let round = format!("round {guests} of seed {seed}, killed after {moment:?}");
@@ -290,7 +291,7 @@ async fn rounds(
         let unreported: Vec<_> = open.difference(&served.reported).collect();
         assert!(unreported.is_empty(), "{round}: {unreported:?}");
 
-        desk.takes(dice.moment(20));
+        desk.takes(time_below(&mut dice, 20));
         let first = desk.rooms_of(&guest);
         let words = served.book(&guest).await;
         let rooms = desk.rooms_of(&guest);
@@ -326,8 +327,8 @@ async fn a_server_killed_in_any_part_of_a_booking_books_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "at full size: make soak"]
 async fn a_server_killed_at_two_hundred_random_moments_books_each_guest_once() {
-    let mut dice = Dice(200);
-    let moments = (0..200).map(|_| MOMENTS[dice.below(7) as usize]);
+    let mut dice = Dice::new(200);
+    let moments = (0..200).map(|_| dice.pick(&MOMENTS));
     let told = rounds(Kind::Scripted, moments, 2, 1_500).await;
     let all = told.booked > 0 && told.before > 0 && told.unknown > 0;
     assert!(all, "{told:?}");

@@ -2,7 +2,7 @@
 //! each turn ends in an answer or an apology, nothing is booked twice, and nobody is booked whom nobody has named.
 
 use crate::support::desk::{self, Desk};
-use crate::support::faults::{Cut, Cutter, Dice, Way};
+use crate::support::faults::{Cut, Cutter, Way};
 use crate::support::live::{self, without_models};
 use crate::support::program::{answer, asking, until};
 use crate::support::{PATIENCE, Server, local};
@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
+use undertone::dice::Dice;
 use undertone::llm::remote::Settings;
 use undertone::llm::{Llm, LlmStream, Phrases, Prompt, Prompts, Remote};
 use undertone::server::{App, ServerSettings};
@@ -175,7 +176,7 @@ async fn cut_after(line: Line, every: bool, after: impl Fn(Way, u64) -> Vec<u64>
 /// Six places in each direction.
 async fn sample(line: Line, every: bool, seed: u64) {
     let places = |way: Way, all: u64| {
-        let mut dice = Dice(seed + way as u64);
+        let mut dice = Dice::new(seed + way as u64);
         (0..6).map(|_| dice.below(all)).collect()
     };
     cut_after(line, every, places).await;

@@ -7,8 +7,8 @@ use super::clock::{as_seconds, seconds};
 use super::report::Report;
 use super::world::{self, By, Call, Played, Round, Task, Voice};
 use crate::conversation::{Fate, Micros, Policy};
+use crate::dice::Dice;
 use crate::prediction::{Evidence, Prediction, Source};
-use crate::simulate::dice::Dice;
 use crate::tools::{Declaration, Eligibility};
 use serde_json::{Map, Value, json};
 
@@ -182,9 +182,9 @@ pub(super) fn run(settings: &Settings) -> Report {
 /// Plays tasks in all arms, one arm after the other for each task.
 fn measure(seed: u64, (regime, generation): (&str, f64), repeat: usize, tasks: usize) -> [Sums; 6] {
     let mut all = ARMS.map(|_| Sums::default());
-    let mut dice = Dice::new(seed, &format!("agent {regime} {repeat}"));
+    let mut dice = Dice::named(seed, &format!("agent {regime} {repeat}"));
     for _ in 0..tasks {
-        let topic = format!("topic {}", dice.below(1_000_000));
+        let topic = format!("topic {}", dice.index(1_000_000));
         let luck = STEPS.map(|_| dice.share());
         for (sums, arm) in all.iter_mut().zip(ARMS) {
             play(arm, &topic, generation, &luck, sums);

@@ -1,8 +1,8 @@
 //! Conversations to predict calls in: generated from `domains.toml`, or read from data sets.
 
 use crate::bench::BenchError;
+use crate::dice::Dice;
 use crate::prediction::patterns::{Conversation, Happened, Schemas};
-use crate::simulate::dice::Dice;
 use jiff::civil::{Date, date};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -170,12 +170,12 @@ impl Tool {
 impl Talk<'_> {
     fn take(&mut self, step: &Step) {
         if !step.say.is_empty() {
-            let words = &step.say[self.dice.below(step.say.len())];
+            let words = &step.say[self.dice.index(step.say.len())];
             self.happened.push(Happened::Said(self.filled(words)));
         }
         if let Some(name) = &step.pick {
             let values = self.values(&step.from);
-            let value = &values[self.dice.below(values.len())];
+            let value = &values[self.dice.index(values.len())];
             self.slots.insert(name.clone(), text(value));
         }
         let Some(tool) = &step.call else {
@@ -292,17 +292,17 @@ impl Talk<'_> {
 /// A value of a pattern.
 fn drawn(pattern: &str, dice: &mut Dice) -> String {
     let choices: Vec<&str> = pattern.split('|').collect();
-    let pattern = choices[dice.below(choices.len())];
+    let pattern = choices[dice.index(choices.len())];
     let range = pattern.strip_prefix('$').and_then(|range| {
         let (least, most) = range.split_once('-')?;
         Some((least.parse::<usize>().ok()?, most.parse::<usize>().ok()?))
     });
     if let Some((least, most)) = range {
-        return (least + dice.below(most - least + 1)).to_string();
+        return (least + dice.index(most - least + 1)).to_string();
     }
     let sign = |sign: char| match sign {
-        '#' => char::from(b'1' + dice.below(9) as u8),
-        '@' => char::from(b'A' + dice.below(26) as u8),
+        '#' => char::from(b'1' + dice.index(9) as u8),
+        '@' => char::from(b'A' + dice.index(26) as u8),
         other => other,
     };
     pattern.chars().map(sign).collect()
@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn generated_conversations_follow_from_what_was_said_and_returned() {
-        let sets = generated(&mut Dice::new(1, "next-call"));
+        let sets = generated(&mut Dice::named(1, "next-call"));
         assert_eq!(sets.len(), 5);
         let failed = Happened::Resulted(json!({ "error": "not_found" }));
         for set in &sets {
@@ -388,9 +388,9 @@ mod tests {
                 assert!(!before.contains(['#', '>']), "{before}");
             }
         }
-        let again = generated(&mut Dice::new(1, "next-call"));
+        let again = generated(&mut Dice::named(1, "next-call"));
         assert_eq!(sets[0].conversations, again[0].conversations);
-        let other = generated(&mut Dice::new(2, "next-call"));
+        let other = generated(&mut Dice::named(2, "next-call"));
         assert_ne!(sets[0].conversations, other[0].conversations);
     }
 

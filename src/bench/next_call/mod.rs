@@ -5,8 +5,8 @@ mod data;
 
 use super::report::{Cell, Check, Mark, Plot, Report, Series, Spread, Table};
 use super::{BenchError, Settings};
+use crate::dice::Dice;
 use crate::prediction::patterns::{Conversation, Figures, MOST, NextCall, learnt, next_calls};
-use crate::simulate::dice::Dice;
 use baselines::Counts;
 use data::DataSet;
 use std::collections::BTreeMap;
@@ -110,7 +110,7 @@ pub(super) fn run(settings: &Settings) -> Result<Report, BenchError> {
 fn on_generated(seed: u64) -> Vec<Row> {
     let mut rows: Vec<Row> = ARMS.map(|arm| Row::new(ALL, arm)).into();
     for part in 0..PARTS {
-        let mut dice = Dice::new(seed, &format!("next-call {part}"));
+        let mut dice = Dice::named(seed, &format!("next-call {part}"));
         for set in data::generated(&mut dice) {
             for arm in ARMS {
                 let figures = arm.predict(&set);

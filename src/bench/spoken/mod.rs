@@ -11,8 +11,8 @@ use super::program::{Program, Server, Setup};
 use super::report::Report;
 use super::simulated::{Delays, FORECAST_TOLD, Logged, Simulation};
 use super::{BenchError, Settings};
+use crate::dice::Dice;
 use crate::server::ANYWHERE;
-use crate::simulate::dice::Dice;
 use std::path::Path;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -154,7 +154,7 @@ impl Bench<'_> {
         name: &str,
         arms: [(&Server, Option<&Simulation>); 2],
     ) -> Result<[Vec<Turn>; 2], BenchError> {
-        let mut dice = Dice::new(self.settings.seed, &format!("spoken {name}"));
+        let mut dice = Dice::named(self.settings.seed, &format!("spoken {name}"));
         let mut clips: Vec<&Clip> = self
             .clips
             .iter()

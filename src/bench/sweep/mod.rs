@@ -10,8 +10,8 @@ use super::simulation::{self, Keeps, Turn};
 use super::world::{self, By, Call, Round, Task, Voice};
 use super::{BenchError, Settings};
 use crate::conversation::{Fate, Micros, Policy};
+use crate::dice::Dice;
 use crate::prediction::{Evidence, Prediction, Source};
-use crate::simulate::dice::Dice;
 use serde_json::{Map, Value, json};
 
 /// The paper's generation of the model and of the draft model, s.
@@ -115,7 +115,7 @@ impl Draft {
         let ease = self.ease(dice);
         let mut one = || match dice.share() < ease {
             true => 0,
-            false => 1 + dice.below(4),
+            false => 1 + dice.index(4),
         };
         (0..samples).map(|_| one()).collect()
     }
@@ -157,7 +157,7 @@ impl Sums {
 pub(super) fn run(settings: &Settings) -> Result<Report, BenchError> {
     let prompts = match &settings.data {
         Some(folder) => prompts::bfcl(folder)?,
-        None => prompts::generated(&mut Dice::new(settings.seed, "prompts"), 256),
+        None => prompts::generated(&mut Dice::named(settings.seed, "prompts"), 256),
     };
     let sweep = Sweep {
         prompts,
@@ -239,11 +239,11 @@ impl Sweep {
 
     /// Plays every prompt once in each arm, one arm right after the other, with the same random numbers.
     fn measure(&self, point: Point, repeat: usize) -> Sums {
-        let mut dice = Dice::new(self.seed, &format!("{point:?} {repeat}"));
+        let mut dice = Dice::named(self.seed, &format!("{point:?} {repeat}"));
         let mut sums = Sums::default();
         let (agents, each) = point.agents;
         for _ in 0..agents * each {
-            let prompt = &self.prompts[dice.below(self.prompts.len())];
+            let prompt = &self.prompts[dice.index(self.prompts.len())];
             self.play(point, prompt, &mut dice, &mut sums);
         }
         sums
@@ -400,7 +400,7 @@ mod tests {
     fn the_injected_hit_rate_is_the_one_that_samples_have() {
         for draft in DRAFTS {
             for samples in [1, 9] {
-                let mut dice = Dice::new(1, draft.name);
+                let mut dice = Dice::named(1, draft.name);
                 let right = |dice: &mut Dice| draft.sample(dice, samples).contains(&0);
                 let hits = (0..20_000).filter(|_| right(&mut dice)).count();
                 let off = hits as f64 / 20_000.0 - draft.hit_rate(samples);
@@ -416,7 +416,7 @@ mod tests {
     }
 
     fn sweep(seed: u64) -> Sweep {
-        let prompts = prompts::generated(&mut Dice::new(seed, "prompts"), 64);
+        let prompts = prompts::generated(&mut Dice::named(seed, "prompts"), 64);
         Sweep { prompts, seed }
     }
 

@@ -7,6 +7,7 @@ mod model;
 mod moves;
 
 use super::*;
+use crate::dice::Dice;
 use crate::recording::{Recording, replay, tape};
 use kinds::{KINDS, Kind};
 use moves::Session;
@@ -17,37 +18,12 @@ use std::sync::LazyLock;
 /// Sessions of each kind.
 const SEEDS: u64 = 40;
 
-/// Random numbers from a seed, the same on every machine and with every version of every crate: SplitMix64.
-struct Dice(u64);
-
-impl Dice {
-    fn new(name: &str, seed: u64) -> Self {
-        let name = name.bytes().fold(0, |sum: u64, byte| {
-            sum.wrapping_mul(31).wrapping_add(byte.into())
-        });
-        Self(name.wrapping_mul(1_000).wrapping_add(seed))
-    }
-
-    fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number in `0..end`.
-    fn below(&mut self, end: u64) -> u64 {
-        self.roll() % end
-    }
-
-    fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u64) as usize]
-    }
+/// The random numbers of a session of this kind.
+fn dice(kind: &Kind, seed: u64) -> Dice {
+    let name = kind.name.bytes().fold(0, |sum: u64, byte| {
+        sum.wrapping_mul(31).wrapping_add(byte.into())
+    });
+    Dice::new(name.wrapping_mul(1_000).wrapping_add(seed))
 }
 
 /// The recordings of all sessions, by name.

@@ -5,7 +5,7 @@ use super::super::sim::{Sim, may_run_early};
 use super::super::*;
 use super::kinds::tools;
 use super::model::{SENTENCES, drafts, guesses, numbered, script};
-use super::{Dice, Kind};
+use super::{Dice, Kind, dice};
 use crate::asr::{TurnReport, TurnState};
 use crate::llm::ToolChoice;
 use std::collections::VecDeque;
@@ -106,7 +106,7 @@ pub(super) struct Session<'a> {
 
 impl<'a> Session<'a> {
     pub(super) fn new(kind: &'a Kind, seed: u64) -> Self {
-        let mut dice = Dice::new(kind.name, seed);
+        let mut dice = dice(kind, seed);
         let policy = (kind.policy)(&mut dice);
         let is_drafted = policy.speculation.draft.is_some();
         let mut sim = Sim::recorded(policy, format!("{}-{seed:02}", kind.name));
@@ -197,7 +197,7 @@ impl<'a> Session<'a> {
         self.sim.tts_hangs = self.dice.chance(20);
         self.sim.tts_fails.clear();
         if self.dice.chance(60) {
-            let failing = SENTENCES.iter().skip(self.dice.below(3) as usize);
+            let failing = SENTENCES.iter().skip(self.dice.index(3));
             let failing = failing.map(|sentence| sentence.trim().to_owned());
             self.sim.tts_fails.extend(failing);
         }
