@@ -49,7 +49,7 @@ pub use connections::within_files;
 pub use demonstration::{ANYWHERE, Demonstration, DemonstrationError};
 pub use limits::OpeningLimits;
 pub(crate) use outbound::is_telephone_number;
-pub use outbound::{Ari, Outbound, OutboundLine};
+pub use outbound::{Ari, OutboundCalls, OutboundLine};
 pub use playground::{Offered, Playground, Question, Say};
 pub use settings::ServerSettings;
 pub use shared::Renewed;

@@ -8,7 +8,7 @@ use crate::llm::{Llm, Prompts, Remote};
 use crate::prediction::Predictor;
 use crate::server::{self, ANYWHERE, App, ServerSettings, Twilio};
 use crate::session::{
-    self, BudgetMemory, Builders, Cast, Detection, Engines, Observers, PhoneSettings,
+    self, BudgetMemory, Builders, Cast, Engines, LanguageDetection, Observers, PhoneSettings,
 };
 use crate::simulate::Silent;
 use crate::tools::Registry;
@@ -147,7 +147,7 @@ pub(super) fn with_llm(
         asr: Box::new(|| Ok(Box::new(Silent))),
         recognisers: BTreeMap::new(),
         recogniser: None,
-        detection: Detection::default(),
+        detection: LanguageDetection::default(),
         turn_model: None,
         tts: Box::new(|| Ok(Box::new(tts::Scripted::new()))),
         voices: BTreeMap::new(),

@@ -151,7 +151,7 @@ async fn serve(
 ) -> Result<()> {
     let mut signals = Signals::listen()?;
     // Before the models are loaded, so that a port in use is reported at once.
-    let mut doors = Doors::open(&loaded.config)?;
+    let mut sockets = Sockets::open(&loaded.config)?;
     let demonstration = demonstration(&mut loaded.config, server::ANYWHERE);
     let config = &loaded.config;
     let metrics = observers.metrics.clone();
@@ -167,17 +167,17 @@ async fn serve(
     }
     let settings = ServerSettings {
         max_connections: max_connections(config.server.max_sessions),
-        ..settings(config, doors.address, &engines)
+        ..settings(config, sockets.address, &engines)
     };
-    super::print(&doors.welcome(config.server.twilio.as_ref()))?;
-    let tls = doors.tls.take();
+    super::print(&sockets.welcome(config.server.twilio.as_ref()))?;
+    let tls = sockets.tls.take();
     let (renew, renewed) = watch::channel(Renewed::new(settings.clone(), playground::of(&engines)));
     let current = Arc::new(RwLock::new(engines.clone()));
     let (opener, gauged) = (current.clone(), engines.clone());
     let sessions =
         Arc::new(move |options: SessionOptions| Ok(session::open(&engines_of(&opener), &options)));
-    let calls = doors.webrtc.take();
-    let (listener, further) = doors.open_to(&settings, &engines);
+    let calls = sockets.webrtc.take();
+    let (listener, further) = sockets.open_to(&settings, &engines);
     let app = App {
         metrics,
         tickets,
@@ -295,7 +295,7 @@ async fn finished<T>(task: &mut Option<JoinHandle<T>>) -> Result<T> {
 type Further = (TcpListener, Arc<dyn Door>);
 
 /// The listening sockets.
-struct Doors {
+struct Sockets {
     listener: TcpListener,
     address: SocketAddr,
     webrtc: Option<webrtc::Bound>,
@@ -304,7 +304,7 @@ struct Doors {
     wyoming: Option<TcpListener>,
 }
 
-impl Doors {
+impl Sockets {
     fn open(config: &Config) -> Result<Self> {
         let address = config.server.bind;
         let listener = named("server.host, server.port", server::bind(address))?;

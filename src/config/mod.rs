@@ -29,7 +29,7 @@ use crate::conversation::{Briefing, Policy, TextLimits};
 use crate::llm::{Demands, Prompt, Prompts, remote};
 use crate::report::Secret;
 use crate::server::{ServerSettings, TlsSettings};
-use crate::session::{Detection, PhoneSettings, Route};
+use crate::session::{LanguageDetection, PhoneSettings, Route};
 use crate::store::StoreSettings;
 use crate::tools::declared::Declared;
 use crate::tools::mcp::McpCatalogue;
@@ -66,7 +66,7 @@ pub struct Config {
     /// Speech recognition.
     pub asr: AsrEngine,
     /// The languages that the local recogniser detects.
-    pub detection: Detection,
+    pub detection: LanguageDetection,
     /// The Piper or Kokoro voice to use instead of the default one. Its sha256 is not verified.
     pub voice: Option<PathBuf>,
     /// Further Piper and Kokoro voices, by name, for agents.

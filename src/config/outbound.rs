@@ -2,7 +2,7 @@
 
 use super::check::{Check, Checked};
 use super::raw::RawOutbound;
-use crate::server::{Ari, Outbound, OutboundLine, ServerSettings, is_telephone_number};
+use crate::server::{Ari, OutboundCalls, OutboundLine, ServerSettings, is_telephone_number};
 use std::time::Duration;
 
 const NUMBER: &str =
@@ -15,7 +15,7 @@ impl Check<'_> {
         raw: &RawOutbound,
         has_twilio: bool,
         server: &ServerSettings,
-    ) -> Checked<Option<Outbound>> {
+    ) -> Checked<Option<OutboundCalls>> {
         let max_calls = self.whole("outbound.max_calls", raw.max_calls, 1..=1_000)?;
         let per_hour = self.whole("outbound.per_hour", raw.per_hour, 1..=100_000)?;
         let ring = self.whole("outbound.ring_seconds", raw.ring_seconds, 5..=120)?;
@@ -58,7 +58,7 @@ impl Check<'_> {
                 return Err(self.wrong("outbound.allow", problem, fix));
             }
         };
-        Ok(Some(Outbound {
+        Ok(Some(OutboundCalls {
             allow: raw.allow.clone(),
             max_calls,
             per_hour,

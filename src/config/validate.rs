@@ -235,12 +235,12 @@ impl Check<'_> {
         Ok(engine)
     }
 
-    fn detection(&self, raw: &RawAsr) -> Checked<Detection> {
+    fn detection(&self, raw: &RawAsr) -> Checked<LanguageDetection> {
         if let Some(language) = raw.languages.iter().find(|language| !is_tag(language)) {
             let problem = format!("asr.languages: \"{language}\" is no BCP 47 tag");
             return Err(self.wrong("asr.languages", problem, TAGS));
         }
-        Ok(Detection {
+        Ok(LanguageDetection {
             among: raw.languages.clone(),
             follow: raw.follow_language,
         })

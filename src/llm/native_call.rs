@@ -1,7 +1,7 @@
 //! A call that a server streams as data, in every dialect that has such calls.
 
 use super::LlmEvent;
-use super::markup::{MAX_ARGUMENT_BYTES, MAX_NAME_CHARS, Told, parse_arguments, parse_begun};
+use super::markup::{MAX_ARGUMENT_BYTES, MAX_NAME_CHARS, Reported, parse_arguments, parse_begun};
 use serde_json::{Map, Value};
 
 /// The most native calls in one answer.
@@ -15,7 +15,7 @@ pub(super) struct NativeCall {
     /// How many bytes of `raw` were reported; `None` before the call was opened.
     told: Option<usize>,
     /// The finished arguments that were reported.
-    read: Told,
+    read: Reported,
     error: Option<&'static str>,
 }
 

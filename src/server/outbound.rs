@@ -33,7 +33,7 @@ const MAX_BODY: usize = 64 * 1024;
 
 /// The calls that the server may place.
 #[derive(Debug, Clone)]
-pub struct Outbound {
+pub struct OutboundCalls {
     /// Numbers in E.164, or beginnings of numbers followed by `*`.
     pub allow: Vec<String>,
     /// The most calls at a time, ringing ones included.
@@ -60,7 +60,7 @@ pub enum OutboundLine {
     Asterisk(Ari),
 }
 
-impl Outbound {
+impl OutboundCalls {
     /// Whether this number may be called.
     fn allows(&self, number: &str) -> bool {
         let mut allowed = self.allow.iter();
@@ -98,7 +98,7 @@ struct Wanted {
     clippy::result_large_err,
     reason = "the error is the response, made once per refused client"
 )]
-fn admitted(shared: &Shared, headers: &HeaderMap) -> Result<Outbound, Response> {
+fn admitted(shared: &Shared, headers: &HeaderMap) -> Result<OutboundCalls, Response> {
     admit_with_token(shared, headers).map_err(|denied| refusal(shared, denied))?;
     let settings = shared.settings();
     let outbound = settings.outbound.clone();
@@ -190,7 +190,7 @@ async fn place(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Body
 /// Has the line dial. The call comes back to this server once it is answered.
 async fn dial(
     shared: &Arc<Shared>,
-    outbound: &Outbound,
+    outbound: &OutboundCalls,
     (id, ticket): (&str, &str),
     to: &str,
 ) -> Result<(), String> {
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn numbers_are_allowed_whole_or_by_their_beginning() {
-        let outbound = Outbound {
+        let outbound = OutboundCalls {
             allow: vec!["+15550100".into(), "+4930*".into()],
             max_calls: 1,
             per_hour: 1,

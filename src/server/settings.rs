@@ -2,7 +2,7 @@
 
 use super::choice::Choosable;
 use super::limits::OpeningLimits;
-use super::outbound::Outbound;
+use super::outbound::OutboundCalls;
 use super::twilio::account::Twilio;
 use crate::conversation::{TextLimits, VadPolicy};
 use crate::transport::intake::IntakeLimits;
@@ -61,7 +61,7 @@ pub struct ServerSettings {
     /// The Twilio account whose calls are answered.
     pub twilio: Option<Twilio>,
     /// The calls that the server may place.
-    pub outbound: Option<Outbound>,
+    pub outbound: Option<OutboundCalls>,
 }
 
 impl Default for ServerSettings {

@@ -32,7 +32,7 @@ pub struct Builders {
     /// The recogniser for sessions and agents that name none; the server's default if `None`.
     pub recogniser: Option<String>,
     /// The languages that the local recogniser detects.
-    pub detection: Detection,
+    pub detection: LanguageDetection,
     /// Makes the end-of-turn model, if there is to be one.
     pub turn_model: Option<Build<dyn TurnModel, TurnModelError>>,
     /// Builds the server's default voice.
@@ -70,7 +70,7 @@ pub struct Builders {
 
 /// The languages that users may speak beside that of their session.
 #[derive(Debug, Clone, Default)]
-pub struct Detection {
+pub struct LanguageDetection {
     /// BCP 47 tags; nothing is detected if there are none.
     pub among: Vec<String>,
     /// The session goes on in the language that is detected: its phrases, voice and answers. Otherwise it is only

@@ -3,7 +3,7 @@
 use super::INBOX;
 use super::agents::{Agent, Agents, DEFAULT_AGENT, Shared};
 use super::budget::BudgetStore;
-use super::builders::{Builders, Detection, Renewal, StartError};
+use super::builders::{Builders, LanguageDetection, Renewal, StartError};
 use super::detectors::{self, Judged, VadJob};
 use super::experience::SharedExperience;
 use super::load::Gauge;
@@ -43,7 +43,7 @@ pub struct Engines {
     recognisers: Arc<Recognisers>,
     /// The recogniser for sessions and agents that name none; the local one if `None`.
     recogniser: Option<String>,
-    pub(super) detection: Detection,
+    pub(super) detection: LanguageDetection,
     pub(super) turn_model: Option<Worker<Vec<f32>, Result<f32, TurnModelError>>>,
     pub(super) voices: Arc<Voices>,
     pub(super) agents: Agents,

@@ -51,7 +51,7 @@ mod warmth;
 pub use agents::{AgentSettings, Cast, DEFAULT_AGENT, Route};
 pub(crate) use agents::{PHONE, TRANSPORTS};
 pub use budget::{BudgetMemory, BudgetShared, BudgetStore, Spending};
-pub use builders::{Builders, Detection, OtherVoice, PhoneSettings, Renewal, StartError};
+pub use builders::{Builders, LanguageDetection, OtherVoice, PhoneSettings, Renewal, StartError};
 pub use call_audio::{CALL_INDEX, CallRecordings};
 pub(crate) use course::Course;
 pub use engines::Engines;

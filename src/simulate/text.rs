@@ -2,7 +2,7 @@
 
 use crate::asr::{Asr, AsrError};
 use crate::audio::RATE;
-use crate::session::{Builders, Detection};
+use crate::session::{Builders, LanguageDetection};
 use crate::tts::{Speech, Tts, TtsError};
 use crate::vad::{Begun, Vad, VadError, WINDOW};
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ pub fn mute(builders: Builders) -> Builders {
         asr: Box::new(|| Ok(Box::new(Silent) as Box<dyn Asr>)),
         recognisers: BTreeMap::new(),
         recogniser: None,
-        detection: Detection::default(),
+        detection: LanguageDetection::default(),
         turn_model: None,
         tts: Box::new(|| Ok(Box::new(Mute) as Box<dyn Tts>)),
         voices: BTreeMap::new(),

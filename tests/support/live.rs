@@ -15,7 +15,7 @@ use undertone::asr::{Asr, AsrError};
 use undertone::conversation::{Micros, Policy, Timeouts};
 use undertone::llm::Llm;
 use undertone::server::{App, ServerSettings, SessionFactory, SessionOptions};
-use undertone::session::{self, Builders, Detection, Engines, SpokenBy};
+use undertone::session::{self, Builders, Engines, LanguageDetection, SpokenBy};
 use undertone::tools::Registry;
 use undertone::vad::{Begun, Vad, VadError, WINDOW};
 
@@ -72,7 +72,7 @@ pub(crate) fn without_models(llm: Arc<dyn Llm>) -> Builders {
         asr: Box::new(|| Ok(Box::new(Hears(|_: &[f32]| Ok("How are you?".into()))))),
         recognisers: BTreeMap::new(),
         recogniser: None,
-        detection: Detection::default(),
+        detection: LanguageDetection::default(),
         turn_model: None,
         tts: Box::new(|| Ok(Box::new(undertone::tts::Scripted::new()))),
         voices: BTreeMap::new(),

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use undertone::asr::AsrError;
 use undertone::audio::g711::Law;
 use undertone::llm::scripted::{Cue, Scripted};
-use undertone::server::{App, Ari, Outbound, OutboundLine, ServerSettings, SessionOptions};
+use undertone::server::{App, Ari, OutboundCalls, OutboundLine, ServerSettings, SessionOptions};
 use undertone::session::{self, AgentSettings, Builders, Cast, Engines, PhoneSettings, PlacedCall};
 use undertone::tools::Named;
 
@@ -37,8 +37,8 @@ fn watched() -> PlacedCall {
     }
 }
 
-fn outbound(line: OutboundLine) -> Outbound {
-    Outbound {
+fn outbound(line: OutboundLine) -> OutboundCalls {
+    OutboundCalls {
         allow: vec![CALLEE.into(), "+4930*".into()],
         max_calls: 2,
         per_hour: 20,

@@ -22,7 +22,7 @@ pub(super) struct Call {
     /// Characters since a `<` that may begin a tag.
     tag: String,
     error: Option<String>,
-    told: Told,
+    told: Reported,
 }
 
 /// How much of a call has been parsed.
@@ -68,7 +68,7 @@ impl Call {
             quotes: Quotes::default(),
             tag: String::new(),
             error: None,
-            told: Told::default(),
+            told: Reported::default(),
         };
         if name.is_some() {
             call.open_named(out);
@@ -299,9 +299,9 @@ fn within_parentheses(text: &str) -> &str {
 
 /// The arguments of an open call reported so far: how many, and whether their list is closed.
 #[derive(Debug, Default)]
-pub(crate) struct Told(Option<(usize, bool)>);
+pub(crate) struct Reported(Option<(usize, bool)>);
 
-impl Told {
+impl Reported {
     /// The event that reports these arguments, if they have not been reported yet.
     pub(crate) fn tell(&mut self, arguments: Map<String, Value>, whole: bool) -> Option<LlmEvent> {
         let told = Some((arguments.len(), whole));

@@ -84,7 +84,7 @@ mod utf8;
 pub(crate) use arguments::parse_begun;
 pub use arguments::{CallForm, format_call, parse_arguments};
 pub(crate) use bare::may_begin;
-pub(crate) use call::Told;
+pub(crate) use call::Reported;
 pub(crate) use readers::{ARGUMENT_KEYS, begins_call};
 pub(crate) use utf8::Utf8Decoder;
 

@@ -2,7 +2,7 @@
 
 use super::learner::{Guess, Patterns, Rate};
 use super::origin::Schemas;
-use super::store::{Book, PatternStore, StoreError};
+use super::store::{Book, PatternStore, PatternStoreError};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use std::collections::BTreeMap;
@@ -156,7 +156,7 @@ impl Keeper {
         self.problem = problem;
     }
 
-    fn exchange(&mut self) -> Result<(), StoreError> {
+    fn exchange(&mut self) -> Result<(), PatternStoreError> {
         if let Some(book) = self.store.load()? {
             lock(&self.learnt).take_over(book);
             return Ok(());
@@ -410,11 +410,11 @@ mod tests {
     struct Panics(PatternFile, bool);
 
     impl PatternStore for Panics {
-        fn load(&mut self) -> Result<Option<Book>, StoreError> {
+        fn load(&mut self) -> Result<Option<Book>, PatternStoreError> {
             self.0.load()
         }
 
-        fn save(&mut self, book: &Book) -> Result<Option<Book>, StoreError> {
+        fn save(&mut self, book: &Book) -> Result<Option<Book>, PatternStoreError> {
             assert!(std::mem::replace(&mut self.1, true), "a bug in the store");
             self.0.save(book)
         }

@@ -21,5 +21,5 @@ pub use learner::{Guess, Patterns, Rate, Shown, VERSION};
 pub use memory::{Memory, PatternFigures};
 pub use observer::Transitions;
 pub use origin::{Origin, Pick, Schemas, SpanPick};
-pub use store::{Book, PatternFile, PatternStore, StoreError};
+pub use store::{Book, PatternFile, PatternStore, PatternStoreError};
 pub use trail::Trail;

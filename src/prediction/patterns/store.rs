@@ -35,7 +35,7 @@ struct Marked {
 
 /// An error of a store of patterns.
 #[derive(Debug, thiserror::Error)]
-pub enum StoreError {
+pub enum PatternStoreError {
     /// The file cannot be read or written.
     #[error("{path}: {source}; mend that, or name another file in speculation.patterns_file")]
     File {
@@ -73,14 +73,14 @@ pub trait PatternStore: Send {
     /// Loads the patterns if they have changed since they were last loaded or saved here.
     ///
     /// # Errors
-    /// [`StoreError`] if it cannot be read.
-    fn load(&mut self) -> Result<Option<Book>, StoreError>;
+    /// [`PatternStoreError`] if it cannot be read.
+    fn load(&mut self) -> Result<Option<Book>, PatternStoreError>;
 
     /// Saves the patterns. If somebody else has changed the stored ones, those stay and are returned.
     ///
     /// # Errors
-    /// [`StoreError`] if they cannot be written; then the stored ones stay.
-    fn save(&mut self, book: &Book) -> Result<Option<Book>, StoreError>;
+    /// [`PatternStoreError`] if they cannot be written; then the stored ones stay.
+    fn save(&mut self, book: &Book) -> Result<Option<Book>, PatternStoreError>;
 }
 
 /// A file of this machine. Only its owner may read it.
@@ -106,8 +106,8 @@ impl PatternFile {
     /// The patterns in the file; none if there is no file.
     ///
     /// # Errors
-    /// [`StoreError`] if it cannot be read.
-    pub fn read(&mut self) -> Result<Book, StoreError> {
+    /// [`PatternStoreError`] if it cannot be read.
+    pub fn read(&mut self) -> Result<Book, PatternStoreError> {
         self.seen = None;
         Ok(self.load()?.unwrap_or_default())
     }
@@ -115,8 +115,8 @@ impl PatternFile {
     /// Changes the patterns in the file under its lock.
     ///
     /// # Errors
-    /// [`StoreError`] if it cannot be read or written.
-    pub fn edit<T>(&mut self, change: impl FnOnce(&mut Book) -> T) -> Result<T, StoreError> {
+    /// [`PatternStoreError`] if it cannot be read or written.
+    pub fn edit<T>(&mut self, change: impl FnOnce(&mut Book) -> T) -> Result<T, PatternStoreError> {
         let path = self.path.clone();
         let _lock = lock(&path).map_err(in_file(&path))?;
         let mut book = self.read()?;
@@ -151,7 +151,7 @@ impl PatternFile {
 }
 
 impl PatternStore for PatternFile {
-    fn load(&mut self) -> Result<Option<Book>, StoreError> {
+    fn load(&mut self) -> Result<Option<Book>, PatternStoreError> {
         let path = &self.path;
         let stamp = self.stamp().map_err(in_file(path))?;
         if stamp == self.seen {
@@ -165,7 +165,7 @@ impl PatternStore for PatternFile {
         Ok(Some(book))
     }
 
-    fn save(&mut self, book: &Book) -> Result<Option<Book>, StoreError> {
+    fn save(&mut self, book: &Book) -> Result<Option<Book>, PatternStoreError> {
         let path = self.path.clone();
         let _lock = lock(&path).map_err(in_file(&path))?;
         if let Some(other) = self.load()? {
@@ -189,10 +189,10 @@ impl Book {
     }
 }
 
-fn read(path: &Path) -> Result<Book, StoreError> {
+fn read(path: &Path) -> Result<Book, PatternStoreError> {
     let mut text = String::new();
     let file = File::open(path).map_err(in_file(path))?;
-    let foreign = |problem: String| StoreError::Foreign {
+    let foreign = |problem: String| PatternStoreError::Foreign {
         path: path.into(),
         problem,
     };
@@ -209,7 +209,7 @@ fn read(path: &Path) -> Result<Book, StoreError> {
     }
     let marked: Marked = serde_json::from_str(&text).map_err(|error| foreign(error.to_string()))?;
     if marked.undertone_patterns != VERSION {
-        return Err(StoreError::Version {
+        return Err(PatternStoreError::Version {
             path: path.into(),
             version: marked.undertone_patterns,
         });
@@ -234,9 +234,9 @@ fn lock(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-fn in_file(path: &Path) -> impl Fn(io::Error) -> StoreError {
+fn in_file(path: &Path) -> impl Fn(io::Error) -> PatternStoreError {
     let path = path.to_owned();
-    move |source| StoreError::File {
+    move |source| PatternStoreError::File {
         path: path.clone(),
         source,
     }

@@ -1,6 +1,6 @@
 //! The calls that the server has placed: how many there may be, and what became of each.
 
-use super::Outbound;
+use super::OutboundCalls;
 use crate::session::PlacedCall;
 use crate::tools::{Named, Origin, SessionValues};
 use crate::transport::Placed;
@@ -103,7 +103,7 @@ impl PlacedCalls {
     /// Notes a call that is about to be placed. Returns its id, and the ticket with which it comes back.
     pub(in crate::server) fn begin(
         &self,
-        outbound: &Outbound,
+        outbound: &OutboundCalls,
         to: &str,
         agent: Option<String>,
         values: SessionValues,
@@ -201,8 +201,8 @@ mod tests {
     use super::*;
     use tokio::time::advance;
 
-    fn outbound(max_calls: usize, per_hour: usize) -> Outbound {
-        Outbound {
+    fn outbound(max_calls: usize, per_hour: usize) -> OutboundCalls {
+        OutboundCalls {
             allow: Vec::new(),
             max_calls,
             per_hour,
@@ -212,7 +212,7 @@ mod tests {
         }
     }
 
-    fn begin(calls: &PlacedCalls, outbound: &Outbound) -> Result<(String, String), Refused> {
+    fn begin(calls: &PlacedCalls, outbound: &OutboundCalls) -> Result<(String, String), Refused> {
         calls.begin(outbound, "+15550100", None, SessionValues::default())
     }
 
