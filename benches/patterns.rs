@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, criterion_group, criterion_main};
 use jiff::civil::{Date, date};
 use serde_json::{Map, Value, json};
-use undertone::prediction::patterns::{Conversation, Happened, Trail, learnt};
+use undertone::prediction::patterns::{Happened, PastConversation, Trail, learnt};
 
 const TODAY: Date = date(2026, 3, 17);
 const TOOLS: usize = 40;
@@ -17,7 +17,7 @@ const TALKS: usize = 120;
 const ROUNDS: usize = 50;
 
 /// Conversations of some calls each, whose arguments come from words, arguments and results.
-fn talks() -> Vec<Conversation> {
+fn talks() -> Vec<PastConversation> {
     let talk = |number: usize| {
         let code = format!("AB{number:04}");
         let mut happened = vec![Happened::Said(format!(
@@ -39,7 +39,7 @@ fn talks() -> Vec<Conversation> {
                 happened.push(Happened::Said("And what about the other one?".into()));
             }
         }
-        Conversation {
+        PastConversation {
             task: code,
             day: TODAY,
             happened,
@@ -56,7 +56,7 @@ fn now() -> Instant {
 
 fn patterns(c: &mut Criterion) {
     let talks = talks();
-    let schemas = Conversation::schemas(&talks);
+    let schemas = PastConversation::schemas(&talks);
     let patterns = learnt(&talks, &schemas);
     assert!(patterns.len() >= 1_000, "{} patterns", patterns.len());
     let mut trail = Trail::new(TODAY);

@@ -31,7 +31,7 @@ mod talk;
 mod transcribe;
 
 use crate::config::{
-    Config, ConfigError, Environment, Flags, Ignored, LlmEngine, Loaded, Origin, Scope,
+    Config, ConfigError, Environment, Flags, Ignored, LlmEngine, Loaded, Scope, SettingOrigin,
 };
 use crate::models::ModelsError;
 use crate::server::OutboundLine;
@@ -225,7 +225,7 @@ fn start_quietly(flags: &Flags) -> Result<Loaded> {
     loaded.verify()?;
     let mut settings = loaded.settings.iter();
     let level = settings.find(|setting| setting.key == "log.level");
-    if level.is_some_and(|level| level.origin == Origin::Default) {
+    if level.is_some_and(|level| level.origin == SettingOrigin::Default) {
         loaded.config.log.filter = "warn".into();
     }
     begin(loaded)

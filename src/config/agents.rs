@@ -1,7 +1,7 @@
 //! The agents, one file each in the folder `agents` beside the configuration file, and the routes to them.
 
 use super::check::{Check, Checked, SPEEDS, TAGS};
-use super::error::{ConfigError, Origin as Place, suggest};
+use super::error::{ConfigError, SettingOrigin, suggest};
 use super::raw::RawRoute;
 use super::speech::wrong_keyterms;
 use super::{AgentConfig, Keypad, RemoteLlm, Scope, ToolsConfig};
@@ -105,7 +105,7 @@ impl File {
     fn at(&self, span: Option<std::ops::Range<usize>>, problem: String, fix: &str) -> ConfigError {
         let before = span.map_or("", |span| &self.text[..span.start.min(self.text.len())]);
         ConfigError {
-            origin: Place::File {
+            origin: SettingOrigin::File {
                 path: self.path.clone(),
                 line: 1 + before.matches('\n').count(),
             },
@@ -148,7 +148,7 @@ impl Check<'_> {
             return Ok(Vec::new());
         };
         let files = toml_files(&folder).map_err(|error| ConfigError {
-            origin: Place::Default,
+            origin: SettingOrigin::Default,
             problem: format!("cannot read {}: {error}", folder.display()),
             fix: "make the folder and its files readable for this user".into(),
         })?;
@@ -276,7 +276,7 @@ impl Check<'_> {
         let taken = declared.find(|tool| tool.declaration.spec.name == name);
         taken.map_or(Ok(()), |tool| {
             Err(ConfigError {
-                origin: Place::File {
+                origin: SettingOrigin::File {
                     path: tool.file.clone(),
                     line: 1,
                 },

@@ -2,7 +2,7 @@
 
 use super::Environment;
 use super::Scope;
-use super::error::{ConfigError, Origin, nearest};
+use super::error::{ConfigError, SettingOrigin, nearest};
 use super::layers::Layers;
 use crate::conversation::Micros;
 use std::ops::RangeInclusive;
@@ -165,7 +165,7 @@ impl Check<'_> {
             return Ok(());
         }
         let (key, other) = (less.0, more.0);
-        let is_default = self.layers.origin(key) == Origin::Default;
+        let is_default = self.layers.origin(key) == SettingOrigin::Default;
         Err(self.wrong(
             if is_default { other } else { key },
             format!("{key} = {} is longer than {other} = {}", less.1, more.1),
@@ -198,7 +198,7 @@ impl Check<'_> {
             .iter()
             .any(|begin| key.starts_with(begin));
         let origin = if is_variable {
-            Origin::Env(key.into())
+            SettingOrigin::Env(key.into())
         } else {
             self.layers.origin(key)
         };

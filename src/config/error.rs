@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// The origin of a setting's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
+pub enum SettingOrigin {
     /// Built in.
     Default,
     /// Written in the configuration file.
@@ -22,7 +22,7 @@ pub enum Origin {
     Flag(String),
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
@@ -41,7 +41,7 @@ impl fmt::Display for Origin {
 #[error("{}{problem}; {fix}", place(.origin))]
 pub struct ConfigError {
     /// The origin of the offending value.
-    pub origin: Origin,
+    pub origin: SettingOrigin,
     /// The key, the value, and what is wrong.
     pub problem: String,
     /// Says what is allowed, or what to do.
@@ -52,7 +52,7 @@ pub struct ConfigError {
 impl From<DeclarationError> for ConfigError {
     fn from(error: DeclarationError) -> Self {
         Self {
-            origin: Origin::File {
+            origin: SettingOrigin::File {
                 path: error.file,
                 line: error.line,
             },
@@ -65,9 +65,9 @@ impl From<DeclarationError> for ConfigError {
     }
 }
 
-fn place(origin: &Origin) -> String {
+fn place(origin: &SettingOrigin) -> String {
     match origin {
-        Origin::Default => String::new(),
+        SettingOrigin::Default => String::new(),
         found => format!("{found}: "),
     }
 }

@@ -1,6 +1,6 @@
 //! Merges defaults, file, environment and command line, and tracks the origin of each key.
 
-use super::error::{ConfigError, Origin, nearest, suggest};
+use super::error::{ConfigError, SettingOrigin, nearest, suggest};
 use super::raw::{RawConfig, RawMcp, RawRoute};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ const NAMED: &str = "mcp";
 pub(super) struct Layers {
     file: Option<PathBuf>,
     table: toml::Table,
-    origins: BTreeMap<String, Origin>,
+    origins: BTreeMap<String, SettingOrigin>,
     ignored: Vec<Ignored>,
 }
 
@@ -50,7 +50,7 @@ impl Layers {
     /// Adds the configuration file at `path` with the content `text`.
     pub(super) fn file(&mut self, path: &Path, text: &str) -> Result<(), ConfigError> {
         let line = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
-        let at = |span: Option<std::ops::Range<usize>>| Origin::File {
+        let at = |span: Option<std::ops::Range<usize>>| SettingOrigin::File {
             path: path.into(),
             line: span.map_or(1, |span| line(span.start)),
         };
@@ -90,8 +90,8 @@ impl Layers {
     fn repeated(
         &mut self,
         content: &DeValue<'_>,
-        origin: &Origin,
-        at: &dyn Fn(Option<std::ops::Range<usize>>) -> Origin,
+        origin: &SettingOrigin,
+        at: &dyn Fn(Option<std::ops::Range<usize>>) -> SettingOrigin,
     ) -> Result<(), ConfigError> {
         let keys = keys_of_table(&RawRoute::default());
         let tables = content.as_array().into_iter().flatten();
@@ -122,7 +122,7 @@ impl Layers {
     fn named(
         &mut self,
         tables: &DeTable<'_>,
-        at: &dyn Fn(Option<std::ops::Range<usize>>) -> Origin,
+        at: &dyn Fn(Option<std::ops::Range<usize>>) -> SettingOrigin,
     ) -> Result<(), ConfigError> {
         let keys = keys_of_table(&RawMcp::default());
         for (name, table) in tables {
@@ -168,7 +168,7 @@ impl Layers {
 
     /// Adds one command-line option.
     pub(super) fn flag(&mut self, key: &str, flag: &str, value: toml::Value) {
-        self.set(key, value, Origin::Flag(flag.into()));
+        self.set(key, value, SettingOrigin::Flag(flag.into()));
     }
 
     /// The merged values, typed.
@@ -178,13 +178,13 @@ impl Layers {
     }
 
     /// The origin of the value of `key` (`section.key`). What stands within a table has the origin of the table.
-    pub(super) fn origin(&self, key: &str) -> Origin {
+    pub(super) fn origin(&self, key: &str) -> SettingOrigin {
         fn outer<'k>(key: &&'k str) -> Option<&'k str> {
             key.rsplit_once('.').map(|(outer, _)| outer)
         }
         std::iter::successors(Some(key), outer)
             .find_map(|key| self.origins.get(key).cloned())
-            .unwrap_or(Origin::Default)
+            .unwrap_or(SettingOrigin::Default)
     }
 
     /// The configuration file that was read.
@@ -201,17 +201,17 @@ impl Layers {
     /// directory.
     pub(super) fn base_of(&self, key: &str) -> Option<PathBuf> {
         match self.origin(key) {
-            Origin::File { path, .. } => path.parent().map(Path::to_path_buf),
+            SettingOrigin::File { path, .. } => path.parent().map(Path::to_path_buf),
             _ => None,
         }
     }
 
     fn variable(&mut self, key: &str, name: &str, value: &str) {
         let typed = typed(value, &default_of(key));
-        self.set(key, typed, Origin::Env(name.into()));
+        self.set(key, typed, SettingOrigin::Env(name.into()));
     }
 
-    fn set(&mut self, key: &str, value: toml::Value, origin: Origin) {
+    fn set(&mut self, key: &str, value: toml::Value, origin: SettingOrigin) {
         let Some((section, name)) = key.split_once('.') else {
             return;
         };
@@ -299,7 +299,7 @@ fn sections() -> Vec<String> {
     sections
 }
 
-fn keys_of(section: &str, origin: &Origin) -> Result<Vec<String>, ConfigError> {
+fn keys_of(section: &str, origin: &SettingOrigin) -> Result<Vec<String>, ConfigError> {
     let keys: Vec<String> = defaults()
         .into_iter()
         .filter_map(|(key, _)| Some(key.strip_prefix(section)?.strip_prefix('.')?.to_owned()))
@@ -319,7 +319,7 @@ fn known_key(
     section: &str,
     key: &str,
     known: &[String],
-    origin: &Origin,
+    origin: &SettingOrigin,
 ) -> Result<(), ConfigError> {
     if known.iter().any(|candidate| candidate == key) {
         return Ok(());
@@ -331,7 +331,7 @@ fn known_key(
     })
 }
 
-fn not_a_section(name: &str, origin: Origin) -> ConfigError {
+fn not_a_section(name: &str, origin: SettingOrigin) -> ConfigError {
     let known = sections();
     let (problem, fix) = if known.iter().any(|section| section == name) {
         let fix = format!("write [{name}] on a line of its own and the keys below it");
@@ -364,7 +364,7 @@ fn key_of_variable(name: &str) -> Result<String, ConfigError> {
         |near| format!("did you mean {near}? Names are UNDERTONE_SECTION__KEY"),
     );
     Err(ConfigError {
-        origin: Origin::Env(name.into()),
+        origin: SettingOrigin::Env(name.into()),
         problem: "there is no such setting".into(),
         fix,
     })

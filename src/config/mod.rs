@@ -21,7 +21,7 @@ mod validate;
 mod verify;
 
 pub use crate::telemetry::LogFormat;
-pub use error::{ConfigError, Origin};
+pub use error::{ConfigError, SettingOrigin};
 pub use layers::Ignored;
 pub use speech::{RemoteAsr, RemoteTts, SpeechServices};
 
@@ -290,7 +290,7 @@ pub struct RemoteLlm {
     /// The longest prompt, tokens of about four characters; older turns are left out.
     pub max_prompt_tokens: usize,
     /// The origin of that limit.
-    pub limited_by: Origin,
+    pub limited_by: SettingOrigin,
     /// Its prompts, with this limit.
     pub prompts: Prompts,
     /// The model that answers if this one is dead or slow.
@@ -304,7 +304,7 @@ pub(crate) struct NoRoom {
     /// The section of the model.
     pub section: String,
     /// The origin of its limit.
-    pub origin: Origin,
+    pub origin: SettingOrigin,
     /// The agent with whose instructions and tools there is no room; `None` for the common ones.
     pub agent: Option<PathBuf>,
     /// The error, with the lengths in tokens.
@@ -448,7 +448,7 @@ pub struct Setting {
     /// The value in effect; a placeholder for a secret.
     pub value: Value,
     /// The value's origin.
-    pub origin: Origin,
+    pub origin: SettingOrigin,
 }
 
 /// A configuration and the origins of its values.
@@ -520,23 +520,24 @@ pub fn load(flags: &Flags, environment: &Environment) -> Result<Loaded, ConfigEr
     })
 }
 
-fn file_of(flags: &Flags, environment: &Environment) -> Option<(PathBuf, Origin)> {
+fn file_of(flags: &Flags, environment: &Environment) -> Option<(PathBuf, SettingOrigin)> {
     let flag = || {
         let path = flags.config.clone()?;
-        Some((path, Origin::Flag("--config".into())))
+        Some((path, SettingOrigin::Flag("--config".into())))
     };
     let variable = || {
         let path = environment.get("UNDERTONE_CONFIG")?;
-        Some((path.into(), Origin::Env("UNDERTONE_CONFIG".into())))
+        Some((path.into(), SettingOrigin::Env("UNDERTONE_CONFIG".into())))
     };
     let here = || {
         let path = Path::new(FILE);
-        path.is_file().then(|| (path.into(), Origin::Default))
+        path.is_file()
+            .then(|| (path.into(), SettingOrigin::Default))
     };
     flag().or_else(variable).or_else(here)
 }
 
-fn read(path: &Path, origin: &Origin) -> Result<String, ConfigError> {
+fn read(path: &Path, origin: &SettingOrigin) -> Result<String, ConfigError> {
     std::fs::read_to_string(path).map_err(|error| ConfigError {
         origin: origin.clone(),
         problem: format!("cannot read {}: {error}", path.display()),
@@ -605,7 +606,7 @@ fn settings(raw: &raw::RawConfig, layers: &Layers, config: &Config) -> Vec<Setti
     settings.extend(in_environment.map(|(key, variable, _)| Setting {
         key: key.into(),
         value: "<secret>".into(),
-        origin: Origin::Env(variable.into()),
+        origin: SettingOrigin::Env(variable.into()),
     }));
     settings
 }

@@ -487,7 +487,7 @@ impl Check<'_> {
             return Ok(prompts);
         };
         prompts.with_template(&text).map_err(|error| ConfigError {
-            origin: Origin::File {
+            origin: SettingOrigin::File {
                 path,
                 line: error.line,
             },

@@ -1,6 +1,6 @@
 //! Checks everything that can be checked at the start without loading models.
 
-use super::{Config, ConfigError, Loaded, Origin};
+use super::{Config, ConfigError, Loaded, SettingOrigin};
 use crate::prediction::Heads;
 use crate::server::{Tls, TlsSettings};
 use crate::tools::{JournalFile, declared};
@@ -56,7 +56,7 @@ impl Loaded {
             let (origin, fix) = match none.agent {
                 None => (none.origin, fix),
                 Some(path) => (
-                    Origin::File { path, line: 1 },
+                    SettingOrigin::File { path, line: 1 },
                     "raise its model's max_prompt_tokens, shorten the instructions, or give it fewer tools",
                 ),
             };
@@ -71,7 +71,7 @@ impl Loaded {
     fn wrong(&self, key: &str, problem: &dyn std::fmt::Display, fix: &str) -> ConfigError {
         let setting = self.settings.iter().find(|setting| setting.key == key);
         ConfigError {
-            origin: setting.map_or(Origin::Default, |setting| setting.origin.clone()),
+            origin: setting.map_or(SettingOrigin::Default, |setting| setting.origin.clone()),
             problem: format!("{key}: {problem}"),
             fix: fix.into(),
         }

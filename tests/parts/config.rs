@@ -4,8 +4,8 @@ use secrecy::ExposeSecret;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use undertone::config::{
-    Config, ConfigError, Environment, Flags, LlmEngine, Loaded, Origin, RemoteAsr, RemoteTts,
-    Retention, load,
+    Config, ConfigError, Environment, Flags, LlmEngine, Loaded, RemoteAsr, RemoteTts, Retention,
+    SettingOrigin, load,
 };
 use undertone::conversation::Micros;
 use undertone::conversation::Policy;
@@ -88,7 +88,11 @@ fn the_example_file_has_every_key_and_every_default() {
         assert!(text.contains(&format!("{name} = ")), "{name} is missing");
         // This key has no default to show.
         if shown.key != "llm.temperature" {
-            assert!(matches!(shown.origin, Origin::File { .. }), "{}", shown.key);
+            assert!(
+                matches!(shown.origin, SettingOrigin::File { .. }),
+                "{}",
+                shown.key
+            );
         }
     }
 }
@@ -162,15 +166,15 @@ fn later_layers_win_and_origins_are_tracked() {
         let mut settings = loaded.settings.iter();
         settings.find(|s| s.key == key).unwrap().origin.clone()
     };
-    let unsure = Origin::Env("UNDERTONE_TURN__UNSURE_MS".into());
-    assert_eq!(origin("server.port"), Origin::Flag("--port".into()));
+    let unsure = SettingOrigin::Env("UNDERTONE_TURN__UNSURE_MS".into());
+    assert_eq!(origin("server.port"), SettingOrigin::Flag("--port".into()));
     assert_eq!(origin("turn.unsure_ms"), unsure);
     let path = setup.path("undertone.toml");
     assert_eq!(
         origin("server.drain_seconds"),
-        Origin::File { path, line: 3 }
+        SettingOrigin::File { path, line: 3 }
     );
-    assert_eq!(origin("server.host"), Origin::Default);
+    assert_eq!(origin("server.host"), SettingOrigin::Default);
 }
 
 #[test]
@@ -588,7 +592,7 @@ fn a_missing_file_is_an_error_only_if_it_was_named() {
     };
     let error = load(&nowhere, &Environment::default()).unwrap_err();
     assert!(error.to_string().contains("/nowhere/undertone.toml"));
-    assert_eq!(error.origin, Origin::Flag("--config".into()));
+    assert_eq!(error.origin, SettingOrigin::Flag("--config".into()));
     assert!(load(&Flags::default(), &Environment::default()).is_ok());
 }
 
@@ -669,7 +673,7 @@ fn twilio_needs_an_account_and_a_token() {
     assert!(!format!("{:?}", loaded.settings).contains("secret-of-twilio"));
     let mut settings = loaded.settings.iter();
     let shown = settings.find(|setting| setting.key == "twilio.auth_token");
-    assert_eq!(shown.unwrap().origin, Origin::Env(token.into()));
+    assert_eq!(shown.unwrap().origin, SettingOrigin::Env(token.into()));
     let twilio = loaded.config.server.twilio.expect("an account");
     assert_eq!(twilio.auth_token.expose_secret(), "secret-of-twilio");
     assert_eq!(

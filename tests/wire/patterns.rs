@@ -16,7 +16,7 @@ use undertone::llm::scripted::{Scripted, Step};
 use undertone::llm::{Llm, LlmStream, Message, Prompt};
 use undertone::prediction::Today;
 use undertone::prediction::patterns::{
-    Conversation, Happened, Memory, PatternFigures, PatternFile, Schemas, Transitions, learnt,
+    Happened, Memory, PastConversation, PatternFigures, PatternFile, Schemas, Transitions, learnt,
 };
 use undertone::session::{Builders, Observers};
 use undertone::tools::{Registry, SystemClock, declared};
@@ -157,7 +157,7 @@ fn object(value: &Value) -> Map<String, Value> {
 }
 
 /// The same as something to learn from.
-fn told(caller: usize) -> Conversation {
+fn told(caller: usize) -> PastConversation {
     let mut happened = Vec::new();
     for turn in turns(caller) {
         happened.push(Happened::Said(turn.words));
@@ -166,7 +166,7 @@ fn told(caller: usize) -> Conversation {
             happened.push(Happened::Resulted(result));
         }
     }
-    Conversation {
+    PastConversation {
         task: caller.to_string(),
         day: jiff::civil::date(2026, 11, 1),
         happened,
@@ -299,7 +299,7 @@ impl Llm for Agent {
 fn learned(tools: &Registry, callers: std::ops::Range<usize>, folder: &std::path::Path) -> Memory {
     let declared = tools.declarations();
     let schemas = Schemas::of(declared.iter().map(|tool| &**tool));
-    let talks: Vec<Conversation> = callers.map(told).collect();
+    let talks: Vec<PastConversation> = callers.map(told).collect();
     let path = folder.join("patterns.json");
     let patterns = learnt(&talks, &schemas).kept();
     let keep = PatternFile::at(&path).edit(|book| book.0.insert("default".into(), patterns));

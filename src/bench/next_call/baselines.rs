@@ -1,7 +1,7 @@
 //! Plain ways to predict the next call, for comparison.
 
 use super::data::DataSet;
-use crate::prediction::patterns::{Call, Conversation, Happened, MOST};
+use crate::prediction::patterns::{Call, Happened, MOST, PastConversation};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ struct Before<'a> {
 }
 
 impl<'a> Counts<'a> {
-    pub(super) fn of(conversations: &[&'a Conversation], set: &DataSet) -> Self {
+    pub(super) fn of(conversations: &[&'a PastConversation], set: &DataSet) -> Self {
         let mut counts = Self::default();
         for conversation in conversations {
             let mut previous = START;
@@ -57,7 +57,7 @@ impl<'a> Counts<'a> {
     }
 
     /// The most frequent tools, each with the last values that its arguments had in this conversation.
-    pub(super) fn most_frequent(&self, conversation: &Conversation) -> Vec<Vec<Call>> {
+    pub(super) fn most_frequent(&self, conversation: &PastConversation) -> Vec<Vec<Call>> {
         self.each(conversation, |before| {
             self.calls(&[""], |name, _| before.last_argument(name))
         })
@@ -65,7 +65,7 @@ impl<'a> Counts<'a> {
 
     /// The tools that most often follow the last one, with arguments copied from what was said and returned: the latest
     /// value of this name, the latest word that looks like one, or else the most frequent value.
-    pub(super) fn bigram(&self, conversation: &Conversation) -> Vec<Vec<Call>> {
+    pub(super) fn bigram(&self, conversation: &PastConversation) -> Vec<Vec<Call>> {
         self.each(conversation, |before| {
             self.calls(&[before.previous, ""], |name, values| {
                 let copied = before.last_value(name).or_else(|| before.last_word(values));
@@ -76,7 +76,7 @@ impl<'a> Counts<'a> {
 
     fn each(
         &self,
-        conversation: &Conversation,
+        conversation: &PastConversation,
         guess: impl Fn(&Before<'_>) -> Vec<Call>,
     ) -> Vec<Vec<Call>> {
         let mut before = Before {

@@ -2,7 +2,7 @@
 
 use crate::bench::BenchError;
 use crate::dice::Dice;
-use crate::prediction::patterns::{Conversation, Happened, Schemas};
+use crate::prediction::patterns::{Happened, PastConversation, Schemas};
 use jiff::civil::{Date, date};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -26,7 +26,7 @@ const READS: [&str; 11] = [
 #[derive(Debug)]
 pub(super) struct DataSet {
     pub name: String,
-    pub conversations: Vec<Conversation>,
+    pub conversations: Vec<PastConversation>,
     pub schemas: Schemas,
     /// The tools that may run early.
     pub reads: BTreeSet<String>,
@@ -125,7 +125,7 @@ impl Domain {
         }
     }
 
-    fn talk(&self, task: &Task, dice: &mut Dice) -> Conversation {
+    fn talk(&self, task: &Task, dice: &mut Dice) -> PastConversation {
         let slots = self.slots.iter();
         let slots = slots.map(|(name, pattern)| (name.clone(), drawn(pattern, dice)));
         let mut talk = Talk {
@@ -145,7 +145,7 @@ impl Domain {
                 left_out = step.until;
             }
         }
-        Conversation {
+        PastConversation {
             task: task.name.clone(),
             day: DAY,
             happened: talk.happened,
@@ -336,14 +336,14 @@ pub(super) fn read(path: &Path) -> Result<Vec<DataSet>, BenchError> {
     }
     let set = |file: &PathBuf| {
         let text = fs::read_to_string(file).map_err(|error| wrong(file, error.to_string()))?;
-        let conversations = Conversation::read(&text, DAY);
+        let conversations = PastConversation::read(&text, DAY);
         let conversations = conversations.map_err(|error| wrong(file, error.to_string()))?;
-        let calls = conversations.iter().flat_map(Conversation::calls);
+        let calls = conversations.iter().flat_map(PastConversation::calls);
         let reads = calls.map(|(tool, _)| tool).filter(|tool| only_reads(tool));
         let name = file.file_stem().unwrap_or_default().to_string_lossy();
         Ok(DataSet {
             name: name.into_owned(),
-            schemas: Conversation::schemas(&conversations),
+            schemas: PastConversation::schemas(&conversations),
             reads: reads.map(str::to_owned).collect(),
             conversations,
         })

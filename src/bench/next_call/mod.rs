@@ -6,7 +6,7 @@ mod data;
 use super::report::{Cell, Check, Mark, Plot, Report, Series, Spread, Table};
 use super::{BenchError, Settings};
 use crate::dice::Dice;
-use crate::prediction::patterns::{Conversation, Figures, MOST, NextCall, learnt, next_calls};
+use crate::prediction::patterns::{Figures, MOST, NextCall, PastConversation, learnt, next_calls};
 use baselines::Counts;
 use data::DataSet;
 use std::collections::BTreeMap;
@@ -42,15 +42,15 @@ impl Arm {
         match self {
             Self::Frequent => next_calls(talks, reads, |known| {
                 let counts = Counts::of(known, set);
-                move |talk: &Conversation| counts.most_frequent(talk)
+                move |talk: &PastConversation| counts.most_frequent(talk)
             }),
             Self::Bigram => next_calls(talks, reads, |known| {
                 let counts = Counts::of(known, set);
-                move |talk: &Conversation| counts.bigram(talk)
+                move |talk: &PastConversation| counts.bigram(talk)
             }),
             Self::Learned => next_calls(talks, reads, |known| {
                 let patterns = learnt(known.iter().copied(), &set.schemas);
-                move |talk: &Conversation| patterns.guesses(talk, &set.schemas, reads)
+                move |talk: &PastConversation| patterns.guesses(talk, &set.schemas, reads)
             }),
         }
     }

@@ -4,7 +4,7 @@ use super::edit::file;
 use crate::cli::{engines, print};
 use crate::config::Config;
 use crate::conversation::{Event, Input, Output};
-use crate::prediction::patterns::{Conversation, Happened, PatternFile, Schemas};
+use crate::prediction::patterns::{Happened, PastConversation, PatternFile, Schemas};
 use crate::recording::Recording;
 use crate::session::DEFAULT_AGENT;
 use anyhow::{Context, Result, bail};
@@ -32,7 +32,7 @@ pub(in crate::cli) struct Learn {
 /// A conversation to learn from.
 struct Lesson {
     agent: String,
-    conversation: Conversation,
+    conversation: PastConversation,
 }
 
 impl Learn {
@@ -91,7 +91,7 @@ impl Learn {
         if file.extension().is_some_and(|end| end == "jsonl") {
             return Ok(vec![self.recorded(file)?]);
         }
-        let conversations = Conversation::read(&std::fs::read_to_string(file)?, self.date)?;
+        let conversations = PastConversation::read(&std::fs::read_to_string(file)?, self.date)?;
         let lesson = |conversation| Lesson {
             agent: self.agent.clone().unwrap_or_else(|| DEFAULT_AGENT.into()),
             conversation,
@@ -144,7 +144,7 @@ struct Decision {
 }
 
 /// A recorded session, as far as its first agent went: the user's words, and the calls of the server's tools.
-fn conversation(recording: &Recording, day: Date) -> Conversation {
+fn conversation(recording: &Recording, day: Date) -> PastConversation {
     let mut happened = Vec::new();
     let mut places = HashMap::new();
     for step in &recording.steps {
@@ -183,7 +183,7 @@ fn conversation(recording: &Recording, day: Date) -> Conversation {
     let happened = happened
         .into_iter()
         .flat_map(|(event, returned)| [Some(event), returned]);
-    Conversation {
+    PastConversation {
         task: String::new(),
         day,
         happened: happened.flatten().collect(),

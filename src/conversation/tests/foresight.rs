@@ -5,7 +5,7 @@ use super::sim::{Sim, Step, call_with, end, say};
 use super::speculation::{early, prediction};
 use super::*;
 use crate::llm::ToolChoice;
-use crate::prediction::patterns::{Book, Conversation, Happened, Patterns, Schemas};
+use crate::prediction::patterns::{Book, Happened, PastConversation, Patterns, Schemas};
 use crate::prediction::{Evidence, Moment, Prediction, Source};
 use crate::recording::Recording;
 use crate::what_if::{Foresight, WhatIf, what_if};
@@ -377,7 +377,7 @@ fn usual_calls(policy: &Policy) -> Book {
     let called = |tool: &str| Happened::Called(tool.into(), Default::default());
     let said = Happened::Said("where is my order".into());
     let result = || Happened::Resulted(json!({"ok": true}));
-    let call = Conversation {
+    let call = PastConversation {
         task: String::new(),
         day: Default::default(),
         happened: vec![

@@ -20,7 +20,7 @@ pub enum Happened {
 
 /// A conversation that is over.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Conversation {
+pub struct PastConversation {
     /// The task that it was about; several conversations may be about one.
     pub task: String,
     /// Its day, for dates without a year.
@@ -118,7 +118,7 @@ struct Function {
     arguments: String,
 }
 
-impl Conversation {
+impl PastConversation {
     /// Reads a file of EVA (`*_dataset.json`) or of tau-bench's historical runs. `day` is that of conversations that do
     /// not name theirs.
     ///
@@ -184,7 +184,7 @@ fn begins_with_date(text: &str) -> Option<Date> {
 }
 
 impl Eva {
-    fn read(self, day: Date) -> Conversation {
+    fn read(self, day: Date) -> PastConversation {
         let mut placeholders = Vec::new();
         let all = [
             (&self.culture_overrides, ""),
@@ -210,7 +210,7 @@ impl Eva {
             },
             EvaEvent::ToolResponse { response } => Some(Happened::Resulted(filled(response))),
         });
-        Conversation {
+        PastConversation {
             task: self.id,
             day: begins_with_date(&self.current_date_time).unwrap_or(day),
             happened: happened.collect(),
@@ -247,7 +247,7 @@ fn fill(value: Value, placeholders: &[(String, &str)]) -> Value {
 const TIME_IS: &str = "current time is ";
 
 impl TauBench {
-    fn read(self, mut day: Date) -> Result<Conversation, ConversationsError> {
+    fn read(self, mut day: Date) -> Result<PastConversation, ConversationsError> {
         let task = self.task_id.to_string();
         let mut happened = Vec::new();
         for message in self.traj {
@@ -277,7 +277,7 @@ impl TauBench {
                 happened.push(Happened::Called(name, arguments));
             }
         }
-        Ok(Conversation {
+        Ok(PastConversation {
             task,
             day,
             happened,

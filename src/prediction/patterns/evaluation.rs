@@ -1,6 +1,6 @@
 //! Measures how often the exact next call is predicted, on conversations of tasks that were not learned.
 
-use super::conversations::Conversation;
+use super::conversations::PastConversation;
 use super::learner::Patterns;
 use super::origin::Schemas;
 use serde_json::{Map, Value};
@@ -91,12 +91,12 @@ impl Figures {
 /// returns what predicts: for each call of a conversation, in order, at most three calls, the likeliest first, from
 /// what was before it. Only calls of tools that may run early count, because no others are started.
 pub fn next_calls<'a, P>(
-    conversations: &'a [Conversation],
+    conversations: &'a [PastConversation],
     may_run_early: impl Fn(&str) -> bool,
-    learn: impl Fn(&[&'a Conversation]) -> P,
+    learn: impl Fn(&[&'a PastConversation]) -> P,
 ) -> Figures
 where
-    P: Fn(&Conversation) -> Vec<Vec<Call>>,
+    P: Fn(&PastConversation) -> Vec<Vec<Call>>,
 {
     let tasks: BTreeSet<&str> = conversations.iter().map(|one| one.task.as_str()).collect();
     let mut figures = Figures::default();
@@ -123,7 +123,7 @@ where
 
 /// The patterns of some conversations.
 pub fn learnt<'a>(
-    conversations: impl IntoIterator<Item = &'a Conversation>,
+    conversations: impl IntoIterator<Item = &'a PastConversation>,
     schemas: &Schemas,
 ) -> Patterns {
     let mut patterns = Patterns::default();
@@ -135,7 +135,7 @@ pub fn learnt<'a>(
 
 impl Patterns {
     /// Learns from a conversation that is over.
-    pub fn study(&mut self, conversation: &Conversation, schemas: &Schemas) {
+    pub fn study(&mut self, conversation: &PastConversation, schemas: &Schemas) {
         let number = self.begin();
         let trail = conversation.follow(schemas, |trail, tool, arguments| {
             self.learn(number, trail, schemas, tool, arguments);
@@ -146,7 +146,7 @@ impl Patterns {
     /// Predicts every call of a conversation from what was before it: at most three calls each, the likeliest first.
     pub fn guesses(
         &self,
-        conversation: &Conversation,
+        conversation: &PastConversation,
         schemas: &Schemas,
         may: impl Fn(&str) -> bool,
     ) -> Vec<Vec<Call>> {

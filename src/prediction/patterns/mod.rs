@@ -15,7 +15,7 @@ mod store;
 mod tests;
 mod trail;
 
-pub use conversations::{Conversation, ConversationsError, Happened};
+pub use conversations::{ConversationsError, Happened, PastConversation};
 pub use evaluation::{Call, Figures, MOST, NextCall, learnt, next_calls};
 pub use learner::{Guess, Patterns, Rate, Shown, VERSION};
 pub use memory::{Memory, PatternFigures};

@@ -34,10 +34,10 @@ fn schemas() -> Schemas {
 }
 
 /// A caller looks up a booking by its code; the flight of the booking is looked at, and then others are searched.
-fn talk(code: &str, from: &str, to: &str, flight: &str) -> Conversation {
+fn talk(code: &str, from: &str, to: &str, flight: &str) -> PastConversation {
     let called = |tool: &str, arguments| Happened::Called(tool.into(), object(arguments));
     let booking = json!({ "booking": { "from": from, "to": to, "flights": [flight] } });
-    Conversation {
+    PastConversation {
         task: code.into(),
         day: TODAY,
         happened: vec![
@@ -56,7 +56,7 @@ fn talk(code: &str, from: &str, to: &str, flight: &str) -> Conversation {
     }
 }
 
-fn talks() -> Vec<Conversation> {
+fn talks() -> Vec<PastConversation> {
     vec![
         talk("ZK3FFW", "AUS", "LAX", "SK621"),
         talk("QW7RTY", "BOS", "SEA", "SK105"),
@@ -65,7 +65,7 @@ fn talks() -> Vec<Conversation> {
     ]
 }
 
-fn guesses(patterns: &Patterns, conversation: &Conversation) -> Vec<Vec<Guess>> {
+fn guesses(patterns: &Patterns, conversation: &PastConversation) -> Vec<Vec<Guess>> {
     let mut all = Vec::new();
     conversation.follow(&schemas(), |trail, _, _| {
         all.push(patterns.predict(trail, &schemas(), |_| true, 3));
@@ -243,7 +243,7 @@ proptest! {
     /// Under any input it stays within bounds, is the same each time, and can be read again.
     #[test]
     fn any_conversation_is_learned_within_bounds(happened in prop::collection::vec(happening(), 0..40)) {
-        let conversation = Conversation { task: String::new(), day: TODAY, happened };
+        let conversation = PastConversation { task: String::new(), day: TODAY, happened };
         let learn = || learnt(std::iter::repeat_n(&conversation, 3), &schemas());
         let patterns = learn();
         prop_assert!(patterns.len() <= 5_000);
@@ -269,7 +269,7 @@ fn there_are_never_too_many_patterns() {
         schemas.add(&first, &json!({}));
         let number = patterns.begin();
         let happened = [first, second].map(|tool| Happened::Called(tool, Map::new()));
-        let talk = Conversation {
+        let talk = PastConversation {
             task: String::new(),
             day: TODAY,
             happened: happened.to_vec(),
@@ -602,7 +602,7 @@ fn a_call_is_predicted_while_the_one_before_it_runs() {
 }
 
 /// Conversations of five calls each about one of many tools, with lists of results.
-fn many(talks: usize, tools: u8) -> Vec<Conversation> {
+fn many(talks: usize, tools: u8) -> Vec<PastConversation> {
     let talk = |number: usize| {
         let code = format!("AB{number:04}");
         let mut happened = vec![Happened::Said(format!("It is about my order {code}."))];
@@ -618,7 +618,7 @@ fn many(talks: usize, tools: u8) -> Vec<Conversation> {
             let items: Vec<Value> = (1..20).map(|at| json!({ "id": item(at) })).collect();
             happened.push(Happened::Resulted(json!({ "order": code, "items": items })));
         }
-        Conversation {
+        PastConversation {
             task: code,
             day: TODAY,
             happened,
@@ -628,7 +628,7 @@ fn many(talks: usize, tools: u8) -> Vec<Conversation> {
 }
 
 /// The most things that a prediction looks at in these conversations.
-fn most_looked_at(patterns: &Patterns, talks: &[Conversation], schemas: &Schemas) -> usize {
+fn most_looked_at(patterns: &Patterns, talks: &[PastConversation], schemas: &Schemas) -> usize {
     let mut most = 0;
     for talk in talks {
         talk.follow(schemas, |trail, _, _| {
@@ -644,7 +644,7 @@ fn most_looked_at(patterns: &Patterns, talks: &[Conversation], schemas: &Schemas
 #[test]
 fn a_prediction_looks_at_few_things_among_a_thousand_patterns() {
     let talks = many(400, 26);
-    let schemas = Conversation::schemas(&talks);
+    let schemas = PastConversation::schemas(&talks);
     let patterns = learnt(&talks, &schemas);
     assert!(patterns.len() >= 1_000, "{}", patterns.len());
     let most = most_looked_at(&patterns, &talks[..50], &schemas);
