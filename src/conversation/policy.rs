@@ -70,7 +70,8 @@ pub struct Timeouts {
     /// The longest gap in the user's audio in mid-utterance before it counts as silence: a muted client may
     /// send nothing.
     pub audio_timeout: Micros,
-    /// How long after the end of the turn the transcript may come before the user is asked to repeat.
+    /// How long after the end of the turn the transcript may come before the user is asked to repeat. A recogniser
+    /// that fails says so at once, and the words of one that is only slow are worth more than a question.
     pub transcript_timeout: Micros,
     /// Silence of the user, after the agent has spoken, before they are asked whether they are still there;
     /// never if `None`.
@@ -250,7 +251,7 @@ impl Default for Timeouts {
             thinking: thinking(),
             synthesis_timeout: Micros::from_ms(4_000),
             audio_timeout: Micros::from_ms(1_500),
-            transcript_timeout: Micros::from_ms(1_000),
+            transcript_timeout: Micros::from_ms(2_500),
             silence_prompt: None,
             idle: Micros::from_ms(300_000),
             session: Micros::from_ms(3_600_000),

@@ -63,8 +63,8 @@ enum Stage {
     Speaking,
     /// The voice has become quiet: a gap between words, or the end.
     Fading,
-    /// A silence that may be the end of the turn.
-    Pausing,
+    /// A silence, heard up to here, that may be the end of the turn.
+    Pausing(Samples),
     /// The client has committed it.
     Committed,
 }
@@ -191,7 +191,8 @@ impl Utterance {
         }
         let awaited = pause.transcription.filter(|_| pause.transcript.is_none());
         self.partials.goes_on(end, awaited);
-        std::mem::replace(&mut self.stage, Stage::Speaking) == Stage::Pausing
+        let before = std::mem::replace(&mut self.stage, Stage::Speaking);
+        matches!(before, Stage::Pausing(_))
     }
 
     /// Whether it was clearly speech.
@@ -223,7 +224,7 @@ impl Utterance {
         let policy = common.policy.endpoint;
         let transcribe_after = policy.transcribe_after(busy);
         let silence = Samples(end.since(self.last_speech.0)).as_ms();
-        self.stage = Stage::Pausing;
+        self.stage = Stage::Pausing(end);
         let pause = &self.pause;
         let transcribe = pause.transcription.is_none() && silence >= transcribe_after;
         let score = pause.scoring.is_none()

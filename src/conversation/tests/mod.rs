@@ -708,8 +708,30 @@ fn a_dead_recogniser_asks_the_user_again() {
 fn a_slow_recogniser_asks_the_user_again_within_its_time() {
     let mut sim = sim();
     sim.asr_ms = 60_000;
-    ask(&mut sim, "what time is it", 3_000);
+    ask(&mut sim, "what time is it", 4_500);
     assert_eq!(sim.spoken(), [Phrases::default().asr_failed]);
+}
+
+#[test]
+fn a_recogniser_that_takes_two_seconds_is_waited_for() {
+    let mut sim = sim();
+    sim.asr_ms = 2_000;
+    sim.scripts.push_back(vec![say("It is noon."), end()]);
+    ask(&mut sim, "what time is it", 6_000);
+    assert_eq!(sim.spoken(), ["It is noon."]);
+}
+
+#[test]
+fn a_stall_of_the_network_in_a_gap_between_words_ends_no_turn() {
+    let mut sim = sim();
+    sim.speak("what time is it", 1_000);
+    sim.silence(96);
+    sim.no_audio(400);
+    sim.speak("what time is it in Rome", 500);
+    sim.silence(2_000);
+    let whole = "what time is it in Rome";
+    assert!(sim.saw(|event| matches!(event, Event::UserItem { text, .. } if text == whole)));
+    assert_eq!(sim.ended(), [ResponseStatus::Completed]);
 }
 
 #[test]

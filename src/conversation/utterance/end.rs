@@ -9,7 +9,15 @@ use crate::conversation::speculation::Request;
 use crate::conversation::timer::Timer;
 use crate::conversation::turn_detection::{EndOfTurnRule, TurnDetection};
 use crate::conversation::verdict::{Judged, News};
-use crate::time::{Micros, Time};
+use crate::time::{Micros, Samples, Time};
+
+/// How much longer a turn is open if the audio of its last silence does not come, ms: networks deliver late and then all
+/// at once, and a client that sends nothing in silence should not wait long.
+const LATE_AUDIO_MS: u64 = 500;
+
+/// The end of a silence that is not heard yet although nothing is late, ms: a window of the detector that is not whole,
+/// with room for what frames of 20 ms add.
+const UNHEARD_MS: u64 = 40;
 
 /// When it is over.
 impl Utterance {
@@ -93,6 +101,7 @@ impl Utterance {
         };
         let due = match verdict {
             Some(verdict) => verdict.due(since_speech(wait), since_speech(endpoint.incomplete_ms)),
+            None if self.has_not_heard(wait) => since_speech(wait + LATE_AUDIO_MS),
             None => since_speech(wait),
         };
         let transcript = transcript.filter(|_| !is_cut);
@@ -119,6 +128,14 @@ impl Utterance {
                 EndOfTurn::NotYet
             }
         }
+    }
+
+    /// Whether the audio that would prove this much silence is still to come: it is late, and may be speech.
+    fn has_not_heard(&self, silence_ms: u64) -> bool {
+        let Stage::Pausing(to) = self.stage else {
+            return false;
+        };
+        Samples(to.since(self.last_speech.0)).as_ms() + UNHEARD_MS < silence_ms
     }
 
     /// The stamps of a turn that ends now.

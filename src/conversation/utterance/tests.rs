@@ -44,18 +44,20 @@ fn a_user_who_speaks_is_not_done() {
 
 #[test]
 fn a_turn_may_be_over_at_once_and_is_after_a_silence() {
-    let (utterance, mut common) = paused(1_000, "what time is it");
+    let (mut utterance, mut common) = paused(1_000, "what time is it");
     let words = || "what time is it".to_owned();
     let early = judge(&utterance, &mut common, 1_100);
     assert_eq!(early, EndOfTurn::Perhaps(words()));
     assert!(common.timers.is_set(Timer::EndOfTurn));
+    utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(1_480), false);
     let late = judge(&utterance, &mut common, 1_500);
     assert_eq!(late, EndOfTurn::Over(words()));
 }
 
 #[test]
 fn an_unfinished_sentence_gets_a_longer_wait() {
-    let (utterance, mut common) = paused(1_000, "set a timer for");
+    let (mut utterance, mut common) = paused(1_000, "set a timer for");
+    utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(2_480), false);
     assert_eq!(judge(&utterance, &mut common, 2_400), EndOfTurn::NotYet);
     assert!(matches!(
         judge(&utterance, &mut common, 2_500),
@@ -220,4 +222,22 @@ fn a_busy_server_does_not_decode_ahead() {
     assert!(utterance.pause.transcription.is_none());
     utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(1_096), true);
     assert!(utterance.pause.transcription.is_some());
+}
+
+#[test]
+fn a_gap_between_words_is_no_end_while_the_audio_after_it_is_late() {
+    let (mut utterance, mut common) = speaking(1_000);
+    utterance.goes_on(at(1_000), common.now);
+    let rule = EndOfTurnRule::Semantic;
+    utterance.pauses(&mut common, rule, at(1_096), false);
+    let request = requested(&common).unwrap();
+    let heard = Ok(certain("Yes, please."));
+    utterance.on_transcript(request, heard, &common);
+    let perhaps = EndOfTurn::Perhaps("Yes, please.".into());
+    assert_eq!(judge(&utterance, &mut common, 1_400), perhaps);
+    let over = || EndOfTurn::Over("Yes, please.".into());
+    assert_eq!(judge(&utterance, &mut common, 2_000), over(), "none came");
+    // It comes, and is silence.
+    utterance.pauses(&mut common, rule, at(1_300), false);
+    assert_eq!(judge(&utterance, &mut common, 1_400), over());
 }
