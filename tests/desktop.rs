@@ -26,7 +26,6 @@ use undertone::asr::{Asr, WhisperOnnx};
 use undertone::audio::{Resampler, from_pcm16le, level_dbfs, to_f32, to_i16, to_pcm16le};
 use undertone::desktop::echo::{EchoCanceller, FRAME, RATE};
 use undertone::desktop::sounds::{CHIME, WAITING};
-use undertone::tts::Piper;
 use undertone::vad::{Gated, Silero, SileroModel, Vad, WINDOW};
 
 const DELAYS_MS: [usize; 3] = [40, 150, 300];
@@ -42,25 +41,6 @@ const USER: f32 = 0.7;
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The voice without randomness, so that it says a sentence the same way each time.
-fn voice() -> Piper {
-    let (voice, folder) = (
-        common::weights().join("piper-joe"),
-        tempfile::tempdir().expect("a folder"),
-    );
-    let file = |name: &str| std::fs::read(voice.join(name)).expect("the voice");
-    for name in ["encoder.onnx", "decoder.onnx"] {
-        std::fs::write(folder.path().join(name), file(name)).expect("a copy");
-    }
-    let mut settings: serde_json::Value =
-        serde_json::from_slice(&file("voice.json")).expect("JSON");
-    for noise in ["noise_scale", "noise_w"] {
-        settings["inference"][noise] = 0.0.into();
-    }
-    std::fs::write(folder.path().join("voice.json"), settings.to_string()).expect("written");
-    Piper::load(folder.path()).expect("the voice")
 }
 
 /// The echo of `played` at a microphone in a room: after `delay_ms`, with 100 ms of reverberation,
@@ -193,7 +173,7 @@ impl Scene {
     fn load() -> Self {
         let weights = common::weights();
         let silero = SileroModel::load(&weights.join("silero/silero_vad.onnx"));
-        let mut voice = voice();
+        let mut voice = common::steady_voice(&common::weights());
         Self {
             silero: silero.expect("a detector"),
             asr: WhisperOnnx::load(&weights.join("whisper-tiny.en")).expect("a recogniser"),

@@ -30,7 +30,7 @@ use undertone::llm::{Llm, LlmEvent, LlmStream, Prompt};
 use undertone::server::{App, ServerSettings, SocketLimits};
 use undertone::session::{self, Builders, Engines};
 use undertone::transport::intake::IntakeLimits;
-use undertone::tts::Piper;
+use undertone::tts::{Piper, Speed};
 use undertone::vad::{Gated, SileroModel, Vad};
 
 /// Counts allocated bytes. Resident memory is not a measure on a busy machine, since it mostly
@@ -393,7 +393,12 @@ async fn callers(count: u64, admission: bool, length: Duration) -> Served {
     let weights = common::weights();
     let question = {
         let mut voice = Piper::load(&weights.join("piper-joe")).expect("a voice");
-        let spoken = common::spoken_at_once(&mut voice, "What time is it in Tokyo?", 24_000);
+        let spoken = common::spoken_at_once(
+            &mut voice,
+            "What time is it in Tokyo?",
+            24_000,
+            Speed::NORMAL,
+        );
         without_the_silence_after(spoken)
     };
     let builders = Builders {

@@ -6,22 +6,37 @@ pub mod sound;
 pub mod speech;
 
 use std::path::{Path, PathBuf};
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use undertone::asr::{Asr, WhisperOnnx};
 use undertone::audio::{Resampler, to_f32, to_i16};
-use undertone::tts::{self, Piper, Tts};
+use undertone::tts::{self, Piper, Speed, Tts};
 
-/// Lets only one test at a time use real models in real time, since two would slow each other down.
-pub async fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().await
+/// Lets a test run that measures how early or late something comes: no other one that talks in real time is beside it.
+pub async fn alone() -> SemaphorePermit<'static> {
+    permits(TOGETHER).await
+}
+
+/// Lets a test talk in real time beside another one.
+pub async fn together() -> SemaphorePermit<'static> {
+    permits(1).await
 }
 
 /// Like [`alone`], outside of an async runtime.
-pub fn alone_blocking() -> MutexGuard<'static, ()> {
-    ALONE.blocking_lock()
+pub fn alone_blocking() -> SemaphorePermit<'static> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.expect("a runtime").block_on(alone())
 }
 
-static ALONE: Mutex<()> = Mutex::const_new(());
+async fn permits(count: u32) -> SemaphorePermit<'static> {
+    static TALKING: Semaphore = Semaphore::const_new(TOGETHER as usize);
+    TALKING
+        .acquire_many(count)
+        .await
+        .expect("it is never closed")
+}
+
+/// The tests that may talk in real time at once. Of two, each has a core for its models.
+const TOGETHER: u32 = 2;
 
 /// Whether the text contains this number, in digits or spelt out.
 pub fn has_number(text: &str, digits: &str, spelt: &str) -> bool {
@@ -61,14 +76,33 @@ pub fn resampled(samples: &[f32], from: u32, to: u32) -> Vec<f32> {
 }
 
 /// Synthesises the text at `rate` Hz, without leading silence.
-pub fn spoken_at_once(voice: &mut Piper, text: &str, rate: u32) -> Vec<i16> {
-    let samples = spoken(voice, text, rate);
+pub fn spoken_at_once(voice: &mut Piper, text: &str, rate: u32, speed: Speed) -> Vec<i16> {
+    let speech = tts::whole_at(voice, text, speed).expect("speech");
+    let samples = resampled(&speech, voice.sample_rate(), rate);
     let onset = samples.iter().position(|sample| sample.abs() > 0.02);
     to_i16(&samples[onset.expect("sound")..])
 }
 
-/// A voice, and a recogniser that checks it: the voice varies from one synthesis to the next, and
-/// now and then a sentence is unintelligible.
+/// The voice of `weights` without randomness, so that it says a sentence the same way each time.
+pub fn steady_voice(weights: &Path) -> Piper {
+    let (voice, folder) = (
+        weights.join("piper-joe"),
+        tempfile::tempdir().expect("a folder"),
+    );
+    let file = |name: &str| std::fs::read(voice.join(name)).expect("the voice");
+    for name in ["encoder.onnx", "decoder.onnx"] {
+        std::fs::write(folder.path().join(name), file(name)).expect("a copy");
+    }
+    let mut settings: serde_json::Value =
+        serde_json::from_slice(&file("voice.json")).expect("JSON");
+    for noise in ["noise_scale", "noise_w"] {
+        settings["inference"][noise] = 0.0.into();
+    }
+    std::fs::write(folder.path().join("voice.json"), settings.to_string()).expect("written");
+    Piper::load(folder.path()).expect("the voice")
+}
+
+/// A voice without randomness, and a recogniser that checks it.
 pub struct Booth {
     voice: Piper,
     recogniser: WhisperOnnx,
@@ -78,18 +112,20 @@ impl Booth {
     /// Loads both from `weights`.
     pub fn new(weights: &Path) -> Self {
         Self {
-            voice: Piper::load(&weights.join("piper-joe")).expect("the voice"),
+            voice: steady_voice(weights),
             recogniser: WhisperOnnx::load(&weights.join("whisper-tiny.en"))
                 .expect("the recogniser"),
         }
     }
 
-    /// Synthesises the text at `rate` Hz, without leading silence, until every word is recognised.
+    /// Synthesises the text at `rate` Hz, without leading silence, at the first of some speeds at which every word is
+    /// recognised.
     pub fn say(&mut self, text: &str, rate: u32) -> Vec<i16> {
-        const TAKES: usize = 30;
+        const SPEEDS: [f64; 5] = [1.0, 0.95, 1.05, 0.9, 1.1];
         let mut heard = Vec::new();
-        for _ in 0..TAKES {
-            let take = spoken_at_once(&mut self.voice, text, rate);
+        for speed in SPEEDS {
+            let speed = Speed::of(speed).expect("a speed");
+            let take = spoken_at_once(&mut self.voice, text, rate, speed);
             let words = self.hear(&take, rate);
             let mut errors = Errors::default();
             errors.add(text, &words);

@@ -204,7 +204,7 @@ fn committed(folder: &Path) -> Vec<Vec<Value>> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_same_question_commits_the_same_call_over_every_transport() {
-    let _alone = common::alone().await;
+    let _together = common::together().await;
     let question = question();
     let folder = tempfile::tempdir().expect("a folder");
     let observers = Observers {

@@ -71,7 +71,7 @@ static SPEECH: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
 /// questions, one for a server tool and one for a client tool, a barge-in, and a typed question.
 /// Asserts that there are no complaints, one answer to each question, and no other speech.
 async fn converse(program: &Path, driver: &str, scheme: &str, path: &str) {
-    let _alone = common::alone().await;
+    let _together = common::together().await;
     let engines = support::real::shipped(|_| (), Observers::default());
     let open = move |options: SessionOptions| Ok(session::open(&engines, &options));
     let port = webrtc::bind(local().bind, &[]).expect("a UDP port");

@@ -178,7 +178,7 @@ impl Served {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_interrupted_by_kill_9_is_not_run_again_and_is_reported() {
-    let _alone = common::alone().await;
+    let _together = common::together().await;
     let (world, mut bookings, service) = world(false).await;
     let home = home(&service);
     let folder = home.path();
@@ -256,7 +256,7 @@ impl World {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_booking_that_a_kill_interrupted_is_not_made_again_by_the_next_call() {
-    let _alone = common::alone().await;
+    let _together = common::together().await;
     let (world, mut bookings, service) = world(false).await;
     // The next call waits as long as this one might still run.
     let booking = booking_once(&service).replace("timeout_ms = 120000", "timeout_ms = 3000");
@@ -280,7 +280,7 @@ async fn a_booking_that_a_kill_interrupted_is_not_made_again_by_the_next_call() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_who_lost_the_line_and_books_again_has_booked_once() {
-    let _alone = common::alone().await;
+    let _together = common::together().await;
     let (world, mut bookings, service) = world(true).await;
     let home = home_with(&booking_once(&service), &service);
     let folder = home.path();
@@ -366,7 +366,7 @@ pub(super) async fn call_relay(address: &str) -> Client {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_whose_line_a_kill_cut_calls_again_and_has_booked_once() {
-    let _alone = common::alone().await;
+    let _together = common::together().await;
     let (world, mut bookings, service) = world(false).await;
     let once = "once_per = \"caller + who\"\ntimeout_ms = 3000";
     let booking = declaration(&service).replace("timeout_ms = 120000", once);
@@ -459,7 +459,7 @@ async fn line_with(lines: &mut mpsc::Receiver<String>, part: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_blocks_calls_with_side_effects_until_there_is_room() {
-    let _alone = common::alone().await;
+    let _together = common::together().await;
     let (world, mut bookings, service) = world(true).await;
     let home = home(&service);
     let folder = home.path();
@@ -515,7 +515,7 @@ async fn a_full_disk_blocks_calls_with_side_effects_until_there_is_room() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_result_that_could_not_be_written_is_written_once_there_is_room() {
-    let _alone = common::alone().await;
+    let _together = common::together().await;
     let (world, mut bookings, service) = world(true).await;
     let home = home(&service);
     let folder = home.path();

@@ -337,7 +337,7 @@ async fn a_server_killed_at_two_hundred_random_moments_books_each_guest_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "at full size: make soak"]
 async fn the_real_program_killed_in_any_part_of_a_booking_books_each_guest_once() {
-    let _alone = common::alone().await;
+    let _together = common::together().await;
     let told = rounds(Kind::Real, MOMENTS.into_iter(), 3, 3_000).await;
     assert!(told.booked > 0 && told.before > 0, "{told:?}");
 }

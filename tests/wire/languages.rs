@@ -237,7 +237,7 @@ rules = ['{rule}']
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_german_conversation_with_the_local_brain() {
-    let _alone = common::alone().await;
+    let _together = common::together().await;
     let folder = tempfile::tempdir().expect("a folder");
     let stock = stock(
         "Wir haben {{ result|trim }} Stühle in {{ colour }}.",
@@ -276,7 +276,7 @@ async fn a_german_conversation_with_the_local_brain() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_spanish_conversation_with_the_local_brain() {
-    let _alone = common::alone().await;
+    let _together = common::together().await;
     let folder = tempfile::tempdir().expect("a folder");
     let stock = stock(
         "Tenemos {{ result|trim }} sillas de color {{ colour }}.",
@@ -326,7 +326,7 @@ async fn a_spanish_conversation_with_the_local_brain() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_chooses_german_and_a_language_model_is_told() {
-    let _alone = common::alone().await;
+    let _together = common::together().await;
     let folder = tempfile::tempdir().expect("a folder");
     let config = configured(folder.path(), "", &[("timer.toml", TIMER)]);
     let llm = Scripted::default()
@@ -358,7 +358,7 @@ async fn a_client_chooses_german_and_a_language_model_is_told() {
 /// The agent goes on in the language that is spoken, and back; a client that names its language is taken at its word.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_goes_on_in_the_language_that_is_spoken() {
-    let _alone = common::alone().await;
+    let _together = common::together().await;
     let folder = tempfile::tempdir().expect("a folder");
     let text = "[asr]\nlanguages = [\"de\", \"es\"]\n";
     let (server, words) = serve_detecting(&configured(folder.path(), text, &[]));
@@ -390,7 +390,7 @@ async fn a_session_goes_on_in_the_language_that_is_spoken() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_language_is_only_transcribed_if_the_operator_wants_it_so() {
-    let _alone = common::alone().await;
+    let _together = common::together().await;
     let folder = tempfile::tempdir().expect("a folder");
     let text = "[asr]\nlanguages = [\"de\"]\nfollow_language = false\n";
     let (server, words) = serve_detecting(&configured(folder.path(), text, &[]));
@@ -432,7 +432,7 @@ async fn a_question_in_german_starts_its_tool_early_and_small_talk_does_not() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs whisper-base and SVOX Pico: make verify"]
 async fn a_german_conversation_with_published_weights() {
-    let _alone = common::alone().await;
+    let _together = common::together().await;
     let folder = tempfile::tempdir().expect("a folder");
     let stock = stock(
         "Wir haben {{ result|trim }} Stühle dieser Farbe.",
@@ -467,7 +467,7 @@ async fn a_german_conversation_with_published_weights() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs whisper-base and SVOX Pico: make verify"]
 async fn a_spanish_conversation_with_published_weights() {
-    let _alone = common::alone().await;
+    let _together = common::together().await;
     let folder = tempfile::tempdir().expect("a folder");
     let stock = stock(
         "Tenemos {{ result|trim }} sillas de color {{ colour }}.",

@@ -412,7 +412,7 @@ async fn twilios_library_knows_our_attributes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conversation_with_the_local_brain() {
-    let _alone = common::alone().await;
+    let _together = common::together().await;
     let folder = tempfile::tempdir().expect("a folder");
     let turns = folder.path().join("turns.jsonl");
     let observers = Observers {

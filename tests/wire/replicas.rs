@@ -132,7 +132,7 @@ const UNKNOWN: [&str; 1] = ["whether it took effect is not known"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_booking_at_a_server_that_was_killed_is_not_made_again_at_another() {
-    let _alone = common::alone().await;
+    let _together = common::together().await;
     let (world, mut bookings, service) = world(false).await;
     let redis = Redis::start().await;
     let replicas = [
@@ -184,7 +184,7 @@ async fn ask(client: &mut Client, words: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_store_sessions_go_on_and_nothing_is_booked_until_it_is_back() {
-    let _alone = common::alone().await;
+    let _together = common::together().await;
     let (world, mut bookings, service) = world(true).await;
     let mut redis = Redis::start().await;
     let replica = Replica::start(&redis, &service).await;
@@ -417,13 +417,13 @@ async fn sessions(replica: &Replica) -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_turn_is_cut_when_servers_are_replaced_one_after_the_other() {
-    let _alone = common::alone().await;
+    let _together = common::together().await;
     roll(6).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "at full size: make soak"]
 async fn no_turn_of_thirty_callers_is_cut_when_servers_are_replaced() {
-    let _alone = common::alone().await;
+    let _together = common::together().await;
     roll(30).await;
 }

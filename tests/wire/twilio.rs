@@ -816,7 +816,7 @@ fn transcribe(weights: &std::path::Path, pcm: &[u8]) -> String {
 /// tool, and a barge-in stops the answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pipecats_client_asks_is_answered_and_interrupts() {
-    let _alone = common::alone().await;
+    let _together = common::together().await;
     let weights = common::weights();
     let (api, _asked) = twilio_api().await;
     let llm = Scripted::default()

@@ -99,7 +99,7 @@ fn write(path: &Path, rate: u32, channels: u16, samples: &[f32]) {
 /// Everything that Home Assistant uses, on one server with real models.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn home_assistants_client_is_heard_spoken_to_and_answered() {
-    let _alone = common::alone().await;
+    let _together = common::together().await;
     let folder = tempfile::tempdir().expect("a folder");
     let engines = undertone::cli::engines::all(&configured(folder.path())).expect("engines");
     let (server, address) = serve(local(), &engines);
