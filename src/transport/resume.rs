@@ -34,7 +34,7 @@ pub struct Seen {
 
 /// The secrets with which a client may come back to one session. Dropped when the session is over.
 pub trait Secrets: Send {
-    /// Makes the secret for the next return. The one before stays valid until [`Secrets::confirm`].
+    /// Makes the secret for the next return. The last confirmed one stays valid until [`Secrets::confirm`].
     fn renew(&mut self) -> String;
 
     /// The client has the last secret: those before are void.
