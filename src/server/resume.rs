@@ -55,7 +55,7 @@ impl Resumptions {
     }
 
     /// Where the connections of the client with this secret arrive.
-    fn find(&self, shown: &str) -> Option<mpsc::Sender<Returning>> {
+    pub(super) fn find(&self, shown: &str) -> Option<mpsc::Sender<Returning>> {
         let (session, secret) = shown.split_once('.')?;
         let session = Uuid::try_parse(session).ok()?;
         let shown = hash(secret);

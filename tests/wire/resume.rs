@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_tungstenite::MaybeTlsStream;
 use undertone::llm::scripted::{Cue, Scripted};
-use undertone::server::{ServerSettings, SocketLimits};
+use undertone::server::{OpeningLimits, ServerSettings, SocketLimits};
 use undertone::session::Builders;
 use undertone::tools::declared;
 
@@ -403,6 +403,32 @@ async fn only_who_may_open_a_session_may_come_back_to_one() {
         .await
         .expect("back");
     client.until("undertone.session.resumed").await;
+}
+
+#[tokio::test]
+async fn a_client_that_comes_back_opens_no_session_that_counts() {
+    let settings = ServerSettings {
+        auth_token: Some("operator".to_owned().into()),
+        openings: OpeningLimits {
+            per_token: 1,
+            ..OpeningLimits::default()
+        },
+        ..local()
+    };
+    let server = Server::with(settings, Script::default()).await;
+    let shown = [("authorization", "Bearer operator")];
+    let mut path = "/v1/realtime?resumable=1".to_owned();
+    let mut last = "undertone.session.resumable";
+    for _ in 0..4 {
+        let client = server.try_open(&path, &shown).await;
+        let events = client.expect("a session").until(last).await;
+        let secret = events.last().expect("one")["resume"].clone();
+        path = format!("/v1/realtime?resume={}", secret.as_str().expect("text"));
+        last = "undertone.session.resumed";
+    }
+    for new in ["/v1/realtime", "/v1/realtime?resume=nonsense"] {
+        assert_eq!(server.try_open(new, &shown).await.err(), Some(429), "{new}");
+    }
 }
 
 #[tokio::test]
