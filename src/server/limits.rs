@@ -263,7 +263,9 @@ mod tests {
         let secret = way_back.secrets.renew();
         let comes_back = |uri: String| comes_back(&sessions, &uri.parse().unwrap());
         assert!(comes_back(format!("/v1/realtime?resume={secret}")));
-        assert!(comes_back(format!("/v1/realtime?last_event_id=event_1&resume={secret}")));
+        assert!(comes_back(format!(
+            "/v1/realtime?last_event_id=event_1&resume={secret}"
+        )));
         for opening in [
             "/v1/realtime".to_owned(),
             format!("/v1/realtime?resume={secret}0"),
@@ -274,7 +276,10 @@ mod tests {
             assert!(!comes_back(opening.clone()), "{opening}");
         }
         drop(way_back);
-        assert!(!comes_back(format!("/v1/realtime?resume={secret}")), "it is over");
+        assert!(
+            !comes_back(format!("/v1/realtime?resume={secret}")),
+            "it is over"
+        );
     }
 
     #[test]
