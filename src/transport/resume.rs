@@ -5,6 +5,7 @@
 
 use crate::conversation::HeardUpTo;
 use crate::transport::Action;
+use crate::transport::outbox::Outbox;
 use axum::extract::ws::WebSocket;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -92,6 +93,24 @@ impl Keeping {
             sent: 0,
             proof: Proof::Given,
         }
+    }
+
+    /// Tells the client the secret with which it may come back. False if there is no room: the client must go.
+    #[must_use]
+    pub(super) fn offer(
+        &mut self,
+        returns: &mut dyn Returns,
+        within: Duration,
+        back: bool,
+        outbox: &mut Outbox,
+    ) -> bool {
+        let secret = self.way.secrets.renew();
+        let actions = returns.offer(&secret, within, back);
+        // They are not kept for a return: the next secret replaces this one.
+        actions.into_iter().all(|action| match action {
+            Action::Send(text) => outbox.push(text),
+            _ => true,
+        })
     }
 
     /// Keeps an event of a dialect.

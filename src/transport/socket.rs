@@ -233,21 +233,12 @@ impl<D: Dialect> Pump<D> {
 
     /// Tells the client the secret with which it may come back, if it may.
     fn offer_return(&mut self, back: bool) -> Result<(), End> {
-        let (Some(Keeping { way, .. }), Some(returns)) =
-            (&mut self.returns, self.dialect.returns())
-        else {
+        let (Some(keeping), Some(returns)) = (&mut self.returns, self.dialect.returns()) else {
             return Ok(());
         };
-        let secret = way.secrets.renew();
-        for action in returns.offer(&secret, self.limits.return_within, back) {
-            // It is not sent again: the next one replaces it.
-            if let Action::Send(text) = action
-                && !self.outbox.push(text)
-            {
-                return Err(End::Slow);
-            }
-        }
-        Ok(())
+        let within = self.limits.return_within;
+        let is_told = keeping.offer(returns, within, back, &mut self.outbox);
+        is_told.then_some(()).ok_or(End::Slow)
     }
 
     /// Whether the session waits for the client, whose connection has ended like this.
