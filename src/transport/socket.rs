@@ -62,7 +62,7 @@ pub async fn drive<D: Dialect>(
         Ok(()) => pump.run(&mut sink, &mut source).await,
         Err(end) => Stop::Over(end),
     };
-    serve(pump, (sink, source), stop).await
+    serve(pump, Some((sink, source)), stop).await
 }
 
 /// Goes on with a session over a socket, whose client has been served by another pump so far.
@@ -73,50 +73,47 @@ pub(super) async fn go_on<D: Dialect>(
     limits: SocketLimits,
     returning: Returning,
 ) {
-    let mut pump = Box::new(Pump::of(dialect, link, limits, Some(keeping)));
-    pump.lose();
-    let (mut sink, mut source) = (*returning.socket).split();
-    let span = pump.link.span();
-    let stop = match span.in_scope(|| pump.come_back(&returning.seen)) {
-        Ok(()) => pump.run(&mut sink, &mut source).await,
-        Err(end) => Stop::Over(end),
-    };
-    serve(pump, (sink, source), stop).await;
+    let pump = Box::new(Pump::of(dialect, link, limits, Some(keeping)));
+    serve(pump, None, Stop::Displaced(returning)).await;
 }
 
-/// Serves a client over all its connections, the first of which has come to a stop.
+/// Serves a client over all its connections. The one so far has come to a `stop`; it is `None` if it was no WebSocket.
 async fn serve<D: Dialect>(
     mut pump: Box<Pump<D>>,
-    (mut sink, mut source): Connection,
+    mut connection: Option<Connection>,
     mut stop: Stop,
 ) -> Box<D> {
-    let (end, is_connected) = loop {
+    let end = loop {
         let returning = match stop {
             Stop::Displaced(returning) => {
                 pump.lose();
-                part(&mut sink, "the client came back over another connection");
+                part(
+                    connection.take(),
+                    "the client came back over another connection",
+                );
                 returning
             }
-            Stop::Over(end) if !pump.may_return(&end) => break (end, true),
+            Stop::Over(end) if !pump.may_return(&end) => break end,
             Stop::Over(end) => {
-                part(&mut sink, "the connection is lost");
+                part(connection.take(), "the connection is lost");
                 match pump.wait(end).await {
                     Ok(returning) => returning,
-                    Err(end) => break (end, false),
+                    Err(end) => break end,
                 }
             }
         };
-        (sink, source) = (*returning.socket).split();
+        let (mut sink, mut source) = (*returning.socket).split();
         let span = pump.link.span();
         stop = match span.in_scope(|| pump.come_back(&returning.seen)) {
             Ok(()) => pump.run(&mut sink, &mut source).await,
             Err(end) => Stop::Over(end),
         };
+        connection = Some((sink, source));
     };
     pump.link.end(&end);
     let span = pump.link.span();
     span.in_scope(|| tracing::debug!(?end, "socket ends"));
-    if is_connected {
+    if let Some((sink, source)) = connection {
         farewell(sink, source, &mut pump, end).await;
     }
     pump.dialect
@@ -542,7 +539,10 @@ async fn answer(question: &mut Option<BoxFuture<'static, Admission>>) -> Admissi
 }
 
 /// Closes a connection that is of no use any more, without waiting for it.
-fn part(sink: &mut SplitSink<WebSocket, Message>, reason: &'static str) {
+fn part(connection: Option<Connection>, reason: &'static str) {
+    let Some((mut sink, _source)) = connection else {
+        return;
+    };
     let close = Close {
         code: close_code::GOING_AWAY,
         reason,
