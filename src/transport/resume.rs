@@ -73,14 +73,15 @@ pub(super) struct Keeping {
     pub(super) proof: Proof,
 }
 
-/// Whether the client has the secret for its next return. What it answers to a ping behind the secret proves it.
+/// Whether the client has the secret for its next return. Its answer to a ping behind the secret proves it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Proof {
     /// The secret waits to be written.
     Unsent,
-    /// The ping behind it has not been answered.
+    /// No ping behind it has been answered.
     Asked,
-    Given,
+    /// It is proven, or this connection has brought no secret.
+    NotNeeded,
 }
 
 impl Keeping {
@@ -91,7 +92,7 @@ impl Keeping {
             is_away: false,
             unanswered: 0,
             sent: 0,
-            proof: Proof::Given,
+            proof: Proof::NotNeeded,
         }
     }
 

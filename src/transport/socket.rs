@@ -13,6 +13,7 @@ use super::{Action, Admission, ClientMessage, Close, Dialect, Frame, close_code}
 use crate::conversation::{Event, HangUpReason, Micros};
 use crate::session::{Outbound, SessionError, SessionOptions};
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade};
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{FutureExt, SinkExt, StreamExt};
@@ -27,6 +28,10 @@ const READ_BUFFER: usize = 4096;
 /// Bytes that may wait inside the WebSocket library, unless a message may be larger: the echo of a
 /// client's own configuration must fit.
 const MAX_WRITE_BUFFER: usize = 256 * 1024;
+
+/// The mark of a ping behind a secret: its pong proves that the client has the secret. Clients and proxies also send
+/// pongs of their own.
+const PROOF: &[u8] = b"secret";
 
 /// How long a closing handshake may take.
 const CLOSING: Duration = Duration::from_secs(1);
@@ -168,7 +173,8 @@ struct Pump<D> {
     question: Option<BoxFuture<'static, Admission>>,
     outbox: Outbox,
     pinged: Instant,
-    ping: bool,
+    /// The payload of a ping that waits to be written.
+    ping: Option<&'static [u8]>,
     returns: Option<Keeping>,
 }
 
@@ -198,7 +204,7 @@ impl<D: Dialect> Pump<D> {
             question: None,
             outbox: Outbox::default(),
             pinged: Instant::now(),
-            ping: false,
+            ping: None,
             returns,
         }
     }
@@ -251,6 +257,7 @@ impl<D: Dialect> Pump<D> {
             return;
         };
         returns.is_away = true;
+        returns.proof = Proof::NotNeeded;
         returns.sent = returns.replay.sent(self.outbox.messages());
         self.outbox = Outbox::default();
         self.link.lost();
@@ -297,7 +304,7 @@ impl<D: Dialect> Pump<D> {
         tracing::info!("the client is back");
         self.patience = Patience::new(self.limits);
         self.patience.begun();
-        (self.pinged, self.ping) = (Instant::now(), false);
+        (self.pinged, self.ping) = (Instant::now(), None);
         let (Some(kept), Some(returns)) = (&mut self.returns, self.dialect.returns()) else {
             return Ok(());
         };
@@ -339,7 +346,8 @@ impl<D: Dialect> Pump<D> {
             self.question = self.dialect.question();
         }
         let asked = self.question.is_some();
-        let must_write = self.patience.is_writing() || self.ping || !self.outbox.is_empty();
+        let must_write =
+            self.patience.is_writing() || self.ping.is_some() || !self.outbox.is_empty();
         if must_write {
             self.patience.waits();
         }
@@ -388,11 +396,11 @@ impl<D: Dialect> Pump<D> {
         let actions = match &message {
             Message::Text(text) => self.dialect.client(ClientMessage::Text(text)),
             Message::Binary(bytes) => self.dialect.client(ClientMessage::Binary(bytes)),
-            Message::Pong(_) => {
+            Message::Pong(mark) if mark == PROOF => {
                 self.proven();
                 return Ok(());
             }
-            Message::Ping(_) => return Ok(()),
+            Message::Pong(_) | Message::Ping(_) => return Ok(()),
             Message::Close(_) => return Err(End::Left),
         };
         self.obey(actions)
@@ -404,16 +412,25 @@ impl<D: Dialect> Pump<D> {
             && *proof == Proof::Unsent
         {
             *proof = Proof::Asked;
-            self.ping = true;
+            self.ping = Some(PROOF);
         }
     }
 
-    /// The client has answered a ping.
+    /// The payload of a ping. A client may answer only the last one, so each carries the mark until one is answered.
+    fn mark(&self) -> &'static [u8] {
+        let keeping = self.returns.as_ref();
+        match keeping.is_some_and(|keeping| keeping.proof == Proof::Asked) {
+            true => PROOF,
+            false => b"",
+        }
+    }
+
+    /// The client has answered a ping behind its new secret.
     fn proven(&mut self) {
         if let Some(Keeping { proof, way, .. }) = &mut self.returns
             && *proof == Proof::Asked
         {
-            *proof = Proof::Given;
+            *proof = Proof::NotNeeded;
             way.secrets.confirm();
         }
     }
@@ -513,7 +530,7 @@ impl<D: Dialect> Pump<D> {
             self.pinged = now;
             match self.dialect.probe() {
                 Some(text) => self.apply_one(Action::Send(text))?,
-                None => self.ping = true,
+                None => self.ping = Some(self.mark()),
             }
         }
         Ok(())
@@ -559,14 +576,14 @@ fn part(connection: Option<Connection>, reason: &'static str) {
 async fn write(
     sink: &mut SplitSink<WebSocket, Message>,
     outbox: &mut Outbox,
-    ping: &mut bool,
+    ping: &mut Option<&'static [u8]>,
     patience: &mut Patience,
 ) -> Result<(), axum::Error> {
     poll_fn(|cx| {
         loop {
             ready!(sink.poll_ready_unpin(cx))?;
-            let next = if std::mem::take(ping) {
-                Message::Ping(bytes::Bytes::new())
+            let next = if let Some(payload) = ping.take() {
+                Message::Ping(Bytes::from_static(payload))
             } else if let Some(frame) = outbox.pop() {
                 message_of(frame)
             } else {
@@ -608,7 +625,7 @@ async fn farewell<D>(
     };
     let goodbye = async {
         if let Some(close) = close {
-            write(&mut sink, &mut pump.outbox, &mut false, &mut pump.patience).await?;
+            write(&mut sink, &mut pump.outbox, &mut None, &mut pump.patience).await?;
             sink.send(Message::Close(Some(frame_of(&close)))).await?;
         }
         while let Some(message) = source.next().await {

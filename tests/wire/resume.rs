@@ -4,6 +4,7 @@ use crate::support;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::post;
+use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,6 +15,7 @@ use support::{Client, PATIENCE, Script, Server, local};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_tungstenite::MaybeTlsStream;
+use tokio_tungstenite::tungstenite::{Bytes, Message};
 use undertone::llm::scripted::{Cue, Scripted};
 use undertone::server::{OpeningLimits, ServerSettings, SocketLimits};
 use undertone::session::Builders;
@@ -92,6 +94,25 @@ impl Line {
                 return events;
             }
         }
+    }
+
+    async fn until_ping(&mut self) {
+        loop {
+            let message = timeout(PATIENCE, self.client.socket.next()).await;
+            let message = message.expect("in time").expect("open");
+            if message.expect("a message").is_ping() {
+                return;
+            }
+        }
+    }
+
+    /// The server has handled everything that the client has sent.
+    async fn is_heard(&mut self) {
+        let session = json!({"type": "realtime"});
+        self.client
+            .send(json!({"type": "session.update", "session": session}))
+            .await;
+        self.until("session.updated").await;
     }
 
     async fn listen(&mut self, ms: u64) {
@@ -343,6 +364,27 @@ async fn a_session_that_waits_keeps_its_place_and_a_wrong_secret_does_not_open_i
     // The answer to the ping behind its new secret goes before what it says next.
     line.client.speak(500, 400).await;
     line.until("response.done").await;
+    lost.is_refused(&server).await;
+}
+
+/// Browsers and proxies may send pongs that answer no ping.
+#[tokio::test]
+async fn a_pong_that_answers_no_ping_does_not_prove_that_the_new_secret_has_arrived() {
+    let server = Server::start(Script::default()).await;
+    let lost = Line::to(&server).await.cut();
+    let (mut line, _) = lost.come_back(&server).await;
+    line.until_ping().await;
+    // It takes the place of the answer that the library would send with its next message.
+    let own = Message::Pong(Bytes::new());
+    line.client.socket.send(own).await.expect("sent");
+    line.is_heard().await;
+    line.cut();
+    let (mut line, _) = lost.come_back(&server).await;
+    line.until_ping().await;
+    // The library's answer goes behind the first event.
+    line.is_heard().await;
+    line.is_heard().await;
+    line.cut();
     lost.is_refused(&server).await;
 }
 
