@@ -270,9 +270,7 @@ impl Store {
         let mut connection = self.0.connection.clone();
         match command.query_async::<()>(&mut connection).await {
             Ok(()) => {
-                self.0.figures.up.set(1);
-                let came_back = |up: &mut bool| !std::mem::replace(up, true);
-                if self.0.up.send_if_modified(came_back) {
+                if self.set_is_up(true) {
                     tracing::info!("the shared store answers again");
                 }
             }
@@ -280,10 +278,16 @@ impl Store {
         }
     }
 
+    /// Returns whether this is a change. The gauge is set under the state's lock, so both always agree.
+    fn set_is_up(&self, is_up: bool) -> bool {
+        self.0.up.send_if_modified(|was_up| {
+            self.0.figures.up.set(is_up.into());
+            std::mem::replace(was_up, is_up) != is_up
+        })
+    }
+
     fn set_down(&self, error: &dyn Display) {
-        self.0.figures.up.set(0);
-        let went = |up: &mut bool| std::mem::replace(up, false);
-        if self.0.up.send_if_modified(went) {
+        if self.set_is_up(false) {
             tracing::error!(
                 %error,
                 "the shared store does not answer: until it does, no call that changes something is made, and \

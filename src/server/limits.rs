@@ -3,17 +3,19 @@
 //! A client that shows a token or a client secret is counted by it, so that those who share a proxy's address, or a
 //! telephone provider's, do not share a limit; any other by its address. Clients on this machine are not counted by
 //! address: they may be a proxy for everybody. Clients of the protocols over bare TCP show no token. Twilio's calls are
-//! counted together, by the account that has signed them.
+//! counted together, by the account that has signed them. A client that comes back to its session is not counted.
 
 use super::access;
 use super::connections::Place;
 use super::errors::error;
+use super::resume::Resumptions;
+use super::routes::RealtimeQuery;
 use super::secrets;
 use super::shared::Shared;
 use crate::metrics::Refusal;
-use axum::extract::{Request, State};
-use axum::http::StatusCode;
+use axum::extract::{Query, Request, State};
 use axum::http::header::RETRY_AFTER;
+use axum::http::{StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use sha2::{Digest, Sha256};
@@ -124,6 +126,9 @@ pub(super) async fn limit(
     request: Request,
     next: Next,
 ) -> Response {
+    if comes_back(&shared.resumptions, request.uri()) {
+        return next.run(request).await;
+    }
     let limits = shared.settings().openings;
     let is_good = |shown: &str| {
         let is_secret = || shared.secrets.read(shown, secrets::now()).is_ok();
@@ -138,6 +143,18 @@ pub(super) async fn limit(
         Some(Err(wait)) => refused(&shared, wait),
         Some(Ok(())) | None => next.run(request).await,
     }
+}
+
+/// Whether a client comes back to its session with a valid secret. Other routes take no secrets, so there they prove
+/// nothing.
+fn comes_back(sessions: &Resumptions, uri: &Uri) -> bool {
+    if uri.path() != "/v1/realtime" {
+        return false;
+    }
+    let query = Query::<RealtimeQuery>::try_from_uri(uri).ok();
+    let query = query.filter(|Query(query)| query.call_id.is_none());
+    let secret = query.and_then(|Query(query)| query.resume);
+    secret.is_some_and(|secret| sessions.find(&secret).is_some())
 }
 
 /// The hash of the good token that a request shows, in its headers or, as telephone providers do, in its query. Another
@@ -237,6 +254,32 @@ mod tests {
             assert_eq!(openings.take(Client::Address(address), 6, now), Ok(()));
         }
         assert!(openings.0.lock().unwrap().len() <= MOST);
+    }
+
+    #[test]
+    fn a_client_comes_back_with_a_valid_secret_and_at_the_route_of_its_session() {
+        let sessions = Resumptions::default();
+        let mut way_back = sessions.open();
+        let secret = way_back.secrets.renew();
+        let comes_back = |uri: String| comes_back(&sessions, &uri.parse().unwrap());
+        assert!(comes_back(format!("/v1/realtime?resume={secret}")));
+        assert!(comes_back(format!(
+            "/v1/realtime?last_event_id=event_1&resume={secret}"
+        )));
+        for opening in [
+            "/v1/realtime".to_owned(),
+            format!("/v1/realtime?resume={secret}0"),
+            format!("/v1/realtime?call_id=rtc_1&resume={secret}"),
+            format!("/v1/realtime/calls?resume={secret}"),
+            format!("/v1/pcm?resume={secret}"),
+        ] {
+            assert!(!comes_back(opening.clone()), "{opening}");
+        }
+        drop(way_back);
+        assert!(
+            !comes_back(format!("/v1/realtime?resume={secret}")),
+            "it is over"
+        );
     }
 
     #[test]

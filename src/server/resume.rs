@@ -1,7 +1,7 @@
 //! Clients that come back to their session after their connection was lost: the secrets that prove who they are.
 //!
-//! A secret names its session and is good for one return. The one before it stays valid until the client has shown that
-//! it has the next one, since a connection may break before the secret arrives.
+//! A secret names its session and is good for one return. Those before it stay valid until the client has shown that it
+//! has the next one, since a connection may break before the secret arrives.
 
 use super::access::admit;
 use super::routes::RealtimeQuery;
@@ -22,12 +22,17 @@ use uuid::Uuid;
 /// Connections of one client that may arrive at once. The last one goes on.
 const ARRIVALS: usize = 4;
 
+/// Secrets of one session that are valid at once. A client that loses several connections in a row before it has proven
+/// that it has a secret of theirs may have any of them.
+const MOST_VALID: usize = 8;
+
 /// The sessions whose clients may come back. Each holds a place, so there are at most `server.max_sessions`.
 #[derive(Clone, Default)]
 pub(super) struct Resumptions(Arc<Mutex<HashMap<Uuid, Entry>>>);
 
 struct Entry {
-    /// The hashes of the secrets that are valid, oldest first.
+    /// The hashes of the valid secrets: the last one that was confirmed (before that, the first), then those offered
+    /// since.
     valid: Vec<[u8; 32]>,
     arrivals: mpsc::Sender<Returning>,
 }
@@ -50,7 +55,7 @@ impl Resumptions {
     }
 
     /// Where the connections of the client with this secret arrive.
-    fn find(&self, shown: &str) -> Option<mpsc::Sender<Returning>> {
+    pub(super) fn find(&self, shown: &str) -> Option<mpsc::Sender<Returning>> {
         let (session, secret) = shown.split_once('.')?;
         let session = Uuid::try_parse(session).ok()?;
         let shown = hash(secret);
@@ -80,8 +85,10 @@ impl Secrets for OfSession {
         let secret = one + &two;
         self.sessions.with(|sessions| {
             if let Some(entry) = sessions.get_mut(&self.session) {
-                let last = entry.valid.pop();
-                entry.valid = last.into_iter().chain([hash(&secret)]).collect();
+                if entry.valid.len() == MOST_VALID {
+                    entry.valid.remove(1);
+                }
+                entry.valid.push(hash(&secret));
             }
         });
         format!("{}.{secret}", self.session.simple())
@@ -178,10 +185,25 @@ mod tests {
         assert!(sessions.find(&second).is_some());
         way.secrets.confirm();
         assert!(sessions.find(&first).is_none());
-        let third = way.secrets.renew();
-        let fourth = way.secrets.renew();
-        assert!(sessions.find(&second).is_none(), "only the one before");
-        assert!(sessions.find(&third).is_some() && sessions.find(&fourth).is_some());
+        assert!(sessions.find(&second).is_some());
+    }
+
+    #[test]
+    fn connections_that_bring_no_secret_cost_no_client_the_one_that_it_has() {
+        let sessions = Resumptions::default();
+        let mut way = sessions.open();
+        way.secrets.renew();
+        let confirmed = way.secrets.renew();
+        way.secrets.confirm();
+        let offered: Vec<_> = (0..20).map(|_| way.secrets.renew()).collect();
+        let is_valid = |secret: &String| sessions.find(secret).is_some();
+        assert!(is_valid(&confirmed), "the client has no other");
+        let (old, last) = offered.split_at(offered.len() + 1 - MOST_VALID);
+        assert!(last.iter().all(is_valid));
+        assert!(!old.iter().any(is_valid));
+        way.secrets.confirm();
+        assert!(!is_valid(&confirmed));
+        assert!(is_valid(&offered[19]) && !is_valid(&offered[18]));
     }
 
     #[test]

@@ -111,11 +111,12 @@ pub trait JournalStore: Send + Sync {
     /// [`JournalError`] if the intent may be lost.
     fn begin(&self, intent: Intent) -> BoxFuture<'static, Result<Option<Record>, JournalError>>;
 
-    /// Adds the result to the record of a call that was begun.
+    /// Adds the result to the record of a call that was begun. If it cannot be written now it is
+    /// written as soon as it can; should the server end before that, the call counts as unknown.
     ///
     /// # Errors
     /// [`JournalError::NotBegun`] without such a call, or if it has a result; any other if the result
-    /// may be lost.
+    /// is not written yet.
     fn finish(
         &self,
         key: String,
@@ -265,7 +266,10 @@ impl Journal {
         let recorded = self.0.finish(key.to_owned(), result.clone(), now);
         if let Err(error) = recorded.await {
             // The call has run: its result is the truth, whatever the store says.
-            tracing::error!(%error, tool, "the result of a call could not be journalled");
+            tracing::error!(
+                %error, tool,
+                "the result of a call could not be journalled: it is written later, if the server does not end before"
+            );
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::conversation::HeardUpTo;
 use crate::transport::Action;
+use crate::transport::outbox::Outbox;
 use axum::extract::ws::WebSocket;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -34,7 +35,7 @@ pub struct Seen {
 
 /// The secrets with which a client may come back to one session. Dropped when the session is over.
 pub trait Secrets: Send {
-    /// Makes the secret for the next return. The one before stays valid until [`Secrets::confirm`].
+    /// Makes the secret for the next return. The last confirmed one stays valid until [`Secrets::confirm`].
     fn renew(&mut self) -> String;
 
     /// The client has the last secret: those before are void.
@@ -72,14 +73,15 @@ pub(super) struct Keeping {
     pub(super) proof: Proof,
 }
 
-/// Whether the client has the secret for its next return. What it answers to a ping behind the secret proves it.
+/// Whether the client has the secret for its next return. Its answer to a ping behind the secret proves it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Proof {
     /// The secret waits to be written.
     Unsent,
-    /// The ping behind it has not been answered.
+    /// No ping behind it has been answered.
     Asked,
-    Given,
+    /// It is proven, or this connection has brought no secret.
+    NotNeeded,
 }
 
 impl Keeping {
@@ -90,8 +92,26 @@ impl Keeping {
             is_away: false,
             unanswered: 0,
             sent: 0,
-            proof: Proof::Given,
+            proof: Proof::NotNeeded,
         }
+    }
+
+    /// Tells the client the secret with which it may come back. False if there is no room: the client must go.
+    #[must_use]
+    pub(super) fn offer(
+        &mut self,
+        returns: &mut dyn Returns,
+        within: Duration,
+        back: bool,
+        outbox: &mut Outbox,
+    ) -> bool {
+        let secret = self.way.secrets.renew();
+        let actions = returns.offer(&secret, within, back);
+        // They are not kept for a return: the next secret replaces this one.
+        actions.into_iter().all(|action| match action {
+            Action::Send(text) => outbox.push(text),
+            _ => true,
+        })
     }
 
     /// Keeps an event of a dialect.

@@ -13,6 +13,7 @@ use super::{Action, Admission, ClientMessage, Close, Dialect, Frame, close_code}
 use crate::conversation::{Event, HangUpReason, Micros};
 use crate::session::{Outbound, SessionError, SessionOptions};
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade};
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{FutureExt, SinkExt, StreamExt};
@@ -27,6 +28,10 @@ const READ_BUFFER: usize = 4096;
 /// Bytes that may wait inside the WebSocket library, unless a message may be larger: the echo of a
 /// client's own configuration must fit.
 const MAX_WRITE_BUFFER: usize = 256 * 1024;
+
+/// The mark of a ping behind a secret: its pong proves that the client has the secret. Clients and proxies also send
+/// pongs of their own.
+const PROOF: &[u8] = b"secret";
 
 /// How long a closing handshake may take.
 const CLOSING: Duration = Duration::from_secs(1);
@@ -62,7 +67,7 @@ pub async fn drive<D: Dialect>(
         Ok(()) => pump.run(&mut sink, &mut source).await,
         Err(end) => Stop::Over(end),
     };
-    serve(pump, (sink, source), stop).await
+    serve(pump, Some((sink, source)), stop).await
 }
 
 /// Goes on with a session over a socket, whose client has been served by another pump so far.
@@ -73,50 +78,47 @@ pub(super) async fn go_on<D: Dialect>(
     limits: SocketLimits,
     returning: Returning,
 ) {
-    let mut pump = Box::new(Pump::of(dialect, link, limits, Some(keeping)));
-    pump.lose();
-    let (mut sink, mut source) = (*returning.socket).split();
-    let span = pump.link.span();
-    let stop = match span.in_scope(|| pump.come_back(&returning.seen)) {
-        Ok(()) => pump.run(&mut sink, &mut source).await,
-        Err(end) => Stop::Over(end),
-    };
-    serve(pump, (sink, source), stop).await;
+    let pump = Box::new(Pump::of(dialect, link, limits, Some(keeping)));
+    serve(pump, None, Stop::Displaced(returning)).await;
 }
 
-/// Serves a client over all its connections, the first of which has come to a stop.
+/// Serves a client over all its connections. The one so far has come to a `stop`; it is `None` if it was no WebSocket.
 async fn serve<D: Dialect>(
     mut pump: Box<Pump<D>>,
-    (mut sink, mut source): Connection,
+    mut connection: Option<Connection>,
     mut stop: Stop,
 ) -> Box<D> {
-    let (end, is_connected) = loop {
+    let end = loop {
         let returning = match stop {
             Stop::Displaced(returning) => {
                 pump.lose();
-                part(&mut sink, "the client came back over another connection");
+                part(
+                    connection.take(),
+                    "the client came back over another connection",
+                );
                 returning
             }
-            Stop::Over(end) if !pump.may_return(&end) => break (end, true),
+            Stop::Over(end) if !pump.may_return(&end) => break end,
             Stop::Over(end) => {
-                part(&mut sink, "the connection is lost");
+                part(connection.take(), "the connection is lost");
                 match pump.wait(end).await {
                     Ok(returning) => returning,
-                    Err(end) => break (end, false),
+                    Err(end) => break end,
                 }
             }
         };
-        (sink, source) = (*returning.socket).split();
+        let (mut sink, mut source) = (*returning.socket).split();
         let span = pump.link.span();
         stop = match span.in_scope(|| pump.come_back(&returning.seen)) {
             Ok(()) => pump.run(&mut sink, &mut source).await,
             Err(end) => Stop::Over(end),
         };
+        connection = Some((sink, source));
     };
     pump.link.end(&end);
     let span = pump.link.span();
     span.in_scope(|| tracing::debug!(?end, "socket ends"));
-    if is_connected {
+    if let Some((sink, source)) = connection {
         farewell(sink, source, &mut pump, end).await;
     }
     pump.dialect
@@ -171,7 +173,8 @@ struct Pump<D> {
     question: Option<BoxFuture<'static, Admission>>,
     outbox: Outbox,
     pinged: Instant,
-    ping: bool,
+    /// The payload of a ping that waits to be written.
+    ping: Option<&'static [u8]>,
     returns: Option<Keeping>,
 }
 
@@ -201,7 +204,7 @@ impl<D: Dialect> Pump<D> {
             question: None,
             outbox: Outbox::default(),
             pinged: Instant::now(),
-            ping: false,
+            ping: None,
             returns,
         }
     }
@@ -233,21 +236,12 @@ impl<D: Dialect> Pump<D> {
 
     /// Tells the client the secret with which it may come back, if it may.
     fn offer_return(&mut self, back: bool) -> Result<(), End> {
-        let (Some(Keeping { way, .. }), Some(returns)) =
-            (&mut self.returns, self.dialect.returns())
-        else {
+        let (Some(keeping), Some(returns)) = (&mut self.returns, self.dialect.returns()) else {
             return Ok(());
         };
-        let secret = way.secrets.renew();
-        for action in returns.offer(&secret, self.limits.return_within, back) {
-            // It is not sent again: the next one replaces it.
-            if let Action::Send(text) = action
-                && !self.outbox.push(text)
-            {
-                return Err(End::Slow);
-            }
-        }
-        Ok(())
+        let within = self.limits.return_within;
+        let is_told = keeping.offer(returns, within, back, &mut self.outbox);
+        is_told.then_some(()).ok_or(End::Slow)
     }
 
     /// Whether the session waits for the client, whose connection has ended like this.
@@ -263,6 +257,7 @@ impl<D: Dialect> Pump<D> {
             return;
         };
         returns.is_away = true;
+        returns.proof = Proof::NotNeeded;
         returns.sent = returns.replay.sent(self.outbox.messages());
         self.outbox = Outbox::default();
         self.link.lost();
@@ -309,7 +304,7 @@ impl<D: Dialect> Pump<D> {
         tracing::info!("the client is back");
         self.patience = Patience::new(self.limits);
         self.patience.begun();
-        (self.pinged, self.ping) = (Instant::now(), false);
+        (self.pinged, self.ping) = (Instant::now(), None);
         let (Some(kept), Some(returns)) = (&mut self.returns, self.dialect.returns()) else {
             return Ok(());
         };
@@ -351,7 +346,8 @@ impl<D: Dialect> Pump<D> {
             self.question = self.dialect.question();
         }
         let asked = self.question.is_some();
-        let must_write = self.patience.is_writing() || self.ping || !self.outbox.is_empty();
+        let must_write =
+            self.patience.is_writing() || self.ping.is_some() || !self.outbox.is_empty();
         if must_write {
             self.patience.waits();
         }
@@ -400,11 +396,11 @@ impl<D: Dialect> Pump<D> {
         let actions = match &message {
             Message::Text(text) => self.dialect.client(ClientMessage::Text(text)),
             Message::Binary(bytes) => self.dialect.client(ClientMessage::Binary(bytes)),
-            Message::Pong(_) => {
+            Message::Pong(mark) if mark == PROOF => {
                 self.proven();
                 return Ok(());
             }
-            Message::Ping(_) => return Ok(()),
+            Message::Pong(_) | Message::Ping(_) => return Ok(()),
             Message::Close(_) => return Err(End::Left),
         };
         self.obey(actions)
@@ -416,16 +412,25 @@ impl<D: Dialect> Pump<D> {
             && *proof == Proof::Unsent
         {
             *proof = Proof::Asked;
-            self.ping = true;
+            self.ping = Some(PROOF);
         }
     }
 
-    /// The client has answered a ping.
+    /// The payload of a ping. A client may answer only the last one, so each carries the mark until one is answered.
+    fn mark(&self) -> &'static [u8] {
+        let keeping = self.returns.as_ref();
+        match keeping.is_some_and(|keeping| keeping.proof == Proof::Asked) {
+            true => PROOF,
+            false => b"",
+        }
+    }
+
+    /// The client has answered a ping behind its new secret.
     fn proven(&mut self) {
         if let Some(Keeping { proof, way, .. }) = &mut self.returns
             && *proof == Proof::Asked
         {
-            *proof = Proof::Given;
+            *proof = Proof::NotNeeded;
             way.secrets.confirm();
         }
     }
@@ -525,7 +530,7 @@ impl<D: Dialect> Pump<D> {
             self.pinged = now;
             match self.dialect.probe() {
                 Some(text) => self.apply_one(Action::Send(text))?,
-                None => self.ping = true,
+                None => self.ping = Some(self.mark()),
             }
         }
         Ok(())
@@ -551,7 +556,10 @@ async fn answer(question: &mut Option<BoxFuture<'static, Admission>>) -> Admissi
 }
 
 /// Closes a connection that is of no use any more, without waiting for it.
-fn part(sink: &mut SplitSink<WebSocket, Message>, reason: &'static str) {
+fn part(connection: Option<Connection>, reason: &'static str) {
+    let Some((mut sink, _source)) = connection else {
+        return;
+    };
     let close = Close {
         code: close_code::GOING_AWAY,
         reason,
@@ -568,14 +576,14 @@ fn part(sink: &mut SplitSink<WebSocket, Message>, reason: &'static str) {
 async fn write(
     sink: &mut SplitSink<WebSocket, Message>,
     outbox: &mut Outbox,
-    ping: &mut bool,
+    ping: &mut Option<&'static [u8]>,
     patience: &mut Patience,
 ) -> Result<(), axum::Error> {
     poll_fn(|cx| {
         loop {
             ready!(sink.poll_ready_unpin(cx))?;
-            let next = if std::mem::take(ping) {
-                Message::Ping(bytes::Bytes::new())
+            let next = if let Some(payload) = ping.take() {
+                Message::Ping(Bytes::from_static(payload))
             } else if let Some(frame) = outbox.pop() {
                 message_of(frame)
             } else {
@@ -617,7 +625,7 @@ async fn farewell<D>(
     };
     let goodbye = async {
         if let Some(close) = close {
-            write(&mut sink, &mut pump.outbox, &mut false, &mut pump.patience).await?;
+            write(&mut sink, &mut pump.outbox, &mut None, &mut pump.patience).await?;
             sink.send(Message::Close(Some(frame_of(&close)))).await?;
         }
         while let Some(message) = source.next().await {

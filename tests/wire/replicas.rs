@@ -20,7 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 use tempfile::TempDir;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tokio_tungstenite::connect_async;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
@@ -174,6 +175,50 @@ async fn a_booking_at_a_server_that_was_killed_is_not_made_again_at_another() {
     .await;
     assert!(told.contains("WARN"), "{told}");
     assert!(!other.log().contains("Canary"));
+}
+
+/// Both servers die of every POST, before they answer and maybe after they have done what it asks for.
+#[tokio::test]
+async fn the_balancer_makes_no_call_twice() {
+    let posts = Arc::new(AtomicUsize::new(0));
+    let servers = [own_address().await, own_address().await];
+    for address in servers {
+        let listener = TcpListener::bind(address).await.expect("its port");
+        let posts = posts.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(answer_all_but_posts(stream, posts.clone()));
+            }
+        });
+    }
+    let (_balancer, address) = balancer(&servers).await;
+    let client = reqwest::Client::new();
+    let post = async |path: &str| {
+        let before = posts.load(SeqCst);
+        let sent = client.post(format!("http://{address}{path}")).send().await;
+        assert_eq!(sent.expect("an answer").status(), 502);
+        posts.load(SeqCst) - before
+    };
+    let repeated = post("/v1/realtime/client_secrets").await;
+    assert!(repeated > 1, "a request that may be repeated is");
+    assert_eq!(post("/v1/calls/outbound").await, 1);
+}
+
+async fn answer_all_but_posts(mut stream: TcpStream, posts: Arc<AtomicUsize>) {
+    let mut request = Vec::new();
+    while !request.ends_with(b"\r\n\r\n") {
+        match stream.read_u8().await {
+            Ok(byte) => request.push(byte),
+            Err(_) => return,
+        }
+    }
+    if request.starts_with(b"POST") {
+        posts.fetch_add(1, SeqCst);
+        return;
+    }
+    let ready = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    // The balancer may not wait for it.
+    drop(stream.write_all(ready).await);
 }
 
 /// Asks in text, and waits for the end of the answer.

@@ -4,6 +4,7 @@ use crate::support;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::post;
+use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,8 +16,9 @@ use support::{Client, PATIENCE, Script, Server, local};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_tungstenite::MaybeTlsStream;
+use tokio_tungstenite::tungstenite::{Bytes, Message};
 use undertone::llm::scripted::{Cue, Scripted};
-use undertone::server::{ServerSettings, SocketLimits};
+use undertone::server::{OpeningLimits, ServerSettings, SocketLimits};
 use undertone::session::Builders;
 use undertone::tools::declared;
 
@@ -93,6 +95,25 @@ impl Line {
                 return events;
             }
         }
+    }
+
+    async fn until_ping(&mut self) {
+        loop {
+            let message = timeout(PATIENCE, self.client.socket.next()).await;
+            let message = message.expect("in time").expect("open");
+            if message.expect("a message").is_ping() {
+                return;
+            }
+        }
+    }
+
+    /// The server has handled everything that the client has sent.
+    async fn is_heard(&mut self) {
+        let session = json!({"type": "realtime"});
+        self.client
+            .send(json!({"type": "session.update", "session": session}))
+            .await;
+        self.until("session.updated").await;
     }
 
     async fn listen(&mut self, ms: u64) {
@@ -342,6 +363,27 @@ async fn a_session_that_waits_keeps_its_place_and_a_wrong_secret_does_not_open_i
     lost.is_refused(&server).await;
 }
 
+/// Browsers and proxies may send pongs that answer no ping.
+#[tokio::test]
+async fn a_pong_that_answers_no_ping_does_not_prove_that_the_new_secret_has_arrived() {
+    let server = Server::start(Script::default()).await;
+    let lost = Line::to(&server).await.cut();
+    let (mut line, _) = lost.come_back(&server).await;
+    line.until_ping().await;
+    // It takes the place of the answer that the library would send with its next message.
+    let own = Message::Pong(Bytes::new());
+    line.client.socket.send(own).await.expect("sent");
+    line.is_heard().await;
+    line.cut();
+    let (mut line, _) = lost.come_back(&server).await;
+    line.until_ping().await;
+    // The library's answer goes behind the first event.
+    line.is_heard().await;
+    line.is_heard().await;
+    line.cut();
+    lost.is_refused(&server).await;
+}
+
 #[tokio::test]
 async fn a_client_that_says_goodbye_or_did_not_ask_to_come_back_frees_its_place_at_once() {
     let settings = one_place(Duration::from_secs(3_600));
@@ -399,6 +441,32 @@ async fn only_who_may_open_a_session_may_come_back_to_one() {
         .await
         .expect("back");
     client.until("undertone.session.resumed").await;
+}
+
+#[tokio::test]
+async fn a_client_that_comes_back_opens_no_session_that_counts() {
+    let settings = ServerSettings {
+        auth_token: Some("operator".to_owned().into()),
+        openings: OpeningLimits {
+            per_token: 1,
+            ..OpeningLimits::default()
+        },
+        ..local()
+    };
+    let server = Server::with(settings, Script::default()).await;
+    let shown = [("authorization", "Bearer operator")];
+    let mut path = "/v1/realtime?resumable=1".to_owned();
+    let mut last = "undertone.session.resumable";
+    for _ in 0..4 {
+        let client = server.try_open(&path, &shown).await;
+        let events = client.expect("a session").until(last).await;
+        let secret = events.last().expect("one")["resume"].clone();
+        path = format!("/v1/realtime?resume={}", secret.as_str().expect("text"));
+        last = "undertone.session.resumed";
+    }
+    for new in ["/v1/realtime", "/v1/realtime?resume=nonsense"] {
+        assert_eq!(server.try_open(new, &shown).await.err(), Some(429), "{new}");
+    }
 }
 
 #[tokio::test]

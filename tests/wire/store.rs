@@ -139,6 +139,60 @@ async fn an_intent_whose_answer_was_lost_is_taken_back() {
     assert_eq!(begun(&one, "a").await, Begun::Unknown);
 }
 
+/// It answers all the while, so nothing but the next look finds out that it takes results again.
+#[tokio::test]
+async fn a_result_that_the_store_has_refused_is_written_later() {
+    let redis = Redis::start().await;
+    let stores = [redis.store().await, redis.store().await];
+    let ((one, figures), (other, _)) = (journal(&stores[0]), journal(&stores[1]));
+    assert_eq!(begun(&one, "a").await, Begun::Started);
+    let permit = async |scripts: &str| {
+        let mut acl = cmd("ACL");
+        acl.arg("SETUSER").arg("default").arg(scripts);
+        let _: () = stores[0].ask(&acl).await.expect("it answers");
+    };
+    permit("-eval").await;
+    let done = Ok(json!({"added": "buy milk"}));
+    let refused = finish(&one, "a", &done).await;
+    assert!(
+        matches!(refused, Err(JournalError::Store(_))),
+        "{refused:?}"
+    );
+    assert!(figures.is_failing() && stores[0].is_up());
+    permit("+eval").await;
+    until(async || (!figures.is_failing()).then_some(())).await;
+    assert_eq!(begun(&other, "a").await, Begun::Done(done));
+}
+
+#[tokio::test]
+async fn a_call_without_a_record_is_struck_off_and_one_of_another_version_stays() {
+    let redis = Redis::start().await;
+    let store = redis.store().await;
+    let open = store.key(&["journal-open"]);
+    let add = async |key: &str| {
+        let mut add = cmd("SADD");
+        add.arg(&open).arg(key);
+        let _: () = store.ask(&add).await.expect("an answer");
+    };
+    let is_open = async |key: &str| {
+        let mut is_open = cmd("SISMEMBER");
+        is_open.arg(&open).arg(key);
+        store.ask::<bool>(&is_open).await.expect("an answer")
+    };
+    let mut set = cmd("SET");
+    set.arg(store.key(&["journal", "newer"]))
+        .arg(r#"{"form": 2}"#);
+    let _: () = store.ask(&set).await.expect("an answer");
+    add("newer").await;
+    let _journal = journal(&store);
+    // By two looks in turn: when the second begins, the first is over.
+    for gone in ["gone", "gone too"] {
+        add(gone).await;
+        until(async || (!is_open(gone).await).then_some(())).await;
+    }
+    assert!(is_open("newer").await);
+}
+
 fn spending(cost: f64) -> Spending {
     Spending {
         tool: "quote".into(),

@@ -1,12 +1,11 @@
 //! Keeps count for all servers that share a store. While it does not answer, each server goes on by itself,
-//! from what it has spent of the day so far; the store is told when it answers again.
+//! from what it has spent of the day so far; the store is told with the next spending of that budget.
 
 use super::{BudgetMemory, BudgetStore, Spending, Spent};
 use crate::store::{Store, StoreError};
 use futures_util::future::BoxFuture;
 use jiff::civil::Date;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tracing::Instrument;
@@ -43,8 +42,6 @@ struct Inner {
     own: BudgetMemory,
     /// Spent, and not known to the store yet.
     waiting: Mutex<HashMap<(Date, String), Spent>>,
-    /// It was said in the log that this server counts by itself.
-    is_alone: AtomicBool,
 }
 
 impl BudgetShared {
@@ -54,7 +51,6 @@ impl BudgetShared {
             store,
             own: BudgetMemory::default(),
             waiting: Mutex::default(),
-            is_alone: AtomicBool::new(false),
         }))
     }
 
@@ -88,13 +84,13 @@ impl Inner {
                 if fits || made {
                     self.own.count(spending, true);
                 }
-                self.is_alone.store(false, Ordering::Relaxed);
                 fits
             }
             Err(error) => {
                 self.store.figures().local_budgets.inc();
-                if !self.is_alone.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(%error, "this server counts budgets by itself until the store answers");
+                // A store that is down has said so already.
+                if self.store.is_up() {
+                    tracing::warn!(%error, tool = spending.tool, "this server counts a budget by itself");
                 }
                 let fits = self.own.count(spending, made);
                 self.wait(key, waiting, spending, fits || made);

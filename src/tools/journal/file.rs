@@ -280,8 +280,6 @@ impl State {
         Ok(())
     }
 
-    /// If the result cannot be written now it is written as soon as it can; should the server end
-    /// before that, the call counts as unknown.
     fn finish(
         &mut self,
         key: String,

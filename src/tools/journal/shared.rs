@@ -13,7 +13,7 @@ use crate::store::{Store, StoreError};
 use crate::tools::ToolError;
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
-use redis::cmd;
+use redis::{FromRedisValue, cmd};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
@@ -53,6 +53,13 @@ const TAKE_BACK: &str = "
     if redis.call('GET', KEYS[1]) == ARGV[1] then
         redis.call('DEL', KEYS[1])
         redis.call('SREM', KEYS[2], ARGV[2])
+    end
+    return 1";
+
+/// Strikes a call off the open ones if it has no record any more, because its time is over.
+const STRIKE_OFF: &str = "
+    if redis.call('EXISTS', KEYS[1]) == 0 then
+        redis.call('SREM', KEYS[2], ARGV[1])
     end
     return 1";
 
@@ -182,9 +189,13 @@ impl JournalShared {
                 return Err(JournalError::NotBegun(key));
             };
             kept.result = Some(result);
-            state.unwritten.insert(key, kept);
+            state.unwritten.insert(key.clone(), kept);
         }
-        Ok(self.0.write().await?)
+        let written = self.0.write_result(&key).await;
+        if written.is_err() {
+            self.0.figures.failed();
+        }
+        Ok(written?)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -216,43 +227,59 @@ impl Inner {
         self.store.key(&["journal-open"])
     }
 
-    async fn ask<T: redis::FromRedisValue>(
+    fn record(&self, key: &str) -> String {
+        self.store.key(&["journal", key])
+    }
+
+    async fn ask<T: FromRedisValue>(
         &self,
         script: &str,
         key: &str,
         text: &str,
         keep: Duration,
     ) -> Result<T, StoreError> {
-        let (record, open) = (self.store.key(&["journal", key]), self.open());
         let keep = keep.as_millis().to_string();
-        let keys = [record.as_str(), &open];
-        self.store.run(script, &keys, &[text, &keep, key]).await
+        self.run(script, key, &[text, &keep, key]).await
     }
 
-    async fn take_back(&self, text: &str, key: &str) -> Result<(), StoreError> {
-        let (record, open) = (self.store.key(&["journal", key]), self.open());
-        let _: u32 = self
-            .store
-            .run(TAKE_BACK, &[&record, &open], &[text, key])
-            .await?;
+    /// Runs a script on a call's record and the set of the open calls.
+    async fn run<T: FromRedisValue>(
+        &self,
+        script: &str,
+        key: &str,
+        arguments: &[&str],
+    ) -> Result<T, StoreError> {
+        let (record, open) = (self.record(key), self.open());
+        self.store.run(script, &[&record, &open], arguments).await
+    }
+
+    fn has_waiting(&self) -> bool {
+        let state = self.state();
+        !state.unwritten.is_empty() || !state.lost.is_empty()
+    }
+
+    /// Writes the result of a call, if the store does not have it yet.
+    async fn write_result(&self, key: &str) -> Result<(), StoreError> {
+        // No call with this key begins as long as the result waits.
+        let Some(kept) = self.state().unwritten.get(key).cloned() else {
+            return Ok(());
+        };
+        let _: u32 = self.ask(FINISH, key, &kept.text(), KEEP_RESULTS).await?;
+        self.state().unwritten.remove(key);
         Ok(())
     }
 
-    /// Writes the results that the store does not have, and takes back the intents whose calls did not run.
-    async fn write(&self) -> Result<(), StoreError> {
-        let unwritten = self.state().unwritten.clone();
-        for (key, kept) in unwritten {
-            let _: u32 = self.ask(FINISH, &key, &kept.text(), KEEP_RESULTS).await?;
-            let mut state = self.state();
-            let written = |now: &Kept| now.lease == kept.lease;
-            if state.unwritten.get(&key).is_some_and(written) {
-                state.unwritten.remove(&key);
-            }
+    /// Writes the results that wait, and takes back the intents whose calls did not run.
+    async fn write_waiting(&self) -> Result<(), StoreError> {
+        let unwritten: Vec<String> = self.state().unwritten.keys().cloned().collect();
+        for key in unwritten {
+            self.write_result(&key).await?;
         }
         let lost = std::mem::take(&mut self.state().lost);
         let mut lost = lost.into_iter();
         while let Some((text, key)) = lost.next() {
-            if let Err(error) = self.take_back(&text, &key).await {
+            let taken_back = self.run::<u32>(TAKE_BACK, &key, &[&text, &key]).await;
+            if let Err(error) = taken_back {
                 self.state().lost.extend(lost.chain([(text, key)]));
                 return Err(error);
             }
@@ -268,7 +295,7 @@ impl Inner {
     ) -> Result<(), StoreError> {
         let mut open = cmd("SRANDMEMBER");
         open.arg(self.open()).arg(MOST_OPEN);
-        let open: Vec<String> = self.store.ask(&open).await?;
+        let open: HashSet<String> = self.store.ask(&open).await?;
         told.retain(|key| open.contains(key));
         let mut now = HashSet::new();
         for key in open {
@@ -276,16 +303,19 @@ impl Inner {
                 continue;
             }
             let mut get = cmd("GET");
-            get.arg(self.store.key(&["journal", &key]));
-            let text: Option<String> = self.store.ask(&get).await?;
-            let kept = text.and_then(|text| Kept::read(&text).ok());
-            let Some(kept) = kept.filter(|kept| kept.result.is_none()) else {
-                // Its time is over.
-                let mut remove = cmd("SREM");
-                remove.arg(self.open()).arg(&key);
-                let _: u32 = self.store.ask(&remove).await?;
+            get.arg(self.record(&key));
+            let Some(text) = self.store.ask::<Option<String>>(&get).await? else {
+                let _: u32 = self.run(STRIKE_OFF, &key, &[&key]).await?;
                 continue;
             };
+            // One that cannot be read is of another version of the server, which reports it.
+            let Ok(kept) = Kept::read(&text) else {
+                continue;
+            };
+            // It may have got its result meanwhile.
+            if kept.result.is_some() {
+                continue;
+            }
             let is_here = kept.server == self.store.server();
             if is_here || self.store.is_alive(&kept.server).await? {
                 continue;
@@ -302,7 +332,8 @@ impl Inner {
     }
 }
 
-/// Writes what waits when the store answers again, and looks for interrupted calls, as long as the journal is there.
+/// Writes what waits, at once when the store answers again, and looks for interrupted calls, as long as the journal is
+/// there.
 async fn watch(journal: Weak<Inner>) {
     let Some(mut changes) = journal.upgrade().map(|inner| inner.store.changes()) else {
         return;
@@ -329,14 +360,17 @@ async fn watch(journal: Weak<Inner>) {
             }
             continue;
         }
-        if failing || is_change {
-            match inner.write().await {
+        if failing || inner.has_waiting() {
+            match inner.write_waiting().await {
                 Ok(()) if failing => {
                     tracing::info!("the journal can be written again");
                     inner.figures.works();
                 }
                 Ok(()) => {}
-                Err(error) => tracing::warn!(%error, "results wait for the journal"),
+                Err(error) => {
+                    inner.figures.failed();
+                    tracing::warn!(%error, "results wait for the journal");
+                }
             }
         }
         if !is_change && let Err(error) = inner.look(&mut gone, &mut told).await {

@@ -380,22 +380,13 @@ impl Call {
         }
         let actions = self.dialect.start();
         self.apply(actions)?;
-        let (Some(Keeping { way, .. }), Some(returns)) =
-            (&mut self.keeping, self.dialect.returns())
-        else {
+        let (Some(keeping), Some(returns)) = (&mut self.keeping, self.dialect.returns()) else {
             return Ok(());
         };
-        let secret = way.secrets.renew();
-        let offer = returns.offer(&secret, self.limits.return_within, false);
+        let within = self.limits.return_within;
         // Only the client itself may come back, so second clients are not told.
-        for action in offer {
-            if let Action::Send(text) = action
-                && !self.outbox.push(text)
-            {
-                return Err(End::Slow);
-            }
-        }
-        Ok(())
+        let is_told = keeping.offer(returns, within, false, &mut self.outbox);
+        is_told.then_some(()).ok_or(End::Slow)
     }
 
     /// The rest of a call that goes on over a WebSocket.
