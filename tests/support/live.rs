@@ -168,6 +168,8 @@ enum Command {
 pub(crate) struct Call {
     commands: mpsc::Sender<Command>,
     events: mpsc::Receiver<Heard>,
+    /// All events so far but audio, for the message of a test that waits in vain.
+    seen: Vec<String>,
     task: JoinHandle<()>,
 }
 
@@ -191,6 +193,7 @@ impl Call {
         Ok(Self {
             commands,
             events,
+            seen: Vec::new(),
             task,
         })
     }
@@ -217,10 +220,14 @@ impl Call {
     }
 
     pub(crate) async fn next(&mut self) -> Heard {
-        timeout(PATIENCE, self.events.recv())
-            .await
-            .expect("an event in time")
-            .expect("the call goes on")
+        let Ok(heard) = timeout(PATIENCE, self.events.recv()).await else {
+            panic!("no event in time after\n{}", self.seen.join("\n"));
+        };
+        let heard = heard.expect("the call goes on");
+        if !heard.is("response.output_audio.delta") {
+            self.seen.push(heard.event.to_string());
+        }
+        heard
     }
 
     /// All events up to and including the first of type `last`.
