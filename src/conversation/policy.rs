@@ -70,8 +70,7 @@ pub struct Timeouts {
     /// The longest gap in the user's audio in mid-utterance before it counts as silence: a muted client may
     /// send nothing.
     pub audio_timeout: Micros,
-    /// How long after the end of the turn the transcript may come before the user is asked to repeat. A recogniser
-    /// that fails says so at once, and the words of one that is only slow are worth more than a question.
+    /// How long after the end of the turn the transcript may come before the user is asked to repeat.
     pub transcript_timeout: Micros,
     /// Silence of the user, after the agent has spoken, before they are asked whether they are still there;
     /// never if `None`.

@@ -238,6 +238,7 @@ pub fn words(text: &str) -> Vec<String> {
     let text = text
         .to_lowercase()
         .replace("okay", "ok")
+        .replace("disc", "disk")
         .replace('%', " percent ");
     text.split(|c: char| !(c.is_alphanumeric() || c == '\''))
         .map(|word| word.trim_matches('\''))
