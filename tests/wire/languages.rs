@@ -23,8 +23,26 @@ const BEFORE_THE_NEXT: Duration = Duration::from_millis(600);
 /// A caller, and the recogniser that understands them.
 struct Caller {
     voice: Voice,
-    words: Arc<Mutex<String>>,
+    words: Arc<Mutex<Spoken>>,
     call: Call,
+}
+
+/// A sentence that the caller says, and its length from the first sound to the last, 16 kHz samples.
+#[derive(Default)]
+struct Spoken {
+    text: String,
+    length: usize,
+}
+
+/// The words of the sentence in this much of its audio: a gap behind "Sí," is not heard as the end of "Sí, por favor."
+fn words_in(spoken: &Mutex<Spoken>, audio: &[f32]) -> String {
+    let spoken = spoken.lock().unwrap_or_else(PoisonError::into_inner);
+    let words: Vec<&str> = spoken.text.split_whitespace().collect();
+    if audio.len() * 5 >= spoken.length * 4 {
+        return spoken.text.clone();
+    }
+    let heard = (words.len() * audio.len()).div_ceil(spoken.length);
+    words[..heard.min(words.len() - 1)].join(" ")
 }
 
 /// The caller's voice.
@@ -52,19 +70,15 @@ impl Voice {
 }
 
 /// A recogniser that is told what is said, and tells languages apart by a word of each.
-struct Detects(Arc<Mutex<String>>);
+struct Detects(Arc<Mutex<Spoken>>);
 
 impl Asr for Detects {
     fn name(&self) -> &str {
         "scripted"
     }
 
-    fn transcribe(&mut self, _: &[f32]) -> Result<String, AsrError> {
-        Ok(self
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone())
+    fn transcribe(&mut self, audio: &[f32]) -> Result<String, AsrError> {
+        Ok(words_in(&self.0, audio))
     }
 
     fn hear_with(&mut self, audio: &[f32], hints: &Hints) -> Result<Recognised, AsrError> {
@@ -84,14 +98,14 @@ impl Asr for Detects {
 }
 
 /// A server whose recogniser hears the words that the caller is about to say.
-fn serve(config: &Config, change: impl FnOnce(&mut Builders)) -> (Server, Arc<Mutex<String>>) {
-    let words = Arc::new(Mutex::new(String::new()));
+fn serve(config: &Config, change: impl FnOnce(&mut Builders)) -> (Server, Arc<Mutex<Spoken>>) {
+    let words = Arc::<Mutex<Spoken>>::default();
     let heard = words.clone();
     let hears = move |builders: &mut Builders| {
         builders.asr = Box::new(move || {
             let heard = heard.clone();
-            Ok(Box::new(Hears(move |_: &[f32]| {
-                Ok(heard.lock().unwrap_or_else(PoisonError::into_inner).clone())
+            Ok(Box::new(Hears(move |audio: &[f32]| {
+                Ok(words_in(&heard, audio))
             })))
         });
         change(builders);
@@ -114,8 +128,8 @@ fn serve_built(config: &Config, change: impl FnOnce(&mut Builders)) -> Server {
 }
 
 /// A server that tells languages apart by a word of each.
-fn serve_detecting(config: &Config) -> (Server, Arc<Mutex<String>>) {
-    let words = Arc::new(Mutex::new(String::new()));
+fn serve_detecting(config: &Config) -> (Server, Arc<Mutex<Spoken>>) {
+    let words = Arc::<Mutex<Spoken>>::default();
     let heard = words.clone();
     let server = serve_built(config, |builders| {
         builders.asr = Box::new(move || Ok(Box::new(Detects(heard.clone()))));
@@ -148,7 +162,7 @@ fn configured(folder: &Path, text: &str, tools: &[(&str, &str)]) -> Config {
 }
 
 impl Caller {
-    async fn new(server: &Server, words: Arc<Mutex<String>>, language: &str) -> Self {
+    async fn new(server: &Server, words: Arc<Mutex<Spoken>>, language: &str) -> Self {
         Self {
             voice: Voice::Formant(Formant::new(language)),
             words,
@@ -167,8 +181,14 @@ impl Caller {
 
     /// Begins to say something.
     async fn say(&mut self, text: &str) {
-        *self.words.lock().unwrap_or_else(PoisonError::into_inner) = text.to_owned();
         let audio = tokio::task::block_in_place(|| self.voice.say(text));
+        let is_sound = |sample: &f32| sample.abs() > 0.01;
+        let sound = audio.iter().position(is_sound)..audio.iter().rposition(is_sound);
+        let length = sound.end.unwrap_or(0) - sound.start.unwrap_or(0);
+        *self.words.lock().unwrap_or_else(PoisonError::into_inner) = Spoken {
+            text: text.to_owned(),
+            length: length * 2 / 3,
+        };
         let audio: Vec<i16> = audio
             .iter()
             .map(|sample| (sample * 32_767.0) as i16)
