@@ -12,8 +12,10 @@ pub(crate) struct Sentences {
     pub(super) may_go_on: &'static [&'static str],
     /// Words that cannot end a sentence.
     pub(super) leading_on: &'static [&'static str],
-    /// Of those, words that can end a question, if the transcript ends with a question mark.
+    /// Of those, words that can end a question.
     pub(super) ends_a_question: &'static [&'static str],
+    /// The first, second and third words of a question that is one even if the recogniser wrote no question mark.
+    pub(super) opens_a_question: [&'static [&'static str]; 3],
     /// A dot after a number makes it an ordinal: "1. März".
     pub(super) ordinal_dots: bool,
 }
@@ -78,16 +80,27 @@ impl Sentences {
         {
             return true;
         }
-        let question = text.ends_with('?');
-        let last = text
-            .rsplit(char::is_whitespace)
-            .next()
-            .unwrap_or_default()
-            .trim_matches(|c: char| !c.is_alphanumeric())
-            .to_lowercase();
+        let last = bare(text.rsplit(char::is_whitespace).next().unwrap_or_default());
+        let ends_a_question = || self.ends_a_question.contains(&last.as_str());
         self.leading_on.contains(&last.as_str())
-            && !(question && self.ends_a_question.contains(&last.as_str()))
+            && !(ends_a_question() && (text.ends_with('?') || self.is_question(text)))
     }
+
+    fn is_question(&self, text: &str) -> bool {
+        let mut words = text.split_whitespace().map(bare);
+        let fits = |known: &&[&str]| {
+            words
+                .next()
+                .is_some_and(|word| known.contains(&word.as_str()))
+        };
+        self.opens_a_question.iter().all(fits)
+    }
+}
+
+/// A word in lower case, without punctuation around it.
+fn bare(word: &str) -> String {
+    word.trim_matches(|c: char| !c.is_alphanumeric())
+        .to_lowercase()
 }
 
 /// "J" of "J. Smith", "U.S" of "U.S.".
@@ -117,6 +130,8 @@ mod tests {
             "I want to go to the",
             "Well, um...",
             "My number is,",
+            "What time is it in",
+            "What is the weather in",
         ] {
             assert!(SENTENCES.reads_unfinished(text), "{text}");
         }
@@ -127,6 +142,8 @@ mod tests {
             "Set a timer for ten minutes.",
             "Stop it",
             "What time is it then?",
+            "Who am I speaking with",
+            "what can you help me with.",
         ] {
             assert!(!SENTENCES.reads_unfinished(text), "{text}");
         }

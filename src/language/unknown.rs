@@ -29,6 +29,7 @@ static SENTENCES: Sentences = Sentences {
     may_go_on: &[],
     leading_on: &[],
     ends_a_question: &[],
+    opens_a_question: [&[]; 3],
     ordinal_dots: false,
 };
 

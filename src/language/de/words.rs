@@ -25,6 +25,7 @@ pub(super) static SENTENCES: Sentences = Sentences {
     ends_a_question: &[
         "an", "auf", "aus", "das", "dem", "den", "denn", "der", "die", "mit", "vor", "zu",
     ],
+    opens_a_question: [&[]; 3],
     ordinal_dots: true,
 };
 

@@ -8,6 +8,7 @@ pub(super) const SENTENCES: Sentences = Sentences {
     may_go_on: MAY_GO_ON,
     leading_on: LEADING_ON,
     ends_a_question: ENDS_A_QUESTION,
+    opens_a_question: OPENS_A_QUESTION,
     ordinal_dots: false,
 };
 
@@ -36,4 +37,14 @@ const LEADING_ON: &[&str] = &[
 const ENDS_A_QUESTION: &[&str] = &[
     "about", "at", "by", "for", "from", "in", "into", "is", "like", "of", "that", "then", "to",
     "with",
+];
+
+/// "Who am I …", "What can you …": what is asked for is behind the last word, such as "with".
+const OPENS_A_QUESTION: [&[&str]; 3] = [
+    &["what", "where", "which", "who", "whom"],
+    &[
+        "am", "are", "can", "could", "did", "do", "does", "is", "should", "was", "were", "will",
+        "would",
+    ],
+    &["he", "i", "she", "that", "they", "this", "we", "you"],
 ];

@@ -21,6 +21,7 @@ pub(super) static SENTENCES: Sentences = Sentences {
         "unas", "unos", "y", "eh", "em", "este",
     ],
     ends_a_question: &["este"],
+    opens_a_question: [&[]; 3],
     ordinal_dots: false,
 };
 
