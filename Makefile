@@ -15,7 +15,7 @@ ALL := --features desktop
 HOME_RUNS := $(shell python3 -c 'import sys; print("yes" if sys.version_info[:2] in [(3, 11), (3, 12)] else "")' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: ready engine-tools help run talk engine test verify measure soak soak-hour fuzz flaky bench lint setup alsa models whisper-base test-tools test-servers
+.PHONY: ready engine-tools help run talk engine test verify measure soak soak-hour fuzz flaky bench lint format licences setup alsa models whisper-base test-tools test-servers
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,10 +83,14 @@ bench: setup models ## every benchmark, some twenty minutes on an idle machine; 
 	cargo bench --locked
 	target/release/undertone bench --out docs $(ARGS)
 
-lint: alsa $(DENY) ## format, clippy, documentation, licences
-	cargo fmt --all --check
+lint: alsa format licences ## format, clippy, documentation, licences
 	cargo clippy --locked $(ALL) --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked $(ALL) --no-deps
+
+format:
+	cargo fmt --all --check
+
+licences: $(DENY)
 	$(DENY)/cargo-deny --log-level error check bans licenses sources
 
 setup: ## system packages, once
