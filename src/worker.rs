@@ -766,10 +766,16 @@ mod tests {
         let built = AtomicUsize::new(0);
         let threads = NonZeroUsize::new(3).unwrap();
         let build = move || Ok::<_, Infallible>(built.fetch_add(1, Ordering::Relaxed));
-        Worker::spawn_pool("pool", threads, 8, build, |number, job, _| {
-            job.expect("a barrier").wait();
-            *number
-        })
+        Worker::spawn_pool(
+            "pool",
+            threads,
+            8,
+            build,
+            |number, job: Option<Arc<Barrier>>, _| {
+                job.expect("a barrier").wait();
+                *number
+            },
+        )
         .unwrap()
     }
 
@@ -822,7 +828,7 @@ mod tests {
         for job in [9, 7, 8] {
             send(job);
         }
-        let mut next = || {
+        let next = || {
             open.send(()).unwrap();
             order.recv().unwrap()
         };
