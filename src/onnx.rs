@@ -1,7 +1,7 @@
 //! ONNX Runtime: loads the library once, from a given file, and creates all sessions with the same
 //! options.
 //!
-//! Sessions run on the thread that calls them: undertone gives each model a thread of its own
+//! Sessions run on the thread that calls them: undertone gives each model threads of its own
 //! ([`crate::worker`]), and a pool inside the runtime would only fight the others for the cores.
 
 use ort::environment::Environment;

@@ -1,16 +1,17 @@
-//! A model on its own named thread, behind a bounded inbox.
+//! A model on its own named threads, one or a pool, behind a bounded inbox.
 //!
 //! Sending a job never blocks: a full inbox returns [`Overloaded`], and the caller decides what to
-//! do. Jobs run in the order of their due times; offered jobs run after all sent ones. A job whose
-//! token is cancelled before it runs is skipped. A panic fails only its own job, and the state is
-//! rebuilt.
+//! do. Jobs begin in the order of their due times; offered jobs begin after all sent ones. A job whose
+//! token is cancelled before it runs is skipped. A panic fails only its own job, and the state of its
+//! thread is rebuilt.
 
 mod inbox;
 
 use inbox::{Receiver, Sender};
+use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{self, sync_channel};
 use std::thread;
 use std::time::Instant;
 use tokio::sync::oneshot;
@@ -69,8 +70,8 @@ pub enum Step<J, R> {
     Later(Instant, J),
 }
 
-/// A handle to a worker thread that turns jobs `J` into results `R`. The thread ends when the last
-/// handle is dropped and all accepted jobs are done.
+/// A handle to a worker whose threads turn jobs `J` into results `R`. They end when the last handle is
+/// dropped and all accepted jobs are done.
 #[derive(Debug)]
 pub struct Worker<J, R> {
     name: Arc<str>,
@@ -131,9 +132,45 @@ impl<J: Send + 'static, R: Send + 'static> Worker<J, R> {
         S: 'static,
         E: std::error::Error + Send + 'static,
     {
-        Self::launch(name, capacity, build, |thread, jobs| {
-            thread.run(jobs, handle);
-        })
+        let (inbox, jobs) = inbox::inbox(capacity);
+        let start = start(name, build, jobs, |thread, jobs| thread.run(jobs, handle))?;
+        Self::started(name, inbox, [start])
+    }
+
+    /// Like [`Worker::spawn`], but with several threads that share the inbox. Each builds a state of its own, all at
+    /// the same time. A job begins when one of them is free, so a later job may be done before an earlier one.
+    ///
+    /// # Errors
+    /// [`SpawnError`] if a thread cannot be created, or one of the states cannot be built.
+    pub fn spawn_pool<S, E>(
+        name: &str,
+        threads: NonZeroUsize,
+        capacity: usize,
+        build: impl Fn() -> Result<S, E> + Send + Sync + 'static,
+        handle: impl Fn(&mut S, J, &CancellationToken) -> R + Send + Sync + 'static,
+    ) -> Result<Self, SpawnError<E>>
+    where
+        S: 'static,
+        E: std::error::Error + Send + 'static,
+    {
+        let (build, handle) = (Arc::new(build), Arc::new(handle));
+        let (inbox, jobs) = inbox::inbox(capacity);
+        let starts: Vec<_> = (0..threads.get())
+            .map(|_| {
+                let (build, handle) = (build.clone(), handle.clone());
+                start(
+                    name,
+                    move || build(),
+                    jobs.clone(),
+                    move |thread, jobs| {
+                        thread.run(jobs, |state, job, cancel| {
+                            Step::Done(handle(state, job, cancel))
+                        });
+                    },
+                )
+            })
+            .collect::<Result<_, _>>()?;
+        Self::started(name, inbox, starts)
     }
 
     /// Like [`Worker::spawn`], but jobs that wait are handled together, up to `most` at a time: `handle` returns
@@ -154,47 +191,30 @@ impl<J: Send + 'static, R: Send + 'static> Worker<J, R> {
         S: 'static,
         E: std::error::Error + Send + 'static,
     {
-        Self::launch(name, capacity, build, move |thread, jobs| {
+        let (inbox, jobs) = inbox::inbox(capacity);
+        let start = start(name, build, jobs, move |thread, jobs| {
             thread.run_batches(jobs, most, handle);
-        })
+        })?;
+        Self::started(name, inbox, [start])
     }
 
-    fn launch<S, E, B>(
+    /// The worker whose threads are starting, once all have their state.
+    fn started<E: std::error::Error + Send + 'static>(
         name: &str,
-        capacity: usize,
-        build: B,
-        run: impl FnOnce(&mut Thread<B, S>, &Receiver<Entry<J, R>>) + Send + 'static,
-    ) -> Result<Self, SpawnError<E>>
-    where
-        S: 'static,
-        E: std::error::Error + Send + 'static,
-        B: FnMut() -> Result<S, E> + Send + 'static,
-    {
+        inbox: Sender<Entry<J, R>>,
+        starts: impl IntoIterator<Item = Start<E>>,
+    ) -> Result<Self, SpawnError<E>> {
         let name: Arc<str> = name.into();
-        let (inbox, jobs) = inbox::inbox(capacity);
-        let (ready, is_ready) = sync_channel(1);
-        let worker = name.clone();
-        thread::Builder::new()
-            .name(name.to_string())
-            .spawn(move || {
-                let mut thread = Thread {
-                    name: worker,
-                    build,
-                    state: None,
-                };
-                let start = thread.start();
-                let started = start.is_ok();
-                if ready.send(start).is_ok() && started {
-                    run(&mut thread, &jobs);
-                }
-            })?;
-        match is_ready.recv() {
-            Ok(start) => start.map(|()| Self { name, inbox }),
-            Err(_) => Err(SpawnError::Panicked(Failed {
-                worker: name,
-                reason: "the thread ended".into(),
-            })),
+        for start in starts {
+            let ended = |_| {
+                SpawnError::Panicked(Failed {
+                    worker: name.clone(),
+                    reason: "the thread ended".into(),
+                })
+            };
+            start.recv().map_err(ended)??;
         }
+        Ok(Self { name, inbox })
     }
 
     /// Sends a job. `done` is called with its result on the worker's thread, so it must not block;
@@ -355,7 +375,41 @@ impl<R> Entry<(), R> {
     }
 }
 
-/// The worker thread's data.
+/// Receives whether a thread has built its state.
+type Start<E> = mpsc::Receiver<Result<(), SpawnError<E>>>;
+
+/// Starts a thread: it builds its state and then runs, unless nobody waits for its start any more.
+fn start<J, R, S, E, B>(
+    name: &str,
+    build: B,
+    jobs: Receiver<Entry<J, R>>,
+    run: impl FnOnce(&mut Thread<B, S>, &Receiver<Entry<J, R>>) + Send + 'static,
+) -> std::io::Result<Start<E>>
+where
+    J: Send + 'static,
+    R: Send + 'static,
+    S: 'static,
+    E: std::error::Error + Send + 'static,
+    B: FnMut() -> Result<S, E> + Send + 'static,
+{
+    let (ready, is_ready) = sync_channel(1);
+    let worker: Arc<str> = name.into();
+    thread::Builder::new().name(name.into()).spawn(move || {
+        let mut thread = Thread {
+            name: worker,
+            build,
+            state: None,
+        };
+        let start = thread.start();
+        let started = start.is_ok();
+        if ready.send(start).is_ok() && started {
+            run(&mut thread, &jobs);
+        }
+    })?;
+    Ok(is_ready)
+}
+
+/// The data of one of the worker's threads.
 struct Thread<B, S> {
     name: Arc<str>,
     build: B,
@@ -480,9 +534,10 @@ fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
     use std::convert::Infallible;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::sync::mpsc;
+    use std::sync::{Barrier, Mutex};
     use std::time::Duration;
 
     /// A worker that waits for `gate` on job 0, panics on job 13, and adds up all others.
@@ -684,14 +739,17 @@ mod tests {
         is_cancelled.recv().unwrap();
     }
 
+    /// Tells when it is dropped.
+    struct Tell(mpsc::SyncSender<()>);
+
+    impl Drop for Tell {
+        fn drop(&mut self) {
+            self.0.send(()).unwrap();
+        }
+    }
+
     #[test]
     fn the_thread_ends_with_its_last_handle() {
-        struct Tell(mpsc::SyncSender<()>);
-        impl Drop for Tell {
-            fn drop(&mut self) {
-                self.0.send(()).unwrap();
-            }
-        }
         let (sender, dropped) = mpsc::sync_channel(16);
         let build = move || Ok::<Tell, Infallible>(Tell(sender.clone()));
         let worker = Worker::<(), ()>::spawn("tell", 1, build, |_, (), _| ()).unwrap();
@@ -700,6 +758,106 @@ mod tests {
         assert!(dropped.try_recv().is_err());
         drop(second);
         dropped.recv().unwrap();
+    }
+
+    /// Three threads, each of which holds the number of states that were built before its own. A job is a message to
+    /// everybody at the barrier, or a panic if there is none.
+    fn pool() -> Worker<Option<Arc<Barrier>>, usize> {
+        let built = AtomicUsize::new(0);
+        let threads = NonZeroUsize::new(3).unwrap();
+        let build = move || Ok::<_, Infallible>(built.fetch_add(1, Ordering::Relaxed));
+        Worker::spawn_pool(
+            "pool",
+            threads,
+            8,
+            build,
+            |number, job: Option<Arc<Barrier>>, _| {
+                job.expect("a barrier").wait();
+                *number
+            },
+        )
+        .unwrap()
+    }
+
+    /// The states that do three jobs, each of which ends when all have begun.
+    async fn met(pool: &Worker<Option<Arc<Barrier>>, usize>) -> BTreeSet<usize> {
+        let barrier = Some(Arc::new(Barrier::new(3)));
+        let calls = (0..3).map(|_| pool.call(barrier.clone()));
+        let states = futures_util::future::join_all(calls).await;
+        states.into_iter().map(Result::unwrap).collect()
+    }
+
+    #[tokio::test]
+    async fn the_threads_of_a_pool_do_jobs_at_once_each_with_its_own_state() {
+        assert_eq!(met(&pool()).await, [0, 1, 2].into());
+    }
+
+    #[tokio::test]
+    async fn a_panic_in_a_pool_fails_its_job_and_only_its_thread_is_rebuilt() {
+        let pool = pool();
+        let failed = pool.call(None).await.unwrap_err();
+        assert_eq!(failed.to_string(), "pool failed: a barrier");
+        let states = met(&pool).await;
+        assert!(states.len() == 3 && states.contains(&3), "{states:?}");
+        assert_eq!(met(&pool).await, states);
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "any time will do")]
+    fn a_pool_begins_with_the_job_that_is_due_first() {
+        let (told, order) = mpsc::sync_channel(16);
+        let (open, gate) = mpsc::sync_channel::<()>(16);
+        let gate = Mutex::new(gate);
+        let threads = NonZeroUsize::new(2).unwrap();
+        let build = || Ok::<_, Infallible>(());
+        let pool = Worker::spawn_pool("pool", threads, 8, build, move |(), job: u64, _| {
+            told.send(job).unwrap();
+            gate.lock().unwrap().recv().unwrap();
+        })
+        .unwrap();
+        let now = Instant::now();
+        let send = |job: u64| {
+            let due = now + Duration::from_secs(job);
+            let cancel = CancellationToken::new();
+            pool.send_by(due, job, cancel, |_| {}).unwrap();
+        };
+        send(0);
+        send(1);
+        let begun: BTreeSet<_> = order.iter().take(2).collect();
+        assert_eq!(begun, [0, 1].into());
+        for job in [9, 7, 8] {
+            send(job);
+        }
+        let next = || {
+            open.send(()).unwrap();
+            order.recv().unwrap()
+        };
+        assert_eq!([next(), next(), next()], [7, 8, 9]);
+        open.send(()).unwrap();
+        open.send(()).unwrap();
+    }
+
+    #[test]
+    fn a_pool_ends_with_its_last_handle_or_if_one_of_its_states_cannot_be_built() {
+        let (sender, dropped) = mpsc::sync_channel(16);
+        let threads = NonZeroUsize::new(3).unwrap();
+        let told = sender.clone();
+        let build = move || Ok::<Tell, Infallible>(Tell(told.clone()));
+        let pool = Worker::<(), ()>::spawn_pool("tell", threads, 1, build, |_, (), _| ()).unwrap();
+        drop(pool.clone());
+        assert!(dropped.try_recv().is_err());
+        drop(pool);
+        assert_eq!(dropped.iter().take(3).count(), 3);
+
+        let built = AtomicUsize::new(0);
+        let build = move || match built.fetch_add(1, Ordering::Relaxed) {
+            1 => Err(std::fmt::Error),
+            _ => Ok(Tell(sender.clone())),
+        };
+        let failed = Worker::<(), ()>::spawn_pool("tell", threads, 1, build, |_, (), _| ());
+        assert!(matches!(failed, Err(SpawnError::State(std::fmt::Error))));
+        // The other threads end, and with them the last sender.
+        assert_eq!(dropped.iter().count(), 2);
     }
 
     #[test]

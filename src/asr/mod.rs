@@ -22,7 +22,7 @@ use crate::time::Samples;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// An error of a recogniser.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +46,8 @@ pub enum AsrError {
     Denied(String),
 }
 
-/// A speech recogniser. Lives on one thread, which owns it, and serves all sessions.
+/// A speech recogniser. Lives on one thread, which owns it, and serves all sessions. A server may have several of the
+/// same model.
 pub trait Asr: Send {
     /// A short name for logs: the engine and the model.
     fn name(&self) -> &str;
@@ -108,18 +109,18 @@ impl Hints {
     }
 }
 
-/// Warns once for each language that a recogniser takes it for English.
-#[derive(Debug, Default)]
-struct OnlyEnglish(BTreeSet<String>);
-
-impl OnlyEnglish {
-    fn note(&mut self, recogniser: &str, language: Option<&str>) {
-        let Some(language) = language.map(base).filter(|base| base != ENGLISH) else {
-            return;
-        };
-        if self.0.len() < MOST_WARNINGS && self.0.insert(language.clone()) {
-            tracing::warn!(recogniser, language, "the recogniser knows English only");
-        }
+/// Warns once for each language that a recogniser takes it for English, although several threads may have one.
+fn warn_of_only_english(recogniser: &str, language: Option<&str>) {
+    static WARNED: Mutex<BTreeSet<(String, String)>> = Mutex::new(BTreeSet::new());
+    let Some(language) = language.map(base).filter(|base| base != ENGLISH) else {
+        return;
+    };
+    let mut warned = WARNED.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_new =
+        warned.len() < MOST_WARNINGS && warned.insert((recogniser.to_owned(), language.clone()));
+    drop(warned);
+    if is_new {
+        tracing::warn!(recogniser, language, "the recogniser knows English only");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Whisper on whisper.cpp: any ggml model, on the CPU.
 
 use super::decode::{Candidate, Limits, MAX_SAMPLES, with_retry};
-use super::{Asr, AsrError, Hints, OnlyEnglish, Recognised};
+use super::{Asr, AsrError, Hints, Recognised, warn_of_only_english};
 use crate::audio::at_usual_level;
 use crate::language::{ENGLISH, base, is_tag};
 use std::path::Path;
@@ -15,7 +15,6 @@ pub struct WhisperCpp {
     threads: i32,
     name: String,
     is_multilingual: bool,
-    only_english: OnlyEnglish,
 }
 
 impl WhisperCpp {
@@ -43,7 +42,6 @@ impl WhisperCpp {
             threads: i32::try_from(threads).unwrap_or(i32::MAX),
             name: format!("{model} (whisper.cpp)"),
             is_multilingual: context.is_multilingual(),
-            only_english: OnlyEnglish::default(),
         })
     }
 
@@ -118,7 +116,7 @@ impl Asr for WhisperCpp {
         let spoken = match self.is_multilingual {
             true => spoken.unwrap_or_else(|| ENGLISH.to_owned()),
             false => {
-                self.only_english.note(&self.name, language);
+                warn_of_only_english(&self.name, language);
                 ENGLISH.to_owned()
             }
         };

@@ -3,7 +3,7 @@
 
 use super::decode::{Candidate, MAX_SAMPLES, with_retry};
 use super::tokens::Tokens;
-use super::{Asr, AsrError, Hints, OnlyEnglish, Recognised};
+use super::{Asr, AsrError, Hints, Recognised, warn_of_only_english};
 use crate::audio::at_usual_level;
 use crate::audio::mel::{BANDS, HOP, LogMel};
 use ort::session::{Session, SessionInputValue};
@@ -34,7 +34,6 @@ pub struct WhisperLayout {
     tokens: Tokens,
     name: String,
     mel: LogMel,
-    only_english: OnlyEnglish,
 }
 
 /// The part of `config.json` that decoding needs.
@@ -101,7 +100,6 @@ impl WhisperLayout {
             tokenizer,
             sizes,
             mel: LogMel::new(),
-            only_english: OnlyEnglish::default(),
         })
     }
 
@@ -256,8 +254,7 @@ impl Asr for WhisperLayout {
 
     fn hear_with(&mut self, audio: &[f32], hints: &Hints) -> Result<Recognised, AsrError> {
         if !self.tokens.are_multilingual() {
-            self.only_english
-                .note(&self.name, hints.language.as_deref());
+            warn_of_only_english(&self.name, hints.language.as_deref());
         }
         let audio = at_usual_level(&audio[..audio.len().min(MAX_SAMPLES)]);
         // All the context there is, so that a second try would be the same.

@@ -2,7 +2,7 @@
 
 use super::decode::{Candidate, ENCODER_FRAME, Limits, MAX_SAMPLES, with_retry};
 use super::tokens::Tokens;
-use super::{Asr, AsrError, Hints, OnlyEnglish, Recognised};
+use super::{Asr, AsrError, Hints, Recognised, warn_of_only_english};
 use crate::audio::at_usual_level;
 use crate::audio::mel::{BANDS, HOP, LogMel};
 use crate::language::Marks;
@@ -38,7 +38,6 @@ pub struct WhisperOnnx {
     suppressed: Vec<usize>,
     suppressed_first: Vec<usize>,
     mel: LogMel,
-    only_english: OnlyEnglish,
 }
 
 /// The part of CTranslate2's configuration that decoding needs.
@@ -87,7 +86,6 @@ impl WhisperOnnx {
             suppressed: config.suppress_ids,
             suppressed_first: config.suppress_ids_begin,
             mel: LogMel::new(),
-            only_english: OnlyEnglish::default(),
         })
     }
 
@@ -243,7 +241,7 @@ impl Asr for WhisperOnnx {
     fn hear_with(&mut self, audio: &[f32], hints: &Hints) -> Result<Recognised, AsrError> {
         if !self.tokens.are_multilingual() {
             let language = hints.language.as_deref();
-            self.only_english.note(&self.name, language);
+            warn_of_only_english(&self.name, language);
         }
         let before = self.before(hints)?;
         let audio = at_usual_level(&audio[..audio.len().min(MAX_SAMPLES)]);

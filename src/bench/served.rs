@@ -8,7 +8,8 @@ use crate::llm::{Llm, Prompts, Remote};
 use crate::prediction::Predictor;
 use crate::server::{self, ANYWHERE, App, ServerSettings, Twilio};
 use crate::session::{
-    self, BudgetMemory, Builders, Cast, Engines, LanguageDetection, Observers, PhoneSettings,
+    self, BudgetMemory, Builders, Cast, Engines, LanguageDetection, ModelThreads, Observers,
+    PhoneSettings,
 };
 use crate::simulate::Silent;
 use crate::tools::Registry;
@@ -149,6 +150,7 @@ pub(super) fn with_llm(
         recogniser: None,
         detection: LanguageDetection::default(),
         turn_model: None,
+        threads: ModelThreads::SINGLE,
         tts: Box::new(|| Ok(Box::new(tts::Scripted::new()))),
         voices: BTreeMap::new(),
         voice_memory: 0,

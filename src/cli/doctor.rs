@@ -1,7 +1,7 @@
 //! `undertone doctor`: checks what most often goes wrong.
 
 use super::engines::{
-    asr_builder, asr_service, remote_llm, tts_builder, tts_service, verified_models,
+    asr_builder, asr_service, remote_llm, threads, tts_builder, tts_service, verified_models,
 };
 use super::{probe, running};
 use crate::asr::{Hints, Utterance};
@@ -315,11 +315,12 @@ fn espeak() -> Result<String> {
 fn listen(config: &Config, models: &Models) -> Result<String> {
     crate::onnx::init(&models.onnx_runtime())?;
     let mut asr = asr_builder(config, models)()?;
+    let threads = threads(config).recogniser;
     let silence = vec![0.0; 2 * crate::audio::RATE as usize];
     let began = Instant::now();
     asr.transcribe(&silence)?;
     Ok(format!(
-        "{}: 2 s of audio in {} ms",
+        "{}: 2 s of audio in {} ms; threads of the server: {threads}",
         asr.name(),
         millis(began)
     ))

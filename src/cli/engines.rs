@@ -16,8 +16,8 @@ use crate::prediction::patterns::{Memory, PatternFile, Transitions};
 use crate::prediction::{self, ExampleFiles, Predictor, Settings, Today};
 use crate::server::TransferCall;
 use crate::session::{
-    AgentSettings, BudgetMemory, BudgetShared, Builders, Cast, Engines, Observers, OtherVoice,
-    Renewal,
+    AgentSettings, BudgetMemory, BudgetShared, Builders, Cast, Engines, ModelThreads, Observers,
+    OtherVoice, Renewal,
 };
 use crate::tools::builtin::SendDigits;
 use crate::tools::declared::{self, Kind};
@@ -28,8 +28,10 @@ use crate::turn_model::{SmartTurn, TurnModel};
 use crate::vad::{Gated, SileroModel, Vad};
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread;
 
 /// The models, verified by their sha256.
 pub(super) fn verified_models(config: &Config) -> Result<Models> {
@@ -133,6 +135,7 @@ fn assembled(
         turn_model: Some(Box::new(move || {
             Ok(Box::new(SmartTurn::load(&smart_turn)?) as Box<dyn TurnModel>)
         })),
+        threads: threads(config),
         tts: Box::new(tts_builder(config, models)),
         voices: voices(config)?,
         voice_memory: config.voice_memory,
@@ -306,10 +309,25 @@ fn prediction_settings(config: &Config, models: &Models, tools: &Registry) -> pr
     }
 }
 
+/// The threads of the models on this machine.
+pub(super) fn threads(config: &Config) -> ModelThreads {
+    let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let threads = ModelThreads::for_cores(cores);
+    match &config.asr {
+        AsrEngine::WhisperOnnx(_) => threads,
+        // It has threads of its own, which spin while they wait for a core.
+        AsrEngine::WhisperCpp { threads: own, .. } => ModelThreads {
+            recogniser: NonZeroUsize::new(threads.recogniser.get() / own)
+                .unwrap_or(NonZeroUsize::MIN),
+            ..threads
+        },
+    }
+}
+
 pub(super) fn asr_builder(
     config: &Config,
     models: &Models,
-) -> impl FnMut() -> Result<Box<dyn Asr>, AsrError> + Send + use<> {
+) -> impl Fn() -> Result<Box<dyn Asr>, AsrError> + Send + Sync + use<> {
     let (engine, models) = (config.asr.clone(), models.clone());
     let needs_base = hears_other_languages(config);
     move || {

@@ -12,7 +12,7 @@ use crate::config::{
 use crate::metrics::Metrics;
 use crate::report::{Secret, Webhook};
 use crate::server::{self, App, Demonstration, Renewed, ServerError, ServerSettings, Tls, Twilio};
-use crate::session::{self, CallRecordings, Engines, Observers, SessionOptions};
+use crate::session::{self, CallRecordings, Engines, ModelThreads, Observers, SessionOptions};
 use crate::stats::TurnLog;
 use crate::store::Store;
 use crate::tools::AuditLog;
@@ -246,6 +246,11 @@ fn demonstration(config: &mut Config, at: SocketAddr) -> Option<Demonstration> {
 
 /// Loads the models on a blocking thread, so that signals are handled meanwhile.
 async fn load(config: Config, observers: Observers) -> Result<Arc<Engines>> {
+    let ModelThreads {
+        recogniser,
+        turn_model,
+    } = super::engines::threads(&config);
+    tracing::info!(recogniser, turn_model, "threads of the models");
     let load = move || super::engines::observed(&config, observers);
     tokio::task::spawn_blocking(load).await?
 }

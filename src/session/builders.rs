@@ -14,11 +14,15 @@ use crate::turn_model::{TurnModel, TurnModelError};
 use crate::vad::VadError;
 use crate::worker::SpawnError;
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Builds an engine on the thread that will own it, and again if it has panicked.
 pub(super) type Build<T, E> = Box<dyn FnMut() -> Result<Box<T>, E> + Send>;
+
+/// Like [`Build`], on several threads at the same time.
+pub(super) type BuildEach<T, E> = Box<dyn Fn() -> Result<Box<T>, E> + Send + Sync>;
 
 /// How to build each engine. The models' builders run on the threads that will own them, and
 /// again if a model has panicked.
@@ -26,7 +30,7 @@ pub struct Builders {
     /// Makes a builder of voice activity detectors, one detector for each session.
     pub vad: VadBuilder,
     /// Builds the server's default recogniser.
-    pub asr: Build<dyn Asr, AsrError>,
+    pub asr: BuildEach<dyn Asr, AsrError>,
     /// Other recognisers, by the names under which sessions choose them.
     pub recognisers: BTreeMap<String, Arc<dyn AsrService>>,
     /// The recogniser for sessions and agents that name none; the server's default if `None`.
@@ -34,7 +38,9 @@ pub struct Builders {
     /// The languages that the local recogniser detects.
     pub detection: LanguageDetection,
     /// Makes the end-of-turn model, if there is to be one.
-    pub turn_model: Option<Build<dyn TurnModel, TurnModelError>>,
+    pub turn_model: Option<BuildEach<dyn TurnModel, TurnModelError>>,
+    /// The threads of recogniser and end-of-turn model.
+    pub threads: ModelThreads,
     /// Builds the server's default voice.
     pub tts: Build<dyn Tts, TtsError>,
     /// Other voices, by the names under which sessions choose them.
@@ -66,6 +72,37 @@ pub struct Builders {
     pub agents: Cast,
     /// Recorders, turn log and metrics.
     pub observers: Observers,
+}
+
+/// The numbers of threads of the models that may have several. Each thread has a model of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ModelThreads {
+    /// Those of the local recogniser.
+    pub recogniser: NonZeroUsize,
+    /// Those of the end-of-turn model.
+    pub turn_model: NonZeroUsize,
+}
+
+impl ModelThreads {
+    /// One for each model.
+    pub const SINGLE: Self = Self {
+        recogniser: NonZeroUsize::MIN,
+        turn_model: NonZeroUsize::MIN,
+    };
+
+    /// As many as suit a machine with so many cores: half of them transcribe, since the voice, the other models and the
+    /// sessions work at the same time. The end of turn is judged once a pause, in less time. Each thread takes memory,
+    /// so there is a limit.
+    pub fn for_cores(cores: NonZeroUsize) -> Self {
+        let share = |part: usize, most: usize| {
+            let threads = NonZeroUsize::new((cores.get() / part).min(most));
+            threads.unwrap_or(NonZeroUsize::MIN)
+        };
+        Self {
+            recogniser: share(2, 8),
+            turn_model: share(4, 4),
+        }
+    }
 }
 
 /// The languages that users may speak beside that of their session.
@@ -144,4 +181,22 @@ pub enum StartError {
     /// The voice.
     #[error(transparent)]
     Tts(#[from] SpawnError<TtsError>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_machine_has_one_thread_for_each_model_and_a_large_one_a_limited_number() {
+        let threads = |cores| {
+            let threads = ModelThreads::for_cores(NonZeroUsize::new(cores).unwrap());
+            (threads.recogniser.get(), threads.turn_model.get())
+        };
+        let all = [1, 2, 3, 4, 8, 16, 64].map(threads);
+        assert_eq!(
+            all,
+            [(1, 1), (1, 1), (1, 1), (2, 1), (4, 2), (8, 4), (8, 4)]
+        );
+    }
 }

@@ -119,12 +119,16 @@ impl SpeakJob {
 mod tests {
     use super::*;
     use crate::tts::Scripted;
+    use std::num::NonZeroUsize;
     use std::sync::{Arc, Mutex};
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "any time will do")]
     fn a_clause_is_due_when_the_user_has_heard_what_was_made() {
-        let (gauge, mut tts) = (Gauge::new(Arc::default()), Scripted::new());
+        let (gauge, mut tts) = (
+            Gauge::new(Arc::default(), NonZeroUsize::MIN),
+            Scripted::new(),
+        );
         let heard = Arc::new(Mutex::new(0));
         let take = heard.clone();
         let chunk = Box::new(move |piece: Piece| {
@@ -153,7 +157,10 @@ mod tests {
 
     #[test]
     fn a_clause_that_nobody_takes_is_over() {
-        let (gauge, mut tts) = (Gauge::new(Arc::default()), Scripted::new());
+        let (gauge, mut tts) = (
+            Gauge::new(Arc::default(), NonZeroUsize::MIN),
+            Scripted::new(),
+        );
         let gone = Box::new(|_: Piece| ControlFlow::Break(()));
         let wanted = Wanted::unhurried("one two".into());
         let job = SpeakJob::new(Place::Thread(0), Speed::NORMAL, wanted, gone);

@@ -77,6 +77,7 @@ impl Engines {
             recogniser,
             detection,
             turn_model,
+            threads,
             tts,
             voices,
             voice_memory,
@@ -103,19 +104,30 @@ impl Engines {
         let agents = Agents::start(agents, &shared);
         let draft = draft_of(&agents, draft);
         observers.show_lost();
-        let gauge = Gauge::new(observers.metrics.clone());
+        let gauge = Gauge::new(observers.metrics.clone(), threads.recogniser);
         let sayings = agents.sayings();
         Ok(Arc::new(Self {
             vad: detectors::start(vad)?,
-            recognisers: Recognisers::start(asr, recognisers, gauge.clone(), &observers.metrics)?
-                .into(),
+            recognisers: Recognisers::start(
+                asr,
+                threads.recogniser,
+                recognisers,
+                gauge.clone(),
+                &observers.metrics,
+            )?
+            .into(),
             recogniser,
             detection,
             turn_model: turn_model
                 .map(|build| {
-                    Worker::spawn("turn-model", INBOX, build, |model, audio: Vec<f32>, _| {
-                        model.completeness(&audio)
-                    })
+                    let threads = threads.turn_model;
+                    Worker::spawn_pool(
+                        "turn-model",
+                        threads,
+                        INBOX,
+                        build,
+                        |model, audio: Vec<f32>, _| model.completeness(&audio),
+                    )
                 })
                 .transpose()?,
             voices: Voices::start(

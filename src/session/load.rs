@@ -5,6 +5,7 @@
 use crate::conversation::{Micros, Shed, Time};
 use crate::metrics::Metrics;
 use std::collections::VecDeque;
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,14 +18,15 @@ pub(super) struct Gauge {
 }
 
 impl Gauge {
+    /// `recognisers`: the number of threads of the recogniser; the voice has one.
     #[allow(
         clippy::disallowed_methods,
         reason = "an edge: waits are measured in real time; the rule is told the time"
     )]
-    pub(super) fn new(metrics: Arc<Metrics>) -> Arc<Self> {
+    pub(super) fn new(metrics: Arc<Metrics>, recognisers: NonZeroUsize) -> Arc<Self> {
         Arc::new(Self {
             began: Instant::now(),
-            load: Mutex::default(),
+            load: Mutex::new(Load::of([recognisers.get() as u64, 1])),
             metrics,
         })
     }
@@ -99,7 +101,7 @@ struct LoadPolicy {
     /// Jobs of a turn, for the recogniser and for the voice each: a transcript in a pause and the last
     /// one, two clauses.
     jobs_per_turn: u64,
-    /// The share of its time that a model may work, in percent. Up to it, jobs seldom meet.
+    /// The share of the time of its threads that a model may work, in percent. Up to it, jobs seldom meet.
     capacity: u64,
 }
 
@@ -179,6 +181,8 @@ impl Level {
 /// Observations of one model.
 #[derive(Debug, Default)]
 struct Observed {
+    /// The number of threads that work side by side.
+    threads: u64,
     /// Service time of a job with all its steps, averaged over about the last ten.
     service: u64,
     /// Service time of a step, likewise.
@@ -187,12 +191,12 @@ struct Observed {
     /// which none was waited for.
     wait: u64,
     waited_at: Time,
-    /// The work within the last turn: when it ended, and how long it took.
+    /// The work of all threads within the last turn: when it ended, and how long it took.
     work: VecDeque<(Time, u64)>,
 }
 
 /// Decides how much there is to do.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Load {
     policy: LoadPolicy,
     stages: [Observed; 2],
@@ -204,6 +208,20 @@ struct Load {
 }
 
 impl Load {
+    /// Of stages with so many threads.
+    fn of(threads: [u64; 2]) -> Self {
+        Self {
+            policy: LoadPolicy::default(),
+            stages: threads.map(|threads| Observed {
+                threads,
+                ..Observed::default()
+            }),
+            newcomers: VecDeque::new(),
+            level: Level::default(),
+            relieved: None,
+        }
+    }
+
     /// A job that a user waits for was begun after `wait`.
     fn waited(&mut self, stage: Stage, now: Time, wait: Micros) {
         let observed = &mut self.stages[stage as usize];
@@ -258,7 +276,7 @@ impl Load {
             let lately = lately.filter(|(ended, _)| now.since(*ended) <= policy.turn);
             let worked: u64 = lately.map(|(_, took)| took).sum();
             let coming = newcomers * policy.jobs_per_turn * observed.service;
-            worked + coming <= policy.turn.0 * policy.capacity / 100
+            worked + coming <= observed.threads * policy.turn.0 * policy.capacity / 100
         };
         let level = self.level(now, waiting);
         let admitted =
@@ -273,7 +291,7 @@ impl Load {
     fn wait(&self, now: Time, waiting: [usize; 2]) -> Micros {
         let waits = self.stages.iter().zip(waiting);
         let waits = waits.map(|(observed, waiting)| {
-            let before = (waiting as u64).saturating_sub(1) * observed.step;
+            let before = (waiting as u64).saturating_sub(1) * observed.step / observed.threads;
             before.max(observed.wait_at(now))
         });
         Micros(waits.max().unwrap_or_default())
@@ -311,9 +329,13 @@ mod tests {
         Time::from_ms(ms)
     }
 
-    /// Recogniser and voice, 80 and 150 ms a job.
+    /// Recogniser and voice on a thread each, 80 and 150 ms a job.
     fn load() -> Load {
-        let mut load = Load::default();
+        load_of([1, 1])
+    }
+
+    fn load_of(threads: [u64; 2]) -> Load {
+        let mut load = Load::of(threads);
         for (stage, time, steps) in [(Stage::Recogniser, 80, 1), (Stage::Voice, 150, 3)] {
             for _ in 0..steps {
                 load.worked(stage, at(0), Micros::from_ms(time / steps));
@@ -353,7 +375,7 @@ mod tests {
 
     #[test]
     fn a_few_are_let_in_however_slow_the_machine_is() {
-        let mut load = Load::default();
+        let mut load = Load::of([1, 1]);
         load.took(Stage::Voice, Micros::from_ms(5_000));
         let admitted = (0..10).filter(|ms| load.admit(at(100 + ms), NOBODY, 0));
         assert_eq!(admitted.count(), 4);
@@ -367,7 +389,7 @@ mod tests {
         turns(&mut load, 1_000, 8, 20);
         let admitted = (0..60).filter(|ms| load.admit(at(9_000 + ms), NOBODY, 8));
         assert!((4..=6).contains(&admitted.count()));
-        let mut quick = Load::default();
+        let mut quick = Load::of([1, 1]);
         assert!(
             (0..1_000).all(|ms| quick.admit(at(ms), NOBODY, 0)),
             "no model"
@@ -403,6 +425,22 @@ mod tests {
         assert_eq!(load.level(at(10), [2, 2]), Level::Calm);
         assert_eq!(load.level(at(20), [4, 0]), Level::NoPreemptiveAnswers);
         assert_eq!(load.level(at(30), [0, 6]), Level::Refusing);
+    }
+
+    #[test]
+    fn threads_share_what_stands_in_line_and_make_room() {
+        let mut load = load_of([4, 1]);
+        assert_eq!(load.level(at(10), [5, 0]), Level::Calm);
+        assert_eq!(load.level(at(20), [8, 0]), Level::NoPartials);
+        let burst = |threads| {
+            let mut load = load_of(threads);
+            // The voice is no bound.
+            load.stages[Stage::Voice as usize].service = 0;
+            (0..200)
+                .filter(|ms| load.admit(at(1_000 + ms), NOBODY, 0))
+                .count()
+        };
+        assert_eq!((burst([1, 1]), burst([4, 1])), (24, 99));
     }
 
     #[test]

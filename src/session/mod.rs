@@ -7,6 +7,7 @@
 //! | `builders`, `engines`, `observers` | everything that all sessions share, and what it is built from |
 //! | `agents` | the agents, and the one that a session begins with |
 //! | `recognisers`, `voices`, `detectors` | the models on their threads, and services instead of them |
+//! | `recognisers/order` | the order of a session's transcripts, which several threads make |
 //! | `source`, `source/health` | the state of a speech service: deadlines, and when it is not asked |
 //! | `remote_voice`, `local_voice`, `shelf` | a voice on a service; a local one; local ones that are loaded on demand |
 //! | `clause`, `ahead`, `pacer`, `phrases` | synthesis in chunks and in advance; real-time frames; prepared phrases |
@@ -51,7 +52,9 @@ mod warmth;
 pub use agents::{AgentSettings, Cast, DEFAULT_AGENT, Route};
 pub(crate) use agents::{PHONE, TRANSPORTS};
 pub use budget::{BudgetMemory, BudgetShared, BudgetStore, Spending};
-pub use builders::{Builders, LanguageDetection, OtherVoice, PhoneSettings, Renewal, StartError};
+pub use builders::{
+    Builders, LanguageDetection, ModelThreads, OtherVoice, PhoneSettings, Renewal, StartError,
+};
 pub use call_audio::{CALL_INDEX, CallRecordings};
 pub(crate) use course::Course;
 pub use engines::Engines;

@@ -1,7 +1,9 @@
-//! The recognisers: one local model on a thread that all sessions share, and services, which are opened
+//! The recognisers: a local model on threads that all sessions share, and services, which are opened
 //! for each session.
 
-use super::builders::Build;
+mod order;
+
+use super::builders::BuildEach;
 use super::load::{Gauge, Stage};
 use super::source::{LONGEST, Report, Source, Trouble};
 use super::{INBOX, reason};
@@ -12,7 +14,9 @@ use crate::metrics::Metrics;
 use crate::worker::{Overloaded, SpawnError, Worker};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Either, select};
+use order::Order;
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
@@ -51,27 +55,29 @@ struct Service {
 
 impl Recognisers {
     pub(super) fn start(
-        build: Build<dyn Asr, AsrError>,
+        build: BuildEach<dyn Asr, AsrError>,
+        threads: NonZeroUsize,
         services: BTreeMap<String, Arc<dyn AsrService>>,
         gauge: Arc<Gauge>,
         metrics: &Arc<Metrics>,
     ) -> Result<Self, SpawnError<AsrError>> {
         let known: Arc<OnceLock<Vec<String>>> = Arc::default();
-        let (mut build, learnt) = (build, known.clone());
+        let learnt = known.clone();
         let build = move || {
             let asr = build()?;
             learnt.get_or_init(|| asr.languages());
             Ok(asr)
         };
-        let shared = Worker::spawn("asr", INBOX, build, move |asr, job: HearJob, _| {
-            if let Some(asked) = job.asked {
-                gauge.begun(Stage::Recogniser, asked);
-            }
-            let (heard, time) =
-                gauge.measure(Stage::Recogniser, || asr.hear_with(&job.audio, &job.hints));
-            gauge.took(Stage::Recogniser, time);
-            heard
-        })?;
+        let shared =
+            Worker::spawn_pool("asr", threads, INBOX, build, move |asr, job: HearJob, _| {
+                if let Some(asked) = job.asked {
+                    gauge.begun(Stage::Recogniser, asked);
+                }
+                let (heard, time) =
+                    gauge.measure(Stage::Recogniser, || asr.hear_with(&job.audio, &job.hints));
+                gauge.took(Stage::Recogniser, time);
+                heard
+            })?;
         let services = services.into_iter().map(|(name, service)| {
             let tried = service.clone();
             let try_out = Box::new(move || try_out(&*tried));
@@ -102,6 +108,7 @@ impl Recognisers {
         let local = OnThread {
             worker: self.shared.clone(),
             hints,
+            order: Order::default(),
         };
         let (Some(Service { source, .. }), Some(mut session)) = (service, session) else {
             return Recogniser::Shared(local);
@@ -141,7 +148,7 @@ impl Recognisers {
         &self.known
     }
 
-    /// The number of jobs on the thread that are due by `now` and still waiting.
+    /// The number of jobs for the local one that are due by `now` and still waiting.
     pub(super) fn overdue(&self, now: Instant) -> usize {
         self.shared.overdue(now)
     }
@@ -213,11 +220,12 @@ impl From<AsrError> for Trouble {
     }
 }
 
-/// The recogniser on the shared thread, for one session.
+/// The recogniser on the shared threads, for one session.
 #[derive(Clone)]
 pub(super) struct OnThread {
     worker: Shared,
     hints: Hints,
+    order: Order,
 }
 
 impl OnThread {
@@ -232,7 +240,7 @@ impl OnThread {
 
 /// One session's recogniser.
 pub(super) enum Recogniser {
-    /// On the shared thread.
+    /// On the shared threads.
     Shared(OnThread),
     /// A service.
     Service(Remote),
@@ -393,17 +401,16 @@ impl Recogniser {
         let (audio, cancel) = (part.audio, cancel.clone());
         let asked = (!part.partial).then(Instant::now);
         let job = local.job(audio, asked);
+        let (order, place) = (local.order.clone(), local.order.next(part.partial));
         let done = move |heard: Result<Result<_, _>, _>| {
-            done(
-                heard
-                    .map_err(reason)
-                    .and_then(|heard| heard.map_err(reason)),
-            );
+            let heard = heard.map_err(reason);
+            order.hand_over(place, heard.and_then(|heard| heard.map_err(reason)), done);
         };
-        match part.partial {
+        let sent = match part.partial {
             true => local.worker.offer(job, cancel, done),
             false => local.worker.try_send(job, cancel, done),
-        }
+        };
+        sent.inspect_err(|_| local.order.give_up(place))
     }
 
     /// Transcribes audio that no user is waiting for: live speech goes first, and this wait does not
@@ -443,7 +450,7 @@ mod tests {
     use super::*;
     use crate::session::source::Setback;
     use futures_util::future::pending;
-    use std::sync::Mutex;
+    use std::sync::{Barrier, Mutex};
     use tokio::sync::oneshot;
 
     /// A service whose every result takes this time; `None`: for ever.
@@ -493,11 +500,123 @@ mod tests {
         let metrics = Arc::<Metrics>::default();
         let started = Recognisers::start(
             Box::new(move || Ok(Box::new(Local(local)) as Box<dyn Asr>)),
+            NonZeroUsize::MIN,
             [("far".to_owned(), service)].into(),
-            Gauge::new(metrics.clone()),
+            Gauge::new(metrics.clone(), NonZeroUsize::MIN),
             &metrics,
         );
         started.expect("a recogniser")
+    }
+
+    /// A local recogniser that does this with the audio of each part.
+    struct Does<F>(F);
+
+    impl<F: Fn(&[f32]) + Send> Asr for Does<F> {
+        fn name(&self) -> &str {
+            "scripted"
+        }
+
+        fn transcribe(&mut self, audio: &[f32]) -> Result<String, AsrError> {
+            (self.0)(audio);
+            Ok(format!("{audio:?}"))
+        }
+    }
+
+    fn local_ones<F>(threads: usize, does: F) -> Recognisers
+    where
+        F: Fn(&[f32]) + Clone + Send + Sync + 'static,
+    {
+        let metrics = Arc::<Metrics>::default();
+        let threads = NonZeroUsize::new(threads).unwrap();
+        let started = Recognisers::start(
+            Box::new(move || Ok(Box::new(Does(does.clone())) as Box<dyn Asr>)),
+            threads,
+            BTreeMap::new(),
+            Gauge::new(metrics.clone(), threads),
+            &metrics,
+        );
+        started.expect("a recogniser")
+    }
+
+    fn session(recognisers: &Recognisers) -> Recogniser {
+        recognisers.open(None, Hints::default(), Arc::new(|_| ()), None)
+    }
+
+    /// Sends a part whose audio is `sample`.
+    fn sent(
+        recogniser: &mut Recogniser,
+        sample: f32,
+        partial: bool,
+    ) -> oneshot::Receiver<RecogniserResult> {
+        let part = Utterance {
+            from: Samples(0),
+            audio: vec![sample],
+            partial,
+        };
+        let (done, outcome) = oneshot::channel();
+        let done = |heard| done.send(heard).unwrap();
+        let sent =
+            recogniser.transcribe(part, &CancellationToken::new(), &mut JoinSet::new(), done);
+        assert_eq!(sent, Ok(()));
+        outcome
+    }
+
+    #[tokio::test]
+    async fn two_threads_transcribe_two_sessions_at_once() {
+        let both = Arc::new(Barrier::new(2));
+        // Each ends when both have begun.
+        let known = local_ones(2, move |_| {
+            both.wait();
+        });
+        let (mut here, mut there) = (session(&known), session(&known));
+        let (one, other) = (sent(&mut here, 1.0, false), sent(&mut there, 2.0, false));
+        assert_eq!(one.await.unwrap(), Ok("[1.0]".into()));
+        assert_eq!(other.await.unwrap(), Ok("[2.0]".into()));
+    }
+
+    #[tokio::test]
+    async fn one_thread_transcribes_one_session_after_the_other() {
+        let at_work = Arc::new(Mutex::new(()));
+        let known = local_ones(1, move |_| {
+            let _alone = at_work.try_lock().expect("nothing else is transcribed");
+            std::thread::yield_now();
+        });
+        let (mut here, mut there) = (session(&known), session(&known));
+        let all: Vec<_> = (0..10_u8)
+            .flat_map(|n| {
+                let sample = f32::from(n);
+                [
+                    sent(&mut here, sample, false),
+                    sent(&mut there, sample, false),
+                ]
+            })
+            .collect();
+        for heard in all {
+            assert!(heard.await.unwrap().is_ok());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_partial_that_a_final_has_overtaken_is_skipped() {
+        const SLOW: f32 = 0.5;
+        let (begin, began) = std::sync::mpsc::sync_channel(1);
+        let (open, gate) = std::sync::mpsc::sync_channel::<()>(1);
+        let gate = Arc::new(Mutex::new(gate));
+        let known = local_ones(2, move |audio| {
+            if audio == [SLOW] {
+                begin.send(()).unwrap();
+                gate.lock().unwrap().recv().unwrap();
+            }
+        });
+        let mut recogniser = session(&known);
+        let partial = sent(&mut recogniser, SLOW, true);
+        began.recv().unwrap();
+        let last = sent(&mut recogniser, 1.0, false);
+        assert_eq!(last.await.unwrap(), Ok("[1.0]".into()));
+        open.send(()).unwrap();
+        assert!(partial.await.unwrap().is_err());
+        let next = sent(&mut recogniser, 2.0, true);
+        assert_eq!(next.await.unwrap(), Ok("[2.0]".into()));
     }
 
     /// Transcribes one part. Returns its words and the setbacks on the way.

@@ -2,7 +2,7 @@
 
 use crate::asr::{Asr, AsrError};
 use crate::audio::RATE;
-use crate::session::{Builders, LanguageDetection};
+use crate::session::{Builders, LanguageDetection, ModelThreads};
 use crate::tts::{Speech, Tts, TtsError};
 use crate::vad::{Begun, Vad, VadError, WINDOW};
 use std::collections::BTreeMap;
@@ -17,6 +17,7 @@ pub fn mute(builders: Builders) -> Builders {
         recogniser: None,
         detection: LanguageDetection::default(),
         turn_model: None,
+        threads: ModelThreads::SINGLE,
         tts: Box::new(|| Ok(Box::new(Mute) as Box<dyn Tts>)),
         voices: BTreeMap::new(),
         clips: None,

@@ -9,7 +9,7 @@ pub use smart_turn::SmartTurn;
 #[error("end-of-turn model failed: {0}")]
 pub struct TurnModelError(pub String);
 
-/// An end-of-turn model, owned by one thread.
+/// An end-of-turn model, owned by one thread. A server may have several.
 pub trait TurnModel: Send {
     /// The probability, 0..1, that the speaker is done after `audio`: 16 kHz mono in -1..1, up to now. Only
     /// the last 8 s count.

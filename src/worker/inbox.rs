@@ -1,4 +1,4 @@
-//! A bounded queue into one thread, ordered by deadline, with a lane for jobs that may be refused.
+//! A bounded queue into the threads of a worker, ordered by deadline, with a lane for jobs that may be refused.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,12 +7,12 @@ use std::time::Instant;
 /// Jobs that may wait in the side lane: what is only worth having fresh must not queue up.
 pub(super) const OFFERS: usize = 4;
 
-/// The sending half. Clones share the queue; the receiver ends with the last of them.
+/// The sending half. Clones share the queue; the receivers end with the last of them.
 pub(super) struct Sender<T> {
     shared: Arc<Shared<T>>,
 }
 
-/// The receiving half.
+/// The receiving half. Clones share the queue: each job goes to one of them.
 pub(super) struct Receiver<T> {
     shared: Arc<Shared<T>>,
 }
@@ -28,8 +28,7 @@ struct Lanes<T> {
     jobs: VecDeque<(Instant, T)>,
     offers: VecDeque<T>,
     senders: usize,
-    /// The receiver is gone.
-    closed: bool,
+    receivers: usize,
 }
 
 impl<T> Lanes<T> {
@@ -52,7 +51,7 @@ pub(super) fn inbox<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
             jobs: VecDeque::new(),
             offers: VecDeque::new(),
             senders: 1,
-            closed: false,
+            receivers: 1,
         }),
         changed: Condvar::new(),
     });
@@ -79,7 +78,7 @@ impl<T> Sender<T> {
     /// take it.
     pub(super) fn send(&self, due: Instant, job: T) -> Result<(), T> {
         let mut lanes = self.shared.lock();
-        if lanes.closed || lanes.jobs.len() >= self.shared.capacity {
+        if lanes.receivers == 0 || lanes.jobs.len() >= self.shared.capacity {
             return Err(job);
         }
         lanes.insert(due, job);
@@ -90,7 +89,7 @@ impl<T> Sender<T> {
     /// Adds a job behind all others; gives it back if any job waits, or [`OFFERS`] such offers.
     pub(super) fn offer(&self, job: T) -> Result<(), T> {
         let mut lanes = self.shared.lock();
-        if lanes.closed || !lanes.jobs.is_empty() || lanes.offers.len() >= OFFERS {
+        if lanes.receivers == 0 || !lanes.jobs.is_empty() || lanes.offers.len() >= OFFERS {
             return Err(job);
         }
         lanes.offers.push_back(job);
@@ -118,8 +117,20 @@ impl<T> Clone for Sender<T> {
 
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
-        self.shared.lock().senders -= 1;
-        self.shared.changed.notify_one();
+        let mut lanes = self.shared.lock();
+        lanes.senders -= 1;
+        if lanes.senders == 0 {
+            self.shared.changed.notify_all();
+        }
+    }
+}
+
+impl<T> Clone for Receiver<T> {
+    fn clone(&self) -> Self {
+        self.shared.lock().receivers += 1;
+        Self {
+            shared: self.shared.clone(),
+        }
     }
 }
 
@@ -150,7 +161,8 @@ impl<T> Receiver<T> {
         self.shared.lock().pop()
     }
 
-    /// Puts back a job that is not finished. There is always room for it: it had a place before.
+    /// Puts back a job that is not finished. There is always room for it: it had a place before. Wakes no other
+    /// receiver, since this one asks for the next job at once.
     pub(super) fn put_back(&self, due: Instant, job: T) {
         self.shared.lock().insert(due, job);
     }
@@ -159,7 +171,10 @@ impl<T> Receiver<T> {
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
         let mut lanes = self.shared.lock();
-        lanes.closed = true;
+        lanes.receivers -= 1;
+        if lanes.receivers > 0 {
+            return;
+        }
         let left = (
             std::mem::take(&mut lanes.jobs),
             std::mem::take(&mut lanes.offers),
@@ -222,6 +237,30 @@ mod tests {
         assert_eq!(receiver.recv(), Some(0));
         sender.send(now, 53).unwrap();
         assert_eq!(sender.offer(98), Err(98), "a job waits");
+    }
+
+    #[test]
+    fn all_receivers_end_when_the_senders_are_gone() {
+        let (sender, receiver) = inbox::<u32>(1);
+        let waiting: Vec<_> = (0..3)
+            .map(|_| receiver.clone())
+            .map(|receiver| std::thread::spawn(move || receiver.recv()))
+            .collect();
+        drop(sender.clone());
+        drop(sender);
+        for thread in waiting {
+            assert_eq!(thread.join().unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn jobs_are_taken_until_the_last_receiver_is_gone() {
+        let (sender, receiver) = inbox(2);
+        drop(receiver.clone());
+        sender.send(now(), 1).unwrap();
+        assert_eq!(receiver.recv(), Some(1));
+        drop(receiver);
+        assert_eq!(sender.send(now(), 2), Err(2));
     }
 
     #[test]

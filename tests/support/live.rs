@@ -15,7 +15,7 @@ use undertone::asr::{Asr, AsrError};
 use undertone::conversation::{Micros, Policy, Timeouts};
 use undertone::llm::Llm;
 use undertone::server::{App, ServerSettings, SessionFactory, SessionOptions};
-use undertone::session::{self, Builders, Engines, LanguageDetection, SpokenBy};
+use undertone::session::{self, Builders, Engines, LanguageDetection, ModelThreads, SpokenBy};
 use undertone::tools::Registry;
 use undertone::vad::{Begun, Vad, VadError, WINDOW};
 
@@ -74,6 +74,7 @@ pub(crate) fn without_models(llm: Arc<dyn Llm>) -> Builders {
         recogniser: None,
         detection: LanguageDetection::default(),
         turn_model: None,
+        threads: ModelThreads::SINGLE,
         tts: Box::new(|| Ok(Box::new(undertone::tts::Scripted::new()))),
         voices: BTreeMap::new(),
         voice_memory: 0,

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::scripted::ANSWER_FRAMES;
 use support::{Client, PATIENCE, Script, Server, live, local};
@@ -654,12 +654,12 @@ async fn a_client_is_served_while_its_items_are_transcribed() {
     let llm = fine();
     let mut builders = live::without_models(Arc::new(llm.clone()));
     let (going, held) = std::sync::mpsc::sync_channel::<()>(0);
-    let mut held = Some(held);
+    let held = Arc::new(Mutex::new(held));
     builders.asr = Box::new(move || {
-        let held = held.take();
+        let held = held.clone();
         let hears = move |_: &[f32]| {
             // Blocks until the test lets it go on.
-            let _ = held.as_ref().map(std::sync::mpsc::Receiver::recv);
+            let _ = held.lock().expect("whole").recv();
             Ok("How are you?".to_owned())
         };
         Ok(Box::new(live::Hears(hears)))
