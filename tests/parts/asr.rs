@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 use undertone::asr::{Asr, Hints, WhisperCpp, WhisperLayout, WhisperOnnx};
+use undertone::turn_model::{SmartTurn, TurnModel};
 
 fn recogniser() -> WhisperOnnx {
     WhisperOnnx::load(&common::weights().join("whisper-tiny.en")).unwrap()
@@ -198,6 +199,51 @@ fn quiet_speech_is_understood_too() {
 fn quiet_recorded_speech_is_understood_too() {
     let errors = whole(&quiet(&common::recorded_speech()));
     assert!(errors <= 8.0, "{errors:.1} %");
+}
+
+/// Prints the memory of each further thread: `docs/deploy.md` says how much.
+#[test]
+#[ignore = "measures memory: docs/deploy.md"]
+fn memory_of_further_models() {
+    // A segment of the longest length.
+    let speech: Vec<f32> = speech::clips()
+        .iter()
+        .flat_map(|c| c.samples.clone())
+        .collect();
+    let speech = &speech[..25 * 16_000];
+    let weights = common::weights();
+    let heard = |mut asr: WhisperOnnx| {
+        asr.transcribe(speech).unwrap();
+        asr
+    };
+    let smart_turn = weights.join("smart-turn/smart-turn-v3.2.onnx");
+    further("Smart Turn", || {
+        let mut model = SmartTurn::load(&smart_turn).unwrap();
+        model.completeness(speech).unwrap();
+        model
+    });
+    further("Whisper tiny.en", || heard(recogniser()));
+    let base = weights.join("whisper-base");
+    if base.is_dir() {
+        further("Whisper base", || heard(WhisperOnnx::load(&base).unwrap()));
+    }
+}
+
+fn further<T>(name: &str, load: impl Fn() -> T) {
+    let first = load();
+    let before = resident();
+    let further = [(); 4].map(|()| load());
+    let taken = resident().saturating_sub(before) / further.len();
+    println!("{name}: {} MB each", taken / 1_000);
+    drop((first, further));
+}
+
+/// The resident memory of this process, kB.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line.and_then(|line| line.split_whitespace().next());
+    number.unwrap().parse().unwrap()
 }
 
 #[test]
