@@ -15,7 +15,7 @@ ALL := --features desktop
 HOME_RUNS := $(shell python3 -c 'import sys; print("yes" if sys.version_info[:2] in [(3, 11), (3, 12)] else "")' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: ready engine-tools help run talk engine test verify measure soak soak-hour fuzz flaky bench lint format licences setup alsa models whisper-base test-tools test-servers
+.PHONY: ready engine-tools help run talk engine test verify measure soak soak-hour fuzz flaky bench lint format licences programs setup alsa models whisper-base test-tools test-servers
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,6 +89,10 @@ lint: alsa format licences ## format, clippy, documentation, licences
 
 format:
 	cargo fmt --all --check
+
+# All test programs and benchmarks, compiled.
+programs:
+	cargo test --locked $(ALL) --lib --tests --benches --no-run
 
 licences: $(DENY)
 	$(DENY)/cargo-deny --log-level error check bans licenses sources

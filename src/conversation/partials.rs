@@ -121,6 +121,11 @@ impl Partials {
         self.heard = None;
     }
 
+    /// Drops the one that is awaited, because a transcript of more audio came before it.
+    pub(super) fn are_overtaken(&mut self) {
+        self.asked = None;
+    }
+
     /// Handles a finished transcription. `None` if it is none of these; of a failed one nothing is returned.
     pub(super) fn on_transcript(
         &mut self,

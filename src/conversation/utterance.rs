@@ -304,7 +304,8 @@ impl Utterance {
             return Transcribed::Segment;
         }
         if let Some(partial) = self.partials.on_transcript(request, &heard) {
-            // Without a new partial, the words so far stay.
+            // Without a new partial, the words so far stay. One without those of a segment in front of it takes them back.
+            let partial = partial.filter(|_| self.segments.are_transcribed());
             return partial.map_or(Transcribed::Dead, Transcribed::Partial);
         }
         if self.pause.transcription != Some(request) {
@@ -312,6 +313,7 @@ impl Utterance {
         }
         match heard {
             Ok(heard) => {
+                self.partials.are_overtaken();
                 let mut heard = self.clarity.weigh(heard);
                 // Only spelt otherwise than what the model is already answering.
                 let language = common.language();

@@ -7,7 +7,6 @@
 //! | `builders`, `engines`, `observers` | everything that all sessions share, and what it is built from |
 //! | `agents` | the agents, and the one that a session begins with |
 //! | `recognisers`, `voices`, `detectors` | the models on their threads, and services instead of them |
-//! | `recognisers/order` | the order of a session's transcripts, which several threads make |
 //! | `source`, `source/health` | the state of a speech service: deadlines, and when it is not asked |
 //! | `remote_voice`, `local_voice`, `shelf` | a voice on a service; a local one; local ones that are loaded on demand |
 //! | `clause`, `ahead`, `pacer`, `phrases` | synthesis in chunks and in advance; real-time frames; prepared phrases |

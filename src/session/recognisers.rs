@@ -1,8 +1,6 @@
 //! The recognisers: a local model on threads that all sessions share, and services, which are opened
 //! for each session.
 
-mod order;
-
 use super::builders::BuildEach;
 use super::load::{Gauge, Stage};
 use super::source::{LONGEST, Report, Source, Trouble};
@@ -14,7 +12,6 @@ use crate::metrics::Metrics;
 use crate::worker::{Overloaded, SpawnError, Worker};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Either, select};
-use order::Order;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::panic::AssertUnwindSafe;
@@ -108,7 +105,6 @@ impl Recognisers {
         let local = OnThread {
             worker: self.shared.clone(),
             hints,
-            order: Order::default(),
         };
         let (Some(Service { source, .. }), Some(mut session)) = (service, session) else {
             return Recogniser::Shared(local);
@@ -225,7 +221,6 @@ impl From<AsrError> for Trouble {
 pub(super) struct OnThread {
     worker: Shared,
     hints: Hints,
-    order: Order,
 }
 
 impl OnThread {
@@ -401,16 +396,14 @@ impl Recogniser {
         let (audio, cancel) = (part.audio, cancel.clone());
         let asked = (!part.partial).then(Instant::now);
         let job = local.job(audio, asked);
-        let (order, place) = (local.order.clone(), local.order.next(part.partial));
         let done = move |heard: Result<Result<_, _>, _>| {
             let heard = heard.map_err(reason);
-            order.hand_over(place, heard.and_then(|heard| heard.map_err(reason)), done);
+            done(heard.and_then(|heard| heard.map_err(reason)));
         };
-        let sent = match part.partial {
+        match part.partial {
             true => local.worker.offer(job, cancel, done),
             false => local.worker.try_send(job, cancel, done),
-        };
-        sent.inspect_err(|_| local.order.give_up(place))
+        }
     }
 
     /// Transcribes audio that no user is waiting for: live speech goes first, and this wait does not
@@ -543,15 +536,11 @@ mod tests {
     }
 
     /// Sends a part whose audio is `sample`.
-    fn sent(
-        recogniser: &mut Recogniser,
-        sample: f32,
-        partial: bool,
-    ) -> oneshot::Receiver<RecogniserResult> {
+    fn sent(recogniser: &mut Recogniser, sample: f32) -> oneshot::Receiver<RecogniserResult> {
         let part = Utterance {
             from: Samples(0),
             audio: vec![sample],
-            partial,
+            partial: false,
         };
         let (done, outcome) = oneshot::channel();
         let done = |heard| done.send(heard).unwrap();
@@ -569,7 +558,7 @@ mod tests {
             both.wait();
         });
         let (mut here, mut there) = (session(&known), session(&known));
-        let (one, other) = (sent(&mut here, 1.0, false), sent(&mut there, 2.0, false));
+        let (one, other) = (sent(&mut here, 1.0), sent(&mut there, 2.0));
         assert_eq!(one.await.unwrap(), Ok("[1.0]".into()));
         assert_eq!(other.await.unwrap(), Ok("[2.0]".into()));
     }
@@ -585,38 +574,12 @@ mod tests {
         let all: Vec<_> = (0..10_u8)
             .flat_map(|n| {
                 let sample = f32::from(n);
-                [
-                    sent(&mut here, sample, false),
-                    sent(&mut there, sample, false),
-                ]
+                [sent(&mut here, sample), sent(&mut there, sample)]
             })
             .collect();
         for heard in all {
             assert!(heard.await.unwrap().is_ok());
         }
-    }
-
-    #[tokio::test]
-    async fn a_partial_that_a_final_has_overtaken_is_skipped() {
-        const SLOW: f32 = 0.5;
-        let (begin, began) = std::sync::mpsc::sync_channel(1);
-        let (open, gate) = std::sync::mpsc::sync_channel::<()>(1);
-        let gate = Arc::new(Mutex::new(gate));
-        let known = local_ones(2, move |audio| {
-            if audio == [SLOW] {
-                begin.send(()).unwrap();
-                gate.lock().unwrap().recv().unwrap();
-            }
-        });
-        let mut recogniser = session(&known);
-        let partial = sent(&mut recogniser, SLOW, true);
-        began.recv().unwrap();
-        let last = sent(&mut recogniser, 1.0, false);
-        assert_eq!(last.await.unwrap(), Ok("[1.0]".into()));
-        open.send(()).unwrap();
-        assert!(partial.await.unwrap().is_err());
-        let next = sent(&mut recogniser, 2.0, true);
-        assert_eq!(next.await.unwrap(), Ok("[2.0]".into()));
     }
 
     /// Transcribes one part. Returns its words and the setbacks on the way.

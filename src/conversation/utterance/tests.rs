@@ -241,3 +241,32 @@ fn a_gap_between_words_is_no_end_while_the_audio_after_it_is_late() {
     utterance.pauses(&mut common, rule, at(1_300), false);
     assert_eq!(judge(&utterance, &mut common, 1_400), over());
 }
+
+#[test]
+fn a_partial_that_comes_behind_the_transcript_of_the_pause_is_dead() {
+    let (mut utterance, mut common) = speaking(1_000);
+    utterance.ask_partial(&mut common, at(1_000));
+    let partial = requested(&common).unwrap();
+    utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(1_200), false);
+    let pause = requested(&common).unwrap();
+    utterance.on_transcript(pause, Ok("what time is it".into()), &common);
+    let late = utterance.on_transcript(partial, Ok("what".into()), &common);
+    assert_eq!(late, Transcribed::Dead);
+}
+
+#[test]
+fn a_partial_before_the_words_of_a_segment_in_front_of_it_is_dead() {
+    let (mut utterance, mut common) = speaking(40_000);
+    utterance.cut_long_segment(&mut common, at(40_000), false);
+    let segment = requested(&common).unwrap();
+    utterance.ask_partial(&mut common, at(41_000));
+    let early = requested(&common).unwrap();
+    let tail = |words: &str| Ok(words.into());
+    let dead = utterance.on_transcript(early, tail("and then"), &common);
+    assert_eq!(dead, Transcribed::Dead);
+    utterance.on_transcript(segment, tail("Once upon a time"), &common);
+    utterance.ask_partial(&mut common, at(42_000));
+    let next = requested(&common).unwrap();
+    let partial = utterance.on_transcript(next, tail("and then"), &common);
+    assert_eq!(partial, Transcribed::Partial("and then".into()));
+}
