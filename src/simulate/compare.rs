@@ -14,8 +14,8 @@ pub struct Comparison {
 /// Compares a report with its baseline.
 ///
 /// A scenario regresses if a smaller share of its runs succeeds than in the baseline, or if it is over an asserted
-/// limit that it kept then, even if it was over another one. One that the baseline does not have must succeed. Latency, tokens and cost are told and
-/// are no regressions.
+/// limit that it kept then, even if it was over another one. One that the baseline does not have must succeed. Latency,
+/// tokens and cost are told and are no regressions.
 pub fn compare(baseline: &Report, now: &Report) -> Comparison {
     let mut found = Comparison::default();
     if baseline.text != now.text {

@@ -7,7 +7,6 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 use undertone::asr::{Asr, Hints, WhisperCpp, WhisperLayout, WhisperOnnx};
-use undertone::turn_model::{SmartTurn, TurnModel};
 
 fn recogniser() -> WhisperOnnx {
     WhisperOnnx::load(&common::weights().join("whisper-tiny.en")).unwrap()
@@ -201,41 +200,25 @@ fn quiet_recorded_speech_is_understood_too() {
     assert!(errors <= 8.0, "{errors:.1} %");
 }
 
-/// Prints the memory of each further thread: `docs/deploy.md` says how much.
 #[test]
-#[ignore = "measures memory: docs/deploy.md"]
-fn memory_of_further_models() {
+#[ignore = "measures the memory of the process, so it runs alone: docs/deploy.md"]
+fn a_further_recogniser_takes_some_150_mb() {
     // A segment of the longest length.
     let speech: Vec<f32> = speech::clips()
         .iter()
         .flat_map(|c| c.samples.clone())
         .collect();
-    let speech = &speech[..25 * 16_000];
-    let weights = common::weights();
-    let heard = |mut asr: WhisperOnnx| {
-        asr.transcribe(speech).unwrap();
+    let heard = || {
+        let mut asr = recogniser();
+        asr.transcribe(&speech[..25 * 16_000]).unwrap();
         asr
     };
-    let smart_turn = weights.join("smart-turn/smart-turn-v3.2.onnx");
-    further("Smart Turn", || {
-        let mut model = SmartTurn::load(&smart_turn).unwrap();
-        model.completeness(speech).unwrap();
-        model
-    });
-    further("Whisper tiny.en", || heard(recogniser()));
-    let base = weights.join("whisper-base");
-    if base.is_dir() {
-        further("Whisper base", || heard(WhisperOnnx::load(&base).unwrap()));
-    }
-}
-
-fn further<T>(name: &str, load: impl Fn() -> T) {
-    let first = load();
+    let _first = heard();
     let before = resident();
-    let further = [(); 4].map(|()| load());
-    let taken = resident().saturating_sub(before) / further.len();
-    println!("{name}: {} MB each", taken / 1_000);
-    drop((first, further));
+    let further = [(); 4].map(|()| heard());
+    let each = resident().saturating_sub(before) / further.len() / 1_000;
+    println!("{each} MB each");
+    assert!((100..200).contains(&each), "{each} MB each");
 }
 
 /// The resident memory of this process, kB.
