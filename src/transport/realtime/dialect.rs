@@ -16,7 +16,8 @@ use super::fields::{Ineffective, MAX_NAMED};
 use super::items::{Items, Spot};
 use super::response::Response;
 use super::server_events::Writer;
-use super::session_config::{Session, SessionUpdate};
+use super::session_config::SessionUpdate;
+use super::session_object::Session;
 use super::voices::OfferedVoices;
 use crate::audio::Resampler;
 use crate::conversation::{

@@ -58,6 +58,8 @@ mod items;
 mod response;
 mod server_events;
 mod session_config;
+mod session_object;
+mod turn_detection;
 mod voices;
 
 pub use beta::{BETA_PROTOCOL, asks_for_beta};

@@ -2,7 +2,8 @@
 
 use super::client_events::ResponseRequest;
 use super::codec::Encoder;
-use super::session_config::{Session, tokens_json};
+use super::session_config::tokens_json;
+use super::session_object::Session;
 use crate::conversation::{Micros, ResponseStatus};
 use serde_json::{Value, json};
 

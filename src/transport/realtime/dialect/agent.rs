@@ -7,7 +7,7 @@ use crate::transport::realtime::client_events::ResponseRequest;
 use crate::transport::realtime::codec::RATE;
 use crate::transport::realtime::response::{Response, end_of};
 use crate::transport::realtime::server_events as shape;
-use crate::transport::realtime::session_config::modalities;
+use crate::transport::realtime::session_object::modalities;
 use crate::transport::{Action, Frame};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
