@@ -1,7 +1,7 @@
 //! Speech over the agent's voice: whether it interrupts, or only shows that the user listens ("mm-hm", "yeah").
 //! Until that is known, the agent speaks on and clients are told nothing.
 
-use crate::language::en::listening::{only_listens, takes_turn};
+use crate::language::Pack;
 use crate::time::{Micros, Samples};
 use serde::{Deserialize, Serialize};
 
@@ -84,9 +84,10 @@ impl BargeInPolicy {
     }
 
     /// Whether these words interrupt.
-    pub(super) fn interrupts(&self, words: &str) -> bool {
+    pub(super) fn interrupts(&self, words: &str, language: &Pack) -> bool {
         let count = words.split_whitespace().count();
-        let passes = self.listening_words != ListeningWords::Interrupt && only_listens(words);
+        let passes =
+            self.listening_words != ListeningWords::Interrupt && language.only_listens(words);
         count >= self.min_words.max(1) as usize && !passes
     }
 }
@@ -152,8 +153,8 @@ impl Overlap {
     }
 
     /// Takes the words up to the position `to`.
-    pub(super) fn heard(&mut self, words: &str, to: Samples) {
-        if to >= self.after(JUDGED_MS) || takes_turn(words) {
+    pub(super) fn heard(&mut self, words: &str, to: Samples, language: &Pack) {
+        if to >= self.after(JUDGED_MS) || language.takes_turn(words) {
             self.words = Some(words.to_owned());
         }
     }
@@ -164,11 +165,16 @@ impl Overlap {
     }
 
     /// Whether it interrupts the agent, by its words and its length up to its last speech.
-    pub(super) fn must_interrupt(&self, policy: BargeInPolicy, last_speech: Samples) -> bool {
+    pub(super) fn must_interrupt(
+        &self,
+        policy: BargeInPolicy,
+        last_speech: Samples,
+        language: &Pack,
+    ) -> bool {
         match self.words.as_deref() {
             None => last_speech >= self.after(UNKNOWN_MS),
             Some("") => last_speech >= self.after(WORDLESS_MS),
-            Some(words) => policy.interrupts(words),
+            Some(words) => policy.interrupts(words, language),
         }
     }
 
@@ -180,6 +186,7 @@ impl Overlap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::language::pack;
 
     const LISTENING: BargeInPolicy = BargeInPolicy {
         listening_words: ListeningWords::Pass,
@@ -193,38 +200,41 @@ mod tests {
     #[test]
     fn words_of_half_a_hum_are_not_believed() {
         let mut overlap = Overlap::new(at(0));
-        overlap.heard("And the meeting.", at(JUDGED_MS - 1));
-        assert!(!overlap.must_interrupt(LISTENING, at(JUDGED_MS)));
+        overlap.heard("And the meeting.", at(JUDGED_MS - 1), pack(None));
+        assert!(!overlap.must_interrupt(LISTENING, at(JUDGED_MS), pack(None)));
         let mut sure = overlap.clone();
-        sure.heard("What about", at(FIRST_MS));
-        assert!(sure.must_interrupt(LISTENING, at(FIRST_MS)));
-        overlap.heard("And the meeting.", at(JUDGED_MS));
-        assert!(overlap.must_interrupt(LISTENING, at(JUDGED_MS)));
-        overlap.heard("", at(JUDGED_MS + PARTIAL_MS));
-        assert!(!overlap.must_interrupt(LISTENING, at(JUDGED_MS + PARTIAL_MS)));
+        sure.heard("What about", at(FIRST_MS), pack(None));
+        assert!(sure.must_interrupt(LISTENING, at(FIRST_MS), pack(None)));
+        overlap.heard("And the meeting.", at(JUDGED_MS), pack(None));
+        assert!(overlap.must_interrupt(LISTENING, at(JUDGED_MS), pack(None)));
+        overlap.heard("", at(JUDGED_MS + PARTIAL_MS), pack(None));
+        assert!(!overlap.must_interrupt(LISTENING, at(JUDGED_MS + PARTIAL_MS), pack(None)));
     }
 
     #[test]
     fn a_short_word_is_judged_when_it_has_ended() {
         let mut overlap = Overlap::new(at(0));
         overlap.pauses("Yeah.");
-        assert!(!overlap.must_interrupt(LISTENING, at(100)));
+        assert!(!overlap.must_interrupt(LISTENING, at(100), pack(None)));
         overlap.pauses("Yeah. Stop.");
-        assert!(overlap.must_interrupt(LISTENING, at(100)));
+        assert!(overlap.must_interrupt(LISTENING, at(100), pack(None)));
         overlap.pauses("");
-        assert!(!overlap.must_interrupt(LISTENING, at(1_000)), "noise");
+        assert!(
+            !overlap.must_interrupt(LISTENING, at(1_000), pack(None)),
+            "noise"
+        );
     }
 
     #[test]
     fn long_speech_interrupts_although_no_words_are_known() {
         let mut overlap = Overlap::new(at(0));
-        assert!(!overlap.must_interrupt(LISTENING, at(UNKNOWN_MS - 1)));
-        assert!(overlap.must_interrupt(LISTENING, at(UNKNOWN_MS)));
-        overlap.heard("", at(JUDGED_MS));
-        assert!(!overlap.must_interrupt(LISTENING, at(UNKNOWN_MS)));
-        assert!(overlap.must_interrupt(LISTENING, at(WORDLESS_MS)));
-        overlap.heard("yeah yeah", at(JUDGED_MS));
-        assert!(!overlap.must_interrupt(LISTENING, at(WORDLESS_MS)));
+        assert!(!overlap.must_interrupt(LISTENING, at(UNKNOWN_MS - 1), pack(None)));
+        assert!(overlap.must_interrupt(LISTENING, at(UNKNOWN_MS), pack(None)));
+        overlap.heard("", at(JUDGED_MS), pack(None));
+        assert!(!overlap.must_interrupt(LISTENING, at(UNKNOWN_MS), pack(None)));
+        assert!(overlap.must_interrupt(LISTENING, at(WORDLESS_MS), pack(None)));
+        overlap.heard("yeah yeah", at(JUDGED_MS), pack(None));
+        assert!(!overlap.must_interrupt(LISTENING, at(WORDLESS_MS), pack(None)));
     }
 
     #[test]
@@ -233,10 +243,10 @@ mod tests {
             listening_words: ListeningWords::Interrupt,
             min_words: 3,
         };
-        assert!(!three.interrupts("Stop it."));
-        assert!(three.interrupts("Stop it now."));
-        assert!(LISTENING.interrupts("Stop."));
-        assert!(!LISTENING.interrupts(""));
+        assert!(!three.interrupts("Stop it.", pack(None)));
+        assert!(three.interrupts("Stop it now.", pack(None)));
+        assert!(LISTENING.interrupts("Stop.", pack(None)));
+        assert!(!LISTENING.interrupts("", pack(None)));
         let settled = Micros::from_ms(SETTLED_MS);
         assert!(three.waits_for_words(settled) && LISTENING.waits_for_words(settled));
         assert!(!LISTENING.waits_for_words(Micros(settled.0 - 1)));
@@ -250,9 +260,9 @@ mod tests {
             min_words: 1,
         };
         assert!(!pausing.waits_for_words(Micros::from_ms(SETTLED_MS)));
-        assert!(!pausing.interrupts("Mm-hm."));
-        assert!(pausing.interrupts("Mm-hm, but why?"));
-        assert!(BargeInPolicy::default().interrupts("Mm-hm."));
+        assert!(!pausing.interrupts("Mm-hm.", pack(None)));
+        assert!(pausing.interrupts("Mm-hm, but why?", pack(None)));
+        assert!(BargeInPolicy::default().interrupts("Mm-hm.", pack(None)));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::timer::Timer;
 use super::turn_detection::{EndOfTurnRule, TurnDetection};
 use super::utterance::{EndOfTurn, Transcribed, Utterance};
 use crate::asr::Recognised;
+use crate::language::Pack;
 use crate::time::Samples;
 use std::collections::VecDeque;
 
@@ -285,9 +286,9 @@ impl Turn {
     }
 
     /// Takes the words of a partial.
-    pub(super) fn overlaps_with(&mut self, words: &str) {
+    pub(super) fn overlaps_with(&mut self, words: &str, language: &Pack) {
         if let (Some(overlap), Some(utterance)) = (&mut self.overlap, &mut self.utterance) {
-            overlap.heard(words, utterance.partials().last_end());
+            overlap.heard(words, utterance.partials().last_end(), language);
         }
     }
 
@@ -299,11 +300,11 @@ impl Turn {
     }
 
     /// Whether the utterance is now known to interrupt the agent.
-    pub(super) fn must_interrupt(&self, policy: BargeInPolicy) -> bool {
+    pub(super) fn must_interrupt(&self, policy: BargeInPolicy, language: &Pack) -> bool {
         let (Some(overlap), Some(utterance)) = (&self.overlap, &self.utterance) else {
             return false;
         };
-        overlap.is_open() && overlap.must_interrupt(policy, utterance.last_speech())
+        overlap.is_open() && overlap.must_interrupt(policy, utterance.last_speech(), language)
     }
 
     /// The utterance interrupts the agent, which has just `asked` something or not: clients are told of it.

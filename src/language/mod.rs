@@ -7,7 +7,7 @@
 //! | files | subject |
 //! |---|---|
 //! | `pack`, `unknown` | packs, found by a BCP 47 tag; languages without one |
-//! | `sentences`, `spoken`, `assent`, `fillers`, `endings`, `digits` | rules that packs share, over tables of words |
+//! | `sentences`, `spoken`, `assent`, `listening`, `fillers`, `endings`, `digits` | rules that packs share, over tables of words |
 //! | `request`, `grammar`, `wording` | the built-in assistant's requests and answers |
 //! | `de`, `es` | German, Spanish: tables |
 //! | `en` | English, and its numbers, dates, places, units and names |
@@ -20,6 +20,7 @@ mod endings;
 mod es;
 mod fillers;
 mod grammar;
+mod listening;
 pub(crate) mod machines;
 mod pack;
 pub(crate) mod request;

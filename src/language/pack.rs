@@ -3,6 +3,7 @@
 use super::en::assent::{Asked, Reply};
 use super::en::endings::Marks;
 use super::fillers::Filler;
+use super::listening::Listening;
 use super::sentences::Sentences;
 use super::spoken::Phrase;
 use super::wording::Wording;
@@ -27,6 +28,7 @@ pub struct Pack {
     pub(crate) sentences: &'static Sentences,
     /// The built-in assistant in this language; `None` for English, which has more, and without a pack.
     pub(crate) wording: Option<&'static Wording>,
+    pub(super) listening: &'static Listening,
     pub(super) agrees: fn(&str) -> bool,
     pub(super) reply: fn(&str, Asked<'_>) -> Reply,
     pub(super) finished: fn(&str, Option<Marks>) -> Option<f32>,
@@ -75,6 +77,26 @@ impl Pack {
     /// Whether this is English.
     pub fn is_english(&self) -> bool {
         self.tag == ENGLISH
+    }
+
+    /// Whether `text` has words that only show that somebody listens, and no others.
+    pub(crate) fn only_listens(&self, text: &str) -> bool {
+        let is_question = text.trim_end().ends_with('?');
+        self.listening.is_all_of(&self.normalise(text), is_question)
+    }
+
+    /// Whether `text` is politeness and nothing else: "Please."
+    pub(crate) fn is_politeness(&self, text: &str) -> bool {
+        let is_question = text.trim_end().ends_with('?');
+        self.listening.is_politeness(
+            self.normalise(text).trim_end_matches(['!', '?']),
+            is_question,
+        )
+    }
+
+    /// Whether `text`, after any such words, begins with a word that takes the turn.
+    pub(crate) fn takes_turn(&self, text: &str) -> bool {
+        self.listening.yields_to(&self.normalise(text))
     }
 
     /// Whether `text` is agreement and nothing else.
@@ -175,6 +197,7 @@ mod tests {
     fn without_a_pack_no_words_decide_anything() {
         let none = pack(Some("tlh"));
         assert!(!none.agrees("yes"));
+        assert!(none.only_listens("Mm-hm.") && !none.only_listens("yes"));
         assert_eq!(none.finished("What time is it?", None), None);
         assert!(!none.is_filler("Let me see."));
         assert_eq!(none.spoken("3 von 4", 12)[0].words, "3 von 4");

@@ -3,6 +3,7 @@
 use super::Pack;
 use super::en;
 use super::en::assent::Reply;
+use super::listening::Listening;
 use super::sentences::Sentences;
 use super::spoken::cut;
 
@@ -14,6 +15,7 @@ pub(super) static PACK: Pack = Pack {
     phrases: include_str!("../../prompts/phrases.toml"),
     sentences: &SENTENCES,
     wording: None,
+    listening: &LISTENING,
     agrees: |_| false,
     reply: |_, _| Reply::Other,
     finished: |_, _| None,
@@ -31,6 +33,14 @@ static SENTENCES: Sentences = Sentences {
     ends_a_question: &[],
     opens_a_question: [&[]; 3],
     ordinal_dots: false,
+};
+
+/// Sounds are understood.
+static LISTENING: Listening = Listening {
+    words: &[],
+    polite: &[],
+    pardon: &[],
+    openers: &[],
 };
 
 /// In lower case, without marks.

@@ -4,7 +4,7 @@
 use super::*;
 use regex::Regex;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use yaml_rust2::{Yaml, YamlLoader};
 
 const BOARD: &str = include_str!("../../contrib/grafana/undertone.json");
@@ -20,50 +20,7 @@ type Exported = BTreeMap<String, BTreeSet<String>>;
 /// Metrics of a server to which everything has happened: a family is exported once it has a member.
 fn exported() -> Exported {
     let metrics = Metrics::default();
-    let tool = || "weather".to_owned();
-    let (source, reason, outcome) = ("rule", "full", "used");
-    let early = Early {
-        tool: tool(),
-        source,
-    };
-    let wasted = Wasted {
-        tool: tool(),
-        source,
-        reason,
-    };
-    drop(metrics.predictions.get_or_create(&Predicted {
-        tool: tool(),
-        source,
-        decision: "started",
-    }));
-    for family in [
-        &metrics.started,
-        &metrics.committed,
-        &metrics.committed_first,
-        &metrics.committed_among_three,
-    ] {
-        drop(family.get_or_create(&early));
-    }
-    for family in [
-        &metrics.hidden_seconds,
-        &metrics.wasted_seconds,
-        &metrics.wasted_cost,
-    ] {
-        drop(family.get_or_create(&early));
-    }
-    drop(metrics.wasted.get_or_create(&wasted));
-    drop(metrics.refused_runs.get_or_create(&wasted));
-    drop(metrics.serial.get_or_create(&Tool { tool: tool() }));
-    let generation = Generation {
-        before: "commit",
-        outcome,
-    };
-    drop(metrics.early_generations.get_or_create(&generation));
-    drop(metrics.early_tokens.get_or_create(&generation));
-    let before = Before { before: "commit" };
-    drop(metrics.early_saved.get_or_create(&before));
-    drop(metrics.early_delayed.get_or_create(&before));
-    drop(metrics.drafts.get_or_create(&Outcome { outcome }));
+    metrics.turns.show_everything();
     metrics.stage_failed("asr");
     metrics.tool_failed("weather", &ToolError::Timeout(1));
     metrics.service_failed("asr", "deepgram", "late");
@@ -92,7 +49,7 @@ fn exported() -> Exported {
 
 /// The registered names without prefix and suffixes, as the program's source has them.
 fn registered() -> BTreeSet<String> {
-    let source = include_str!("../metrics.rs");
+    let source = concat!(include_str!("../metrics.rs"), include_str!("turns.rs"));
     let name =
         Regex::new(r#"(?:register(?:_with_unit)?\(|\(\n)\s*"([a-z_]+)","#).expect("a pattern");
     let found = name.captures_iter(source);

@@ -307,6 +307,55 @@ impl TurnFigures {
         }
     }
 
+    /// Gives each family a member, so that all are exported.
+    #[cfg(test)]
+    pub(super) fn show_everything(&self) {
+        let tool = || "weather".to_owned();
+        let (source, reason, outcome) = ("rule", "full", "used");
+        let early = Early {
+            tool: tool(),
+            source,
+        };
+        let wasted = Wasted {
+            tool: tool(),
+            source,
+            reason,
+        };
+        drop(self.predictions.get_or_create(&Predicted {
+            tool: tool(),
+            source,
+            decision: "started",
+        }));
+        for family in [
+            &self.started,
+            &self.committed,
+            &self.committed_first,
+            &self.committed_among_three,
+        ] {
+            drop(family.get_or_create(&early));
+        }
+        for family in [
+            &self.hidden_seconds,
+            &self.wasted_seconds,
+            &self.wasted_cost,
+        ] {
+            drop(family.get_or_create(&early));
+        }
+        drop(self.wasted.get_or_create(&wasted));
+        drop(self.refused_runs.get_or_create(&wasted));
+        drop(self.serial.get_or_create(&Tool { tool: tool() }));
+        let generation = Generation {
+            before: "commit",
+            outcome,
+        };
+        drop(self.early_generations.get_or_create(&generation));
+        drop(self.early_tokens.get_or_create(&generation));
+        let before = Before { before: "commit" };
+        drop(self.early_saved.get_or_create(&before));
+        drop(self.early_delayed.get_or_create(&before));
+        drop(self.drafts.get_or_create(&Outcome { outcome }));
+    }
+
     fn rank(&self, early: &Early, rank: Option<usize>) {
         let is_first = u64::from(rank == Some(0));
         let is_among_three = u64::from(rank.is_some_and(|rank| rank < 3));

@@ -34,7 +34,7 @@ struct Spoken {
     length: usize,
 }
 
-/// The words of the sentence in this much of its audio: a gap behind "Sí," is not heard as the end of "Sí, por favor."
+/// The words of the sentence in this much of its audio: a gap behind "Hola," is not heard as the end of it.
 fn words_in(spoken: &Mutex<Spoken>, audio: &[f32]) -> String {
     let spoken = spoken.lock().unwrap_or_else(PoisonError::into_inner);
     let words: Vec<&str> = spoken.text.split_whitespace().collect();
@@ -323,7 +323,7 @@ async fn a_spanish_conversation_with_the_local_brain() {
         question.contains("¿Pongo un temporizador de 5 minutos?"),
         "{question}"
     );
-    let set = caller.ask("Sí, por favor.", "marcha").await;
+    let set = caller.ask("Claro que sí.", "marcha").await;
     assert!(
         set.contains("Vale, el temporizador de 5 minutos está en marcha."),
         "{set}"

@@ -1,6 +1,6 @@
 //! Sessions with calls that need the user's yes.
 
-use super::sim::{Sim, call_with, end, say};
+use super::sim::{Sim, Step, call_with, end, say};
 use super::*;
 use crate::llm::Phrases;
 use crate::tools::Confirmation;
@@ -60,6 +60,55 @@ fn a_yes_runs_it_once_with_the_arguments_that_were_read_back() {
     assert!(matches!(history[5], Message::ToolResult { .. }));
     ask(&mut sim, "Yes.", 3_000);
     assert_eq!(sim.tools_started.len(), 1, "a second yes is just a word");
+}
+
+#[test]
+fn a_please_behind_a_yes_is_no_turn_of_its_own() {
+    for gap in (150..1_500).step_by(50) {
+        let mut sim = asked();
+        sim.scripts
+            .push_back(vec![say("The money is on its way to Ann."), end()]);
+        sim.speak("Yes.", 200);
+        sim.silence(gap);
+        sim.speak("Please.", 300);
+        sim.silence(8_000);
+        assert_eq!(sim.tools_started, ["transfer"], "{gap} ms");
+        let messages = sim.core.history.messages();
+        let is_please = |m: &Message| matches!(m, Message::User { text } if text == "Please.");
+        assert!(!messages.iter().any(is_please), "{gap} ms: {messages:?}");
+        let Some(Message::Agent { text, interrupted }) = messages.last() else {
+            panic!("{gap} ms: {messages:?}");
+        };
+        assert!(
+            !interrupted && text.ends_with("to Ann."),
+            "{gap} ms: {text}"
+        );
+    }
+}
+
+#[test]
+fn a_please_behind_a_request_waits_for_the_same_answer() {
+    for gap in [200, 300, 400, 600, 800] {
+        let mut sim = Sim::new(Policy::default());
+        sim.scripts.push_back(vec![
+            Step::Wait(600),
+            say("The shop opens at nine in the morning."),
+            end(),
+        ]);
+        sim.speak("when does the shop open?", 900);
+        sim.silence(gap);
+        sim.speak("Please.", 300);
+        sim.silence(9_000);
+        let messages = sim.core.history.messages();
+        let users = messages
+            .iter()
+            .filter(|m| matches!(m, Message::User { .. }));
+        assert_eq!(users.count(), 1, "{gap} ms: {messages:?}");
+        let Some(Message::Agent { text, .. }) = messages.last() else {
+            panic!("{gap} ms: {messages:?}");
+        };
+        assert!(text.ends_with("in the morning."), "{gap} ms: {text}");
+    }
 }
 
 #[test]

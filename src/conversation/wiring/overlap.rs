@@ -31,7 +31,7 @@ impl Conversation {
     /// Interrupts the agent if the speech over its voice is now known to.
     pub(super) fn judge_overlap(&mut self) {
         let policy = self.common.policy.vad.barge_in;
-        if self.turn.must_interrupt(policy) {
+        if self.turn.must_interrupt(policy, self.common.language()) {
             self.interrupt();
         }
     }
@@ -57,9 +57,8 @@ impl Conversation {
             return false;
         }
         let has_more = self.answer.is_some() || self.playout.audible_until() > self.common.now;
-        let listens = has_more
-            && !self.playout.is_asking(self.common.now)
-            && !self.common.policy.vad.barge_in.interrupts(text);
+        let listens =
+            has_more && !self.playout.is_asking(self.common.now) && !self.interrupts(text);
         if text.is_empty() || listens {
             return self.ignore_overlap();
         }
@@ -68,11 +67,15 @@ impl Conversation {
     }
 
     /// Whether an utterance with these words should not have interrupted the agent, as it did before they were
-    /// known.
+    /// known. A "please" behind a turn belongs to it, also if nothing of the answer was heard.
     pub(super) fn was_nothing(&self, text: &str) -> bool {
-        self.interruption.is_judging()
-            && self.turn.interrupted_a_statement()
-            && !self.common.policy.vad.barge_in.interrupts(text)
+        let listens = self.turn.interrupted_a_statement() && !self.interrupts(text);
+        self.interruption.is_judging() && (listens || self.common.language().is_politeness(text))
+    }
+
+    fn interrupts(&self, text: &str) -> bool {
+        let policy = self.common.policy.vad.barge_in;
+        policy.interrupts(text, self.common.language())
     }
 
     /// Drops the utterance if it has not interrupted the agent. `false` if it has.

@@ -96,7 +96,7 @@ impl Conversation {
         let utterance = self.turn.utterance_mut();
         let text = utterance.and_then(|utterance| utterance.on_partial(tail));
         if self.turn.is_unheeded() {
-            self.turn.overlaps_with(tail);
+            self.turn.overlaps_with(tail, self.common.language());
             return self.judge_overlap();
         }
         if self.meets_machine(text.as_deref().unwrap_or(tail)) {

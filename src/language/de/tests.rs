@@ -176,6 +176,34 @@ fn results_are_said_in_words() {
 }
 
 #[test]
+fn listening_words_take_no_turn() {
+    for text in [
+        "Mhm.",
+        "Ja, genau.",
+        "Ach so, alles klar.",
+        "Verstehe.",
+        "Bitte.",
+        "Ja, bitte!",
+    ] {
+        assert!(PACK.only_listens(text), "{text}");
+    }
+    for text in [
+        "Ja, aber wann?",
+        "Stopp.",
+        "Wie bitte?",
+        "Bitte?",
+        "Bitte warten.",
+        "Nein.",
+    ] {
+        assert!(!PACK.only_listens(text), "{text}");
+    }
+    assert!(
+        PACK.takes_turn("Ja, aber") && PACK.takes_turn("Bitte warten") && !PACK.takes_turn("Klar")
+    );
+    assert!(PACK.is_politeness("Bitte.") && !PACK.is_politeness("Bitte?"));
+}
+
+#[test]
 fn yes_and_no_are_told_apart() {
     let asked = Asked {
         question: "Soll ich einen Timer auf 5 Minuten stellen?",

@@ -1,122 +1,61 @@
-//! Listening words: what people say to show that they follow, without taking the turn.
+//! English listening words.
 
-use super::text::normalise;
+use crate::language::listening::Listening;
 
-/// The words and phrases, as [`normalise`] writes them.
-const LISTENING: &[&str] = &[
-    "a ha",
-    "ah",
-    "ah ha",
-    "aha",
-    "all right",
-    "alright",
-    "aw",
-    "cool",
-    "exactly",
-    "fine",
-    "go on",
-    "got it",
-    "gotcha",
-    "great",
-    "h",
-    "hm",
-    "hmm",
-    "huh",
-    "i know",
-    "i see",
-    "indeed",
-    "m",
-    "m hm",
-    "m hmm",
-    "makes sense",
-    "mhm",
-    "mhmm",
-    "mm",
-    "mm hm",
-    "mm hmm",
-    "mmhm",
-    "mmhmm",
-    "mmm",
-    "nice",
-    "of course",
-    "oh",
-    "ok",
-    "okay",
-    "ooh",
-    "perfect",
-    "really",
-    "right",
-    "sure",
-    "that makes sense",
-    "that is right",
-    "true",
-    "uh",
-    "uh huh",
-    "uhhuh",
-    "uh hum",
-    "um",
-    "um hm",
-    "very good",
-    "wow",
-    // "Right", as a recogniser may spell it.
-    "write",
-    "ya",
-    "yeah",
-    "yep",
-    "yes",
-    "yup",
-];
-
-/// The longest phrase, words.
-const LONGEST: usize = 3;
-
-/// Words with which people take the turn, and which no recogniser makes of a hum.
-const OPENERS: &[&str] = &[
-    "actually", "but", "can", "cancel", "could", "did", "do", "does", "excuse", "forget", "hang",
-    "hello", "hey", "hold", "how", "listen", "never", "no", "not", "please", "sorry", "stop",
-    "tell", "wait", "what", "when", "where", "which", "who", "why", "will", "would", "wrong",
-];
-
-/// Whether `text` has listening words, and no others.
-pub(crate) fn only_listens(text: &str) -> bool {
-    let words = words(text);
-    !words.is_empty() && behind_listening(&words).is_empty()
-}
-
-/// Whether `text`, after any listening words, begins with a word that takes the turn.
-pub(crate) fn takes_turn(text: &str) -> bool {
-    let words = words(text);
-    let first = behind_listening(&words).first();
-    first.is_some_and(|first| OPENERS.contains(&first.as_str()))
-}
-
-fn words(text: &str) -> Vec<String> {
-    let said = normalise(text);
-    let is_letter = |c: char| c.is_alphanumeric() || c == '\'';
-    let words = said
-        .split(|c| !is_letter(c))
-        .filter(|word| !word.is_empty());
-    words.map(str::to_owned).collect()
-}
-
-/// The words after the listening words at the beginning.
-fn behind_listening(words: &[String]) -> &[String] {
-    let mut rest = words;
-    loop {
-        let lengths = (1..=LONGEST.min(rest.len())).rev();
-        let phrase = lengths
-            .map(|length| rest.split_at(length))
-            .find(|(phrase, _)| LISTENING.contains(&phrase.join(" ").as_str()));
-        match phrase {
-            Some((_, others)) => rest = others,
-            None => return rest,
-        }
-    }
-}
+pub(super) static LISTENING: Listening = Listening {
+    words: &[
+        "all right",
+        "alright",
+        "aw",
+        "cool",
+        "exactly",
+        "fine",
+        "go on",
+        "got it",
+        "gotcha",
+        "great",
+        "i know",
+        "i see",
+        "indeed",
+        "makes sense",
+        "nice",
+        "of course",
+        "perfect",
+        "really",
+        "right",
+        "sure",
+        "that is right",
+        "that makes sense",
+        "true",
+        "very good",
+        // "Right", as a recogniser may spell it.
+        "write",
+        "ya",
+        "yeah",
+        "yep",
+        "yes",
+        "yup",
+    ],
+    polite: &["please"],
+    pardon: &[],
+    openers: &[
+        "actually", "but", "can", "cancel", "could", "did", "do", "does", "excuse", "forget",
+        "hang", "hello", "hey", "hold", "how", "listen", "never", "no", "not", "sorry", "stop",
+        "tell", "wait", "what", "when", "where", "which", "who", "why", "will", "would", "wrong",
+    ],
+};
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::language::pack;
+
+    fn only_listens(text: &str) -> bool {
+        pack(None).only_listens(text)
+    }
+
+    fn takes_turn(text: &str) -> bool {
+        pack(None).takes_turn(text)
+    }
 
     #[test]
     fn words_that_only_show_that_somebody_follows() {
@@ -139,8 +78,10 @@ mod tests {
             "Got it.",
             "Yes.",
             "Really?",
+            "Please.",
+            "Yes, please.",
         ] {
-            assert!(only_listens(text), "{text}: {}", normalise(text));
+            assert!(only_listens(text), "{text}");
         }
     }
 
@@ -163,8 +104,9 @@ mod tests {
             "Not okay.",
             "Sure thing, what time?",
             "Thank you.",
+            "Please stop.",
         ] {
-            assert!(!only_listens(text), "{text}: {}", normalise(text));
+            assert!(!only_listens(text), "{text}");
         }
     }
 
@@ -178,7 +120,7 @@ mod tests {
             "Don't",
             "Excuse",
         ] {
-            assert!(takes_turn(text), "{text}: {}", normalise(text));
+            assert!(takes_turn(text), "{text}");
         }
         for text in [
             "",
@@ -187,7 +129,7 @@ mod tests {
             "I'm out of here.",
             "You have",
         ] {
-            assert!(!takes_turn(text), "{text}: {}", normalise(text));
+            assert!(!takes_turn(text), "{text}");
         }
     }
 }

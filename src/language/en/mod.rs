@@ -32,6 +32,7 @@ pub(super) static PACK: Pack = Pack {
     phrases: include_str!("../../../prompts/phrases.toml"),
     sentences: &SENTENCES,
     wording: None,
+    listening: &listening::LISTENING,
     agrees: assent::agrees,
     reply: assent::reply,
     finished: |text, marks| Some(endings::finished(text, marks)),

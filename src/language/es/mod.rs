@@ -16,6 +16,7 @@ pub(super) static PACK: Pack = Pack {
     phrases: include_str!("phrases.toml"),
     sentences: &words::SENTENCES,
     wording: Some(&requests::WORDING),
+    listening: &words::LISTENING,
     agrees: |text| words::ASSENT.read(&plain(text), text.contains('?')) == super::Reply::Yes,
     reply: |text, _| words::ASSENT.read(&plain(text), text.contains('?')),
     finished: super::endings::finished,

@@ -153,6 +153,31 @@ fn results_are_said_in_words() {
 }
 
 #[test]
+fn listening_words_take_no_turn() {
+    for text in [
+        "Ajá.",
+        "Sí, sí.",
+        "Claro que sí.",
+        "Vale, entiendo.",
+        "Por favor.",
+        "Mm-hm.",
+    ] {
+        assert!(PACK.only_listens(text), "{text}");
+    }
+    for text in [
+        "Sí, pero no.",
+        "Para.",
+        "¿Qué?",
+        "Por favor, espere.",
+        "Sí, mañana.",
+    ] {
+        assert!(!PACK.only_listens(text), "{text}");
+    }
+    assert!(PACK.takes_turn("Sí, pero") && PACK.takes_turn("¿Cuándo") && !PACK.takes_turn("Vale"));
+    assert!(PACK.is_politeness("¡Por favor!") && !PACK.is_politeness("Sí, por favor."));
+}
+
+#[test]
 fn yes_and_no_are_told_apart() {
     let asked = Asked {
         question: "¿Pongo un temporizador de 5 minutos?",
