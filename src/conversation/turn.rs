@@ -232,15 +232,17 @@ impl Turn {
         }
     }
 
-    /// Whether the turn is over. `asks`: whether the words are a whole request for a tool.
+    /// Whether the turn is over. `asks`: whether the words are a whole request for a tool; `is_nothing`: whether they
+    /// leave the agent the turn.
     pub(super) fn judge(
         &self,
         common: &mut Common,
         detection: &TurnDetection,
         asks: Request,
+        is_nothing: bool,
     ) -> EndOfTurn {
         match &self.utterance {
-            Some(utterance) => utterance.judge(common, detection, asks),
+            Some(utterance) => utterance.judge(common, detection, asks, is_nothing),
             None => EndOfTurn::NotYet,
         }
     }

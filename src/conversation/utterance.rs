@@ -351,7 +351,7 @@ impl Utterance {
     }
 
     /// All words up to the current pause.
-    fn transcript(&self) -> Option<String> {
+    pub(super) fn transcript(&self) -> Option<String> {
         let (heard, _) = self.pause.transcript.as_ref()?;
         Some(self.text(&heard.text))
     }

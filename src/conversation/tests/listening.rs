@@ -248,6 +248,22 @@ fn as_shipped_the_agent_goes_on_after_listening_words() {
 }
 
 #[test]
+fn as_shipped_the_agent_goes_on_soon_after_words_that_read_unfinished() {
+    let mut sim = shipped();
+    sim.speak("Yeah, um,", 500);
+    let until = sim.now();
+    sim.silence(3_000);
+    let goes_on = sim.events.iter().find_map(|(at, event)| match event {
+        Event::AgentSpeech { .. } if *at > until => Some(at.since(until)),
+        _ => None,
+    });
+    assert!(
+        goes_on.is_some_and(|after| after.as_ms() <= 700),
+        "{goes_on:?}"
+    );
+}
+
+#[test]
 fn as_shipped_words_that_want_the_turn_take_it() {
     for words in [
         "Stop.",

@@ -58,12 +58,14 @@ impl Utterance {
     }
 
     /// Whether the turn is over: the silence is long enough and the transcript has come. Otherwise sets the
-    /// timer for the next check. `asks`: whether the words are a whole request for a tool.
+    /// timer for the next check. `asks`: whether the words are a whole request for a tool; `is_nothing`: whether they
+    /// leave the agent the turn, which goes on soon then, however finished they read.
     pub(in crate::conversation) fn judge(
         &self,
         common: &mut Common,
         detection: &TurnDetection,
         asks: Request,
+        is_nothing: bool,
     ) -> EndOfTurn {
         if self.stage == Stage::Speaking {
             return EndOfTurn::NotYet;
@@ -89,7 +91,11 @@ impl Utterance {
                 let done =
                     self.pause
                         .done(language, transcript.as_deref(), self.pause.marks(), asks);
-                endpoint.silence_needed(done)
+                let wait = endpoint.silence_needed(done);
+                match is_nothing {
+                    true => wait.min(endpoint.unsure_ms),
+                    false => wait,
+                }
             }
         };
         let since_speech = |ms| self.last_speech.1 + Micros::from_ms(ms);

@@ -33,7 +33,7 @@ fn paused(ms: u64, words: &str) -> (Utterance, Common) {
 
 fn judge(utterance: &Utterance, common: &mut Common, ms: u64) -> EndOfTurn {
     common.now = Time::from_ms(ms);
-    utterance.judge(common, &TurnDetection::default(), Request::default())
+    utterance.judge(common, &TurnDetection::default(), Request::default(), false)
 }
 
 #[test]

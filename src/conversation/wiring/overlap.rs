@@ -69,8 +69,8 @@ impl Conversation {
     /// Whether an utterance with these words should not have interrupted the agent, as it did before they were
     /// known. A "please" behind a turn belongs to it, also if nothing of the answer was heard.
     pub(super) fn was_nothing(&self, text: &str) -> bool {
-        let listens = self.turn.interrupted_a_statement() && !self.interrupts(text);
-        self.interruption.is_judging() && (listens || self.common.language().is_politeness(text))
+        let listens = || self.turn.interrupted_a_statement() && !self.interrupts(text);
+        self.interruption.is_judging() && (listens() || self.common.language().is_politeness(text))
     }
 
     fn interrupts(&self, text: &str) -> bool {

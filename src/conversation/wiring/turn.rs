@@ -143,7 +143,15 @@ impl Conversation {
     pub(super) fn try_end_turn(&mut self) {
         let detection = &self.client.turn_detection;
         let asks = self.speculation.listening().request;
-        match self.turn.judge(&mut self.common, detection, asks) {
+        let words = self
+            .turn
+            .utterance()
+            .and_then(|utterance| utterance.transcript());
+        let is_nothing = words.is_some_and(|words| self.was_nothing(&words));
+        match self
+            .turn
+            .judge(&mut self.common, detection, asks, is_nothing)
+        {
             EndOfTurn::NotYet => {}
             EndOfTurn::Perhaps(text) if self.turn.is_unheeded() || self.was_nothing(&text) => {}
             EndOfTurn::Perhaps(text) => self.generate_early(&text),
