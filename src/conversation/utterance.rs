@@ -356,12 +356,17 @@ impl Utterance {
         Some(self.text(&heard.text))
     }
 
-    /// The words up to a gap that nothing has followed, if they are certainly all.
-    fn words_up_to_gap(&self, endpoint: &EndpointPolicy, language: &Pack) -> Option<String> {
+    /// The words up to a gap that nothing has followed, if they are certainly all. `asks`: whether the words so far are
+    /// a whole request for a tool.
+    fn words_up_to_gap(
+        &self,
+        endpoint: &EndpointPolicy,
+        language: &Pack,
+        asks: Request,
+    ) -> Option<String> {
         let heard = self.partials.up_to_gap()?;
         let text = self.text(&heard.text);
-        let unasked = Request::default();
-        let done = self.pause.done(language, Some(&text), heard.marks, unasked);
+        let done = self.pause.done(language, Some(&text), heard.marks, asks);
         let certain = endpoint.silence_needed(done) == endpoint.complete_ms;
         certain.then_some(text)
     }

@@ -77,7 +77,7 @@ impl Utterance {
         let up_to_gap = || match detection.rule {
             EndOfTurnRule::Client => None,
             _ => self
-                .words_up_to_gap(&endpoint, language)
+                .words_up_to_gap(&endpoint, language, asks)
                 .filter(|_| !is_cut),
         };
         if self.stage == Stage::Fading {

@@ -142,6 +142,28 @@ fn words_up_to_a_gap_may_be_all_and_are_heard_again_in_the_pause() {
 }
 
 #[test]
+fn a_whole_request_for_a_tool_is_certain_up_to_a_gap_though_the_voice_is_monotonous() {
+    let (mut utterance, mut common) = speaking(1_000);
+    utterance.goes_on(at(1_000), common.now);
+    utterance.fades(&mut common, at(1_032), false);
+    let gap = requested(&common).unwrap();
+    let marks = Some(Marks {
+        ends: 0.73,
+        goes_on: 0.01,
+    });
+    let heard = Recognised {
+        marks,
+        ..Recognised::from("What is 9 times 14?")
+    };
+    utterance.on_transcript(gap, Ok(heard), &common);
+    common.now = Time::from_ms(1_100);
+    let mut judged = |asks| utterance.judge(&mut common, &TurnDetection::default(), asks, false);
+    assert_eq!(judged(Request::default()), EndOfTurn::NotYet);
+    let whole = Request::of(true, false);
+    assert!(matches!(judged(whole), EndOfTurn::Perhaps(_)));
+}
+
+#[test]
 fn words_up_to_a_gap_that_are_unsure_or_not_all_ask_for_nothing() {
     let (mut utterance, mut common) = speaking(1_000);
     utterance.goes_on(at(1_000), common.now);
