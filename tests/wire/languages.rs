@@ -34,7 +34,8 @@ struct Spoken {
     length: usize,
 }
 
-/// The words of the sentence in this much of its audio: a gap behind "Hola," is not heard as the end of it.
+/// The words of the sentence in this much of its audio: a gap behind "Hola," is not heard as the end of it. No sentence
+/// may have one near its end, because it would be heard as complete there.
 fn words_in(spoken: &Mutex<Spoken>, audio: &[f32]) -> String {
     let spoken = spoken.lock().unwrap_or_else(PoisonError::into_inner);
     let words: Vec<&str> = spoken.text.split_whitespace().collect();
@@ -314,10 +315,7 @@ async fn a_spanish_conversation_with_the_local_brain() {
         "{time}"
     );
     let question = caller
-        .ask(
-            "Pon un temporizador de cinco minutos, por favor.",
-            "minutos",
-        )
+        .ask("Pon un temporizador de cinco minutos.", "minutos")
         .await;
     assert!(
         question.contains("¿Pongo un temporizador de 5 minutos?"),
