@@ -14,6 +14,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use uuid::Uuid;
 
+/// The least confidence of a guess that is told. Below, hardly anything speaks for it.
+const LEAST_TOLD: f64 = 0.01;
+
 /// The most calls that are predicted at once.
 const MOST: usize = 3;
 
@@ -119,7 +122,9 @@ impl Transitions {
                 .tools
                 .iter()
                 .any(|(tool, _)| tool.spec.name == guess.tool);
-            !is_lent && learnt.lets_through(&question.agent, guess)
+            !is_lent
+                && guess.confidence >= LEAST_TOLD
+                && learnt.lets_through(&question.agent, guess)
         });
         let predicted = guesses.into_iter().map(|guess| Prediction {
             tool: guess.tool,
