@@ -287,7 +287,10 @@ impl Answer {
         };
         let within_call =
             generation.open_call().is_some() && generation.may_call() && !self.terms.is_outside();
-        let spoke = self.has_spoken || self.dead_air.announced.has_repeated();
+        // If it goes on, the words that are held back are said.
+        let spoke = self.has_spoken
+            || self.dead_air.announced.has_repeated()
+            || generation.has_withheld_for_call();
         let goes_on = generation.has_called() || within_call && self.calls.ask_again(spoke);
         match goes_on {
             true => BreakOff::GoesOn { within_call },

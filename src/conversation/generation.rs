@@ -140,6 +140,11 @@ impl Generation {
         matches!(self.withheld, Withheld::BeforeCall(..))
     }
 
+    /// Whether it has words that are withheld before a call.
+    pub(super) fn has_withheld_for_call(&self) -> bool {
+        matches!(&self.withheld, Withheld::BeforeCall(_, clauses) if !clauses.is_empty())
+    }
+
     /// Returns the words that were withheld before a call; from now on, words are spoken as they come.
     pub(super) fn end_withholding(&mut self) -> Vec<String> {
         match std::mem::replace(&mut self.withheld, Withheld::No) {

@@ -330,8 +330,14 @@ fn words_held_back_are_said_before_the_apology_for_a_break_within_words() {
 }
 
 #[test]
-fn words_held_back_are_said_before_the_apology_for_a_second_broken_call() {
+fn a_filler_held_back_for_an_assumed_call_is_not_said_before_the_apology() {
     let words = [Step::Wait(330), say("Checking the forecast for you. ")];
+    let mut within_words = words.to_vec();
+    within_words.extend([Step::Wait(50), Step::Break]);
+    let sim = asked([within_words, answering()], 100);
+    assert_eq!(held(&sim).len(), 1, "the call was assumed");
+    assert_eq!(sim.spoken().join(" "), Phrases::default().llm_failed);
+    // The second call that breaks off: the model is not asked again.
     let scripts = [broken(&[], "boulder"), broken(&words, "boulder")];
     let mut sim = session(scripts, 100);
     sim.by_prompt = true;
@@ -339,8 +345,9 @@ fn words_held_back_are_said_before_the_apology_for_a_second_broken_call() {
     sim.speak(QUESTION, 1_500);
     sim.silence(12_000);
     assert!(held(&sim).len() > 1, "the second call was assumed too");
-    let words = "Checking the forecast for you.";
-    assert!(says_and_apologises(&sim, words), "{:?}", sim.spoken());
+    assert_eq!(sim.spoken().join(" "), Phrases::default().llm_failed);
+    let history = format!("{:?}", sim.core.history.messages());
+    assert!(!history.contains("Checking"), "{history}");
 }
 
 #[test]

@@ -334,14 +334,15 @@ impl Conversation {
 
     /// Handles a failed generation.
     pub(super) fn on_generation_failed(&mut self, request: RequestId, reason: &str) {
-        // Without speculation they would have been said as they came.
-        self.release_filler();
         let Some(answer) = self.answer.as_mut().filter(|a| a.is_generating()) else {
             return;
         };
         let BreakOff::GoesOn { within_call } = answer.breaks_off() else {
+            // Of the words that are held back, a filler would promise what nobody does any more.
             return self.fail_response("llm", reason, |p| &p.llm_failed);
         };
+        // Without speculation they would have been said as they came.
+        self.release_filler();
         if within_call {
             let arguments = Err(BROKEN.to_owned());
             self.on_llm(request, LlmEvent::ToolClosed { arguments });
