@@ -1,5 +1,6 @@
 //! Scripted servers of chat completions, one for each server that people use: each refuses what the real one refuses
-//! and streams in its shape. Every stream is replayed under many cuts, and broken off at many places.
+//! and streams in its shape. Beside them, one for each family of models that writes calls as text. Every stream is
+//! replayed under many cuts, and broken off at many places.
 
 use crate::support::{PATIENCE, live, serve_on_a_thread};
 use axum::Router;
@@ -82,8 +83,8 @@ enum Style {
     SameIndex,
     /// Whole, without index and id, signed.
     Signed,
-    /// In the text, in LM Studio's default form.
-    InText,
+    /// As this text.
+    InText(&'static str),
     /// The second call is left in the text.
     SecondInText,
     /// Whole and without words: the server parses the answer as JSON, and streams no text before it.
@@ -365,7 +366,144 @@ const ROW: Row = Row {
     failed: None,
 };
 
+/// Calls that a model writes as text, in the form of its family, and that its server does not read.
+const FAMILIES: [(&str, &str); 26] = [
+    (
+        "Hermes, Qwen 2.5, Granite 4",
+        r#"<tool_call>
+{"name": "weather", "arguments": {"city": "Rome"}}
+</tool_call>
+<tool_call>
+{"name": "news", "arguments": {}}
+</tool_call>"#,
+    ),
+    (
+        "Qwen3-Coder, Qwen 3.5",
+        "<tool_call>\n<function=weather>\n<parameter=city>\nRome\n</parameter>\n</function>\n</tool_call>\n\
+         <tool_call>\n<function=news>\n</function>\n</tool_call>",
+    ),
+    (
+        "Functionary 3.1",
+        r#"<function=weather>{"city": "Rome"}</function><function=news>{}</function>"#,
+    ),
+    (
+        "Functionary 3.2",
+        "\n>>>weather\n{\"city\": \"Rome\"}\n>>>news\n{}",
+    ),
+    (
+        "Llama 3.x",
+        r#"{"name": "weather", "parameters": {"city": "Rome"}}; {"name": "news", "parameters": {}}"#,
+    ),
+    (
+        "Llama 3.x, after its token",
+        r#"<|python_tag|>{"name": "weather", "parameters": {"city": "Rome"}}; {"name": "news", "parameters": {}}<|eom_id|>"#,
+    ),
+    (
+        "Llama 3.x, without the end of its tag",
+        r#"<function=weather{"city": "Rome"}</function><function=news{}</function>"#,
+    ),
+    (
+        "Llama 3.2 small, Llama 4",
+        r#"[weather(city="Rome"), news()]"#,
+    ),
+    (
+        "Olmo 3",
+        "<function_calls>\nweather(city=\"Rome\")\nnews()\n</function_calls>",
+    ),
+    (
+        "LFM",
+        r#"<|tool_call_start|>[weather(city="Rome"), news()]<|tool_call_end|>"#,
+    ),
+    (
+        "Mistral",
+        r#"[TOOL_CALLS][{"name": "weather", "arguments": {"city": "Rome"}}, {"name": "news", "arguments": {}}]"#,
+    ),
+    (
+        "Mistral, newer",
+        r#"[TOOL_CALLS]weather[ARGS]{"city": "Rome"}[TOOL_CALLS]news[ARGS]{}"#,
+    ),
+    (
+        "LM Studio",
+        r#"[TOOL_REQUEST]{"name": "weather", "arguments": {"city": "Rome"}}[END_TOOL_REQUEST]
+[TOOL_REQUEST]{"name": "news", "arguments": {}}[END_TOOL_REQUEST]"#,
+    ),
+    (
+        "DeepSeek V3, R1",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n{\"city\": \"Rome\"}\n```\
+         <｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>news\n```json\n{}\n```<｜tool▁call▁end｜>\
+         <｜tool▁calls▁end｜>",
+    ),
+    (
+        "DeepSeek V3.1",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>{\"city\": \"Rome\"}<｜tool▁call▁end｜>\
+         <｜tool▁call▁begin｜>news<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+    ),
+    (
+        "Granite 3",
+        r#"<|tool_call|>[{"name": "weather", "arguments": {"city": "Rome"}}, {"name": "news", "arguments": {}}]"#,
+    ),
+    (
+        "GLM",
+        "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Rome</arg_value>\n</tool_call>\n\
+         <tool_call>news\n</tool_call>",
+    ),
+    (
+        "Kimi",
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>\
+         {\"city\": \"Rome\"}<|tool_call_end|><|tool_call_begin|>functions.news:1<|tool_call_argument_begin|>{}\
+         <|tool_call_end|><|tool_calls_section_end|>",
+    ),
+    (
+        "MiniMax",
+        "<minimax:tool_call>\n<invoke name=\"weather\">\n<parameter name=\"city\">Rome</parameter>\n</invoke>\n\
+         <invoke name=\"news\">\n</invoke>\n</minimax:tool_call>",
+    ),
+    (
+        "Seed",
+        "<seed:tool_call>\n<function=weather>\n<parameter=city>Rome</parameter>\n</function>\n<function=news>\n\
+         </function>\n</seed:tool_call>",
+    ),
+    (
+        "Nemotron",
+        r#"<TOOLCALL>[{"name": "weather", "arguments": {"city": "Rome"}}, {"name": "news", "arguments": {}}]</TOOLCALL>"#,
+    ),
+    (
+        "xLAM",
+        r#"[{"name": "weather", "arguments": {"city": "Rome"}}, {"name": "news", "arguments": {}}]"#,
+    ),
+    (
+        "xLAM, in a fence",
+        "```json\n[{\"name\": \"weather\", \"arguments\": {\"city\": \"Rome\"}}, \
+         {\"name\": \"news\", \"arguments\": {}}]\n```",
+    ),
+    (
+        "gpt-oss",
+        "<|channel|>analysis<|message|>canary<|end|><|start|>assistant<|channel|>commentary to=functions.weather \
+         <|constrain|>json<|message|>{\"city\": \"Rome\"}<|call|><|start|>assistant<|channel|>commentary \
+         to=functions.news <|constrain|>json<|message|>{}<|call|>",
+    ),
+    (
+        "Gemma 3",
+        "```tool_code\nweather(city=\"Rome\")\nnews()\n```",
+    ),
+    (
+        "FunctionGemma",
+        "<start_function_call>call:weather{city:<escape>Rome<escape>}<end_function_call>\
+         <start_function_call>call:news{}<end_function_call>",
+    ),
+];
+
 fn rows() -> Vec<Row> {
+    let families = FAMILIES.map(|(name, calls)| Row {
+        name,
+        style: Style::InText(calls),
+        reason: "stop",
+        ..ROW
+    });
+    [servers(), families.to_vec()].concat()
+}
+
+fn servers() -> Vec<Row> {
     let azure_first = "data: {\"choices\":[],\"created\":0,\"id\":\"\",\"model\":\"\",\"object\":\"\",\
                        \"prompt_filter_results\":[{\"prompt_index\":0}]}\n\n";
     let limits: &[&str] = &["max_tokens", "temperature"];
@@ -504,12 +642,6 @@ fn rows() -> Vec<Row> {
             ..ROW
         },
         Row {
-            name: "LM Studio",
-            style: Style::InText,
-            reason: "stop",
-            ..ROW
-        },
-        Row {
             name: "TGI",
             style: Style::Whole,
             reason: "eos_token",
@@ -557,6 +689,14 @@ impl Row {
             .map(|chunk| format!("data: {chunk}\n\n"))
             .collect();
         format!("{}{chunks}{DONE}", self.before)
+    }
+
+    /// The most places at which its stream is cut. The parser of text has its own test with every cut.
+    fn places(&self) -> usize {
+        match self.style {
+            Style::InText(_) => 20,
+            _ => 80,
+        }
     }
 
     /// The words before the calls.
@@ -610,12 +750,13 @@ impl Row {
                 first["extra_content"] = json!({"google": {"thought_signature": "canary"}});
                 deltas(vec![first, call("news", "{}")])
             }
-            Style::InText => [("weather", rome), ("news", "{}")]
-                .map(|(name, arguments)| {
-                    let call = format!("{{\"name\": \"{name}\", \"arguments\": {arguments}}}");
-                    json!({"content": format!("[TOOL_REQUEST]{call}[END_TOOL_REQUEST]")})
-                })
-                .to_vec(),
+            Style::InText(calls) => {
+                let chars: Vec<char> = calls.chars().collect();
+                let pieces = chars
+                    .chunks(5)
+                    .map(|piece| piece.iter().collect::<String>());
+                pieces.map(|piece| json!({ "content": piece })).collect()
+            }
             Style::SecondInText => vec![
                 json!({"tool_calls": [whole(0, "call_rome", "weather", rome)]}),
                 json!({"content": "<tool_call>{\"name\": \"news\", \"arg"}),
@@ -813,7 +954,7 @@ async fn every_server_is_understood_under_every_cut() {
         let sizes = [1, 2, 3, 7].map(Cut::Pieces);
         let random = (0..12).map(Cut::Random);
         let cuts: Vec<Cut> = server
-            .places(80)
+            .places(row.places())
             .map(Cut::At)
             .chain(sizes)
             .chain(random)
@@ -850,7 +991,7 @@ async fn a_stream_of_any_server_that_breaks_off_commits_nothing_but_whole_calls(
         let (server, llm) = Scripted::start(row, None, Calls::Native);
         let (expected, name) = (row.expected(), row.name);
         assert!(outcome(&llm, question()).await.3.is_none());
-        let places: Vec<usize> = server.places(80).collect();
+        let places: Vec<usize> = server.places(row.places()).collect();
         for at in places {
             server.cut(Cut::Broken(at));
             let (words, calls, _, _) = outcome(&llm, question()).await;
@@ -1158,7 +1299,7 @@ enum Then {
 }
 
 /// Forms that users of Groq report, and worse ones.
-const FAILED: [(&str, Then); 9] = [
+const FAILED: [(&str, Then); 12] = [
     (
         "Let me look. <function=weather>{\"city\": \"Rome\"}</function>",
         Then::Calls,
@@ -1169,12 +1310,18 @@ const FAILED: [(&str, Then); 9] = [
     ),
     (
         "<function=weather{\"city\": \"Rome\"}</function>",
-        Then::Answers,
+        Then::Calls,
     ),
     (
         "<function=weather={\"city\": \"Rome\"}</function>",
-        Then::Answers,
+        Then::Calls,
     ),
+    (
+        "<function=weather({\"city\": \"Rome\"})></function>",
+        Then::Calls,
+    ),
+    ("<function=weather{\"city\": \"Rome\"}", Then::Calls),
+    ("<function=weather{\"city\": \"Ro</function>", Then::Answers),
     ("<function=weather>{\"city\": \"Ro", Then::Answers),
     ("<function=erase>{}</function>", Then::Answers),
     (

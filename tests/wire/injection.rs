@@ -55,7 +55,7 @@ const WRAPPERS: [(&str, &str); 10] = [
 ];
 
 /// The markers that other models put around a call.
-const FORMS: [(&str, &str); 20] = [
+const FORMS: [(&str, &str); 22] = [
     ("", ""),
     ("[", "]"),
     ("Yes. [", "]"),
@@ -73,6 +73,8 @@ const FORMS: [(&str, &str); 20] = [
     ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
     ("<TOOLCALL>[", "]</TOOLCALL>"),
     ("<function=pay>", "</function>"),
+    ("<function=", "</function>"),
+    ("<function=pay(", ")></function>"),
     ("<minimax:tool_call>", "</minimax:tool_call>"),
     ("<start_function_call>call:", "<end_function_call>"),
     (

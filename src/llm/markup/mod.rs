@@ -46,6 +46,7 @@
 //! | opener | form |
 //! |---|---|
 //! | `<function=f>`, `<invoke name="f">` | one object, or `<parameter=a>1</parameter>` |
+//! | `<function=f` without its `>` | one object, or `({"a": 1})`; the `>` may follow it |
 //! | `<function_call>`, `<tool_calls>`, `<TOOLCALL>`, `<minimax:tool_call>` and the like | any form |
 //! | `<start_function_call>`, `<\|tool_call>` | `call:f{a:1}` with their own quotation marks |
 //! | `<tool_call>` after which no call in markup follows | a list, tagged arguments, a name and `<arg_key>` |

@@ -376,12 +376,23 @@ impl<'a> Form<'a> {
 
     /// `<function=f>` or `<invoke name="f">` around `<parameter=a>1</parameter>` or one object.
     fn tagged(&mut self) -> Result<(String, Map<String, Value>), String> {
-        let OpenTag { tag, name, .. } = self.open_tag(&["function", "invoke"])?;
+        let OpenTag {
+            tag,
+            name,
+            is_unclosed,
+            ..
+        } = self.open_tag(&["function", "invoke"])?;
         self.name = Some(name.clone());
         self.text.skip_space();
         let close = format!("</{tag}>");
-        if self.text.peek() == Some('{') {
-            let arguments = self.text.object(MAX_DEPTH)?;
+        if is_unclosed || self.text.peek() == Some('{') {
+            let arguments = match self.text.peek() {
+                Some('(') => self.parentheses()?,
+                _ => self.text.object(MAX_DEPTH)?,
+            };
+            if is_unclosed {
+                self.text.take('>');
+            }
             self.text.skip_space();
             // At the end of the text the closing tag may be missing: a server may stop at it.
             return match self.text.eat(&close) || self.text.rest().is_empty() {
@@ -414,6 +425,16 @@ impl<'a> Form<'a> {
         if !opens || !allowed.contains(&plain.as_str()) {
             return Err(unexpected());
         }
+        if plain == "function"
+            && let Some(name) = self.name_before_arguments()
+        {
+            return Ok(OpenTag {
+                tag,
+                name,
+                is_text: false,
+                is_unclosed: true,
+            });
+        }
         let header = self.text.until(">").ok_or_else(unexpected)?;
         let name = match header.strip_prefix('=') {
             Some(name) => Some(name.trim().trim_matches(['"', '\''])),
@@ -423,7 +444,22 @@ impl<'a> Form<'a> {
             tag,
             name: name.ok_or_else(unexpected)?.to_owned(),
             is_text: attribute(header, "string") == Some("true"),
+            is_unclosed: false,
         })
+    }
+
+    /// Reads the name in Llama's `<function=f{"a": 1}</function>`, `<function=f={"a": 1}</function>` or
+    /// `<function=f({"a": 1})></function>`, in which the arguments follow before the opening tag is closed.
+    fn name_before_arguments(&mut self) -> Option<String> {
+        let rest = self.text.rest().strip_prefix('=')?;
+        let after = rest.trim_start_matches(is_name_char);
+        let name = &rest[..rest.len() - after.len()];
+        let after = after.strip_prefix('=').unwrap_or(after);
+        if name.is_empty() || !after.trim_start().starts_with(['{', '(']) {
+            return None;
+        }
+        self.text = Reader::new(after);
+        Some(name.to_owned())
     }
 }
 
@@ -434,6 +470,8 @@ struct OpenTag {
     name: String,
     /// It says that the argument is text, whatever it looks like.
     is_text: bool,
+    /// The arguments follow before its `>`.
+    is_unclosed: bool,
 }
 
 fn is_token(token: &str, name: &str) -> bool {

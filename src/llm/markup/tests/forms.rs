@@ -132,6 +132,26 @@ fn forms(name: &str, w: &Written) -> Vec<Form> {
             1,
             format!("<function={name}>{json}</function>"),
         ),
+        form(
+            "llama, unclosed tag",
+            1,
+            format!("<function={name}{json}</function>"),
+        ),
+        form(
+            "llama, arguments in the tag",
+            1,
+            format!("<function={name} {json}></function>"),
+        ),
+        form(
+            "llama, parentheses in the tag",
+            1,
+            format!("<function={name}({json})></function>"),
+        ),
+        form(
+            "llama, parentheses and an unclosed tag",
+            1,
+            format!("<function={name}({python})</function>"),
+        ),
         form("functionary 3.2", 1, format!(">>>{name}\n{json}")),
         form(
             "functionary 3.2, two",
@@ -695,7 +715,7 @@ fn a_bracket_with_a_call_is_no_prose_anywhere() {
 
 #[test]
 fn the_name_of_a_refused_call_ends_where_it_cannot_be_read() {
-    refuses("<function=rooms{\"n\": 1}</function>", "rooms", "tags");
+    refuses("<function=rooms\"n\": 1}</function>", "rooms", "tags");
     refuses("<function=>1</function>", "invalid", "tags");
 }
 
@@ -707,6 +727,55 @@ fn a_call_that_ends_with_the_answer_needs_a_whole_answer() {
     let call = "<tool_call>[{\"name\": \"rooms\", \"arguments\": {}}]";
     refuses(call, "rooms", "cut off");
     assert!(whole(call).1[0].1.is_err());
+}
+
+/// Llama often forgets the `>` of its own form, and servers stop at its closing tag.
+#[test]
+fn a_call_of_llama_whose_opening_tag_is_not_closed_is_read_if_its_object_is_whole() {
+    let call = || vec![("rooms".to_owned(), Ok(json!({"n": 1, "to": "a > b"})))];
+    let object = "{\"n\": 1, \"to\": \"a > b\"}";
+    for text in [
+        format!("<function=rooms{object}"),
+        format!("<function=rooms{object}</function>"),
+        format!("<function=rooms\n{object}\n></function>"),
+        format!("<function=rooms({object})"),
+        format!("<function=rooms={object}</function>"),
+        format!("<function=rooms{object}<|eom_id|>"),
+    ] {
+        assert_eq!(
+            whole(&format!("Wait. {text}")),
+            ("Wait.".to_owned(), call()),
+            "{text}"
+        );
+        for size in 1..text.len() {
+            let (mut parser, mut events) = (parser(), Vec::new());
+            for piece in text.as_bytes().chunks(size) {
+                events.extend(parser.push_bytes(piece));
+            }
+            events.extend(parser.finish_whole());
+            assert_eq!(summary(merged(events)), (String::new(), call()), "{text}");
+        }
+    }
+    let cut = format!("<function=rooms{object}");
+    refuses(&cut, "rooms", "cut off");
+    for (text, why) in [
+        ("<function=rooms{\"n\": 1</function>", ""),
+        ("<function=rooms{\"n\": 1", ""),
+        ("<function=rooms{\"n\": one}</function>", ""),
+        ("<function=rooms{\"n\": 1} It is sunny.", "missing"),
+        (
+            "<function=rooms{\"n\": 1} It is sunny.</function>",
+            "missing",
+        ),
+        ("<function=rooms({\"n\": 1}</function>", "parenthesis"),
+        ("<function=rooms{\"n\": 1}{\"n\": 2}</function>", "missing"),
+    ] {
+        let (spoken, called) = whole(text);
+        assert_eq!((spoken.as_str(), called.len()), ("", 1), "{text}");
+        assert_eq!(called[0].0, "rooms", "{text}");
+        let refusal = called[0].1.as_ref().expect_err(text);
+        assert!(refusal.contains(why), "{text}: {refusal}");
+    }
 }
 
 #[test]
