@@ -10,8 +10,8 @@ use super::{Calls, Demands, Llm, LlmError, LlmEvent, Message, Prompt, Remote, To
 use crate::tools::ToolSpec;
 use futures_util::StreamExt;
 use serde_json::{Map, Value, json};
-use server::{Company, cache, company, context, now};
 pub use server::{Context, Indexes, Properties, Shape};
+use server::{cache, company, context, now};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -413,19 +413,8 @@ pub async fn probe(
     max_prompt_tokens: usize,
     say: &mut dyn FnMut(&str),
 ) -> Result<Report, LlmError> {
-    let with = |calls: Calls, form: CallForm| {
-        let mut settings = Settings {
-            calls,
-            // A long prompt takes a server without a GPU longer than a conversation would wait.
-            stall_timeout: settings.stall_timeout.max(PATIENCE),
-            ..settings.clone()
-        };
-        let seed = settings.extra_body.entry("seed");
-        seed.or_insert_with(|| json!(SEED));
-        let prompts = prompts.clone().in_form(form).with_words_before_calls(true);
-        let prompts = prompts.limited(max_prompt_tokens);
-        Remote::new(settings, prompts)
-    };
+    let prompts = prompts.clone().limited(max_prompt_tokens);
+    let with = |calls, form| model(settings, &prompts, calls, form);
     let markup = with(Calls::Markup, CallForm::Python)?;
     let native = with(Calls::Native, CallForm::Python)?;
     say("loading the model");
@@ -433,77 +422,108 @@ pub async fn probe(
     let mut sample = asked(2, "Say hello.");
     sample.demands.max_tokens = None;
     let sample = markup.sample(sample).await.unwrap_or_default();
-    let mut thinks = sample.thinks;
     // Thoughts count towards the limit.
-    let most = (!thinks).then_some(ANSWER);
-    let mut requests = 2;
-    let mut reports = Vec::new();
-    for (llm, name) in [(&markup, "calls in markup"), (&native, "native calls")] {
-        say(name);
-        let (report, thought, count) = mode(llm, questions(), most).await;
-        thinks |= thought;
-        requests += count;
-        reports.push(report);
-    }
-    let mut in_markup = reports.remove(0);
-    let others = match in_markup.is_always_right() {
-        true => Vec::new(),
-        false => other_forms(|form| with(Calls::Markup, form), most, say).await?,
-    };
-    requests += others.iter().map(|(.., count)| count).sum::<usize>();
-    let mut forms = vec![in_markup.calls_in(CallForm::Python)];
-    forms.extend(
-        others
-            .iter()
-            .map(|(form, report, _)| report.calls_in(*form)),
-    );
-    let form = best_form(&forms);
-    if let Some((_, best, _)) = others.into_iter().find(|(other, ..)| *other == form) {
-        in_markup.take_calls(best);
-    }
+    let most = (!sample.thinks).then_some(ANSWER);
+    let called = calls(&markup, &native, with, most, say).await?;
+    let thinks = sample.thinks || called.thinks;
     say("cache and context");
     let mut two = asked(1, "What's the weather in Rome and in Paris?");
     two.demands.max_tokens = most;
     let two = native.sample(two).await.unwrap_or_default();
     let cache = cache(&markup).await;
     let properties = Properties::of(&markup).await;
-    let prompts = prompts.clone().limited(max_prompt_tokens);
     let answer = settings.max_tokens.unwrap_or(ANSWER);
     let known = properties.as_ref();
     let context = context(&markup, &prompts, max_prompt_tokens, answer, thinks, known);
-    let (context, count) = context.await;
-    requests += count;
+    let (context, for_context) = context.await;
     say("hanging up, and two streams at once");
-    let Company {
-        slower,
-        queues,
-        stops,
-        failure,
-        requests: count,
-    } = company(&markup).await;
-    requests += count;
-    let refused = refused(&markup, &native);
-    let effort = native.effort();
-    let native = reports.pop().unwrap_or_default();
+    let company = company(&markup).await;
     Ok(Report {
-        markup: in_markup,
-        native,
-        form,
-        forms,
-        // A sample of native calls, and two for the cache.
-        requests: requests + 1 + 2,
-        refused,
-        effort: markup.effort().or(effort),
+        markup: called.markup,
+        native: called.native,
+        form: best_form(&called.forms),
+        forms: called.forms,
+        // The warm-up, a sample, one of native calls, and two for the cache.
+        requests: called.requests + for_context + company.requests + 5,
+        refused: refused(&markup, &native),
+        effort: markup.effort().or(native.effort()),
         thinks,
         thinks_first: thinks_without_a_tag(&sample.text),
         cache,
         context,
         properties,
         shape: Shape::of(&two.calls),
-        stops,
-        slower,
-        queues,
-        failure,
+        stops: company.stops,
+        slower: company.slower,
+        queues: company.queues,
+        failure: company.failure,
+    })
+}
+
+/// The model with reproducible answers, and with patience.
+fn model(
+    settings: &Settings,
+    prompts: &Prompts,
+    calls: Calls,
+    form: CallForm,
+) -> Result<Remote, LlmError> {
+    let mut settings = Settings {
+        calls,
+        // A long prompt takes a server without a GPU longer than a conversation would wait.
+        stall_timeout: settings.stall_timeout.max(PATIENCE),
+        ..settings.clone()
+    };
+    let seed = settings.extra_body.entry("seed");
+    seed.or_insert_with(|| json!(SEED));
+    let prompts = prompts.clone().in_form(form).with_words_before_calls(true);
+    Remote::new(settings, prompts)
+}
+
+/// The findings about calls.
+struct Called {
+    /// In the best form.
+    markup: ModeReport,
+    native: ModeReport,
+    /// The right calls in each form that was tried, and all that were asked for.
+    forms: Vec<(CallForm, usize, usize)>,
+    /// The server counts tokens of thoughts.
+    thinks: bool,
+    /// How many requests that took.
+    requests: usize,
+}
+
+/// Asks for calls in both ways, and in the other forms of markup if the first is not always right.
+async fn calls(
+    markup: &Remote,
+    native: &Remote,
+    with: impl Fn(Calls, CallForm) -> Result<Remote, LlmError>,
+    most: Option<u32>,
+    say: &mut dyn FnMut(&str),
+) -> Result<Called, LlmError> {
+    say("calls in markup");
+    let (mut in_markup, thinks, mut requests) = mode(markup, questions(), most).await;
+    say("native calls");
+    let (native, thinks_too, count) = mode(native, questions(), most).await;
+    requests += count;
+    let others = match in_markup.is_always_right() {
+        true => Vec::new(),
+        false => other_forms(|form| with(Calls::Markup, form), most, say).await?,
+    };
+    let mut forms = vec![in_markup.calls_in(CallForm::Python)];
+    for (form, report, count) in &others {
+        forms.push(report.calls_in(*form));
+        requests += count;
+    }
+    let form = best_form(&forms);
+    if let Some((_, best, _)) = others.into_iter().find(|(other, ..)| *other == form) {
+        in_markup.take_calls(best);
+    }
+    Ok(Called {
+        markup: in_markup,
+        native,
+        forms,
+        thinks: thinks || thinks_too,
+        requests,
     })
 }
 

@@ -114,9 +114,17 @@ impl Conversation {
             self.adopt_tools();
         }
         self.take_over_between_answers();
-        if self.turn_away(&input) || self.refuse_long_text(&input) {
-            return self.settle();
+        let hangs_up = matches!(input, Input::HangUp);
+        if !self.turn_away(&input) && !self.refuse_long_text(&input) {
+            self.take(input);
         }
+        if !hangs_up {
+            self.settle();
+        }
+    }
+
+    /// Passes an input to the rule that it concerns.
+    fn take(&mut self, input: Input) {
         match input {
             Input::Vad {
                 end,
@@ -170,7 +178,7 @@ impl Conversation {
             }
             Input::ToolFinished { run, result } => self.on_tool_finished(run, result),
             Input::Confirm { call, accepted } => self.confirm(call, accepted),
-            Input::HangUp => return self.hang_up(),
+            Input::HangUp => self.hang_up(),
             Input::Synthesised {
                 clause,
                 length,
@@ -205,7 +213,6 @@ impl Conversation {
             Input::ClientLost => self.on_client_lost(),
             Input::ClientBack { heard } => self.on_client_back(heard),
         }
-        self.settle();
     }
 
     fn on_predicted(&mut self, request: RequestId, predictions: Vec<Prediction>) {
