@@ -183,13 +183,13 @@ fn broken_call(name: &str) -> Vec<Step> {
     vec![opened, read(json!({"n": 1}), true), Step::Break]
 }
 
-/// The number of conversations in `make test`. For more, run `PROPTEST_CASES=1000000 cargo test --release
-/// --lib tests::properties`.
 fn listening_words() -> impl Strategy<Value = ListeningWords> {
     use ListeningWords::{Interrupt, Pass, Pause};
     prop::sample::select(vec![Interrupt, Pause, Pass])
 }
 
+/// The number of conversations in `make test`. For more, run `PROPTEST_CASES=1000000 cargo test --release
+/// --lib tests::properties`.
 fn cases(usual: u32) -> ProptestConfig {
     let asked = ProptestConfig::default();
     match asked.cases {
