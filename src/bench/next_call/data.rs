@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use yaml_rust2::{Yaml, YamlLoader};
 
 /// Conversations of each generated task.
 const TALKS: usize = 6;
@@ -17,7 +18,7 @@ const MISHEARD: f64 = 0.1;
 /// The day of conversations that do not name theirs.
 const DAY: Date = date(2026, 1, 1);
 
-/// First words of the names of tools that only read: data sets do not say which do.
+/// First words of the names of tools that only read, for data sets that do not say which do.
 const READS: [&str; 11] = [
     "get", "list", "search", "find", "look", "lookup", "check", "read", "show", "query", "fetch",
 ];
@@ -341,14 +342,60 @@ pub(super) fn read(path: &Path) -> Result<Vec<DataSet>, BenchError> {
         let calls = conversations.iter().flat_map(PastConversation::calls);
         let reads = calls.map(|(tool, _)| tool).filter(|tool| only_reads(tool));
         let name = file.file_stem().unwrap_or_default().to_string_lossy();
-        Ok(DataSet {
+        let mut set = DataSet {
             name: name.into_owned(),
             schemas: PastConversation::schemas(&conversations),
             reads: reads.map(str::to_owned).collect(),
             conversations,
-        })
+        };
+        if let Some(agent) = agent_of(file) {
+            let text =
+                fs::read_to_string(&agent).map_err(|error| wrong(&agent, error.to_string()))?;
+            set.declare(&text).map_err(|reason| wrong(&agent, reason))?;
+        }
+        Ok(set)
     };
     files.iter().map(set).collect()
+}
+
+/// The declarations of the tools, which EVA has in a file beside the data set.
+fn agent_of(file: &Path) -> Option<PathBuf> {
+    let name = file.file_name()?.to_str()?.strip_suffix("_dataset.json")?;
+    let agent = file.with_file_name(format!("{name}_agent.yaml"));
+    agent.is_file().then_some(agent)
+}
+
+impl DataSet {
+    /// Takes over the declarations of an agent in EVA's format: the values that arguments may have, and which tools
+    /// only read.
+    fn declare(&mut self, agent: &str) -> Result<(), String> {
+        let documents = YamlLoader::load_from_str(agent).map_err(|error| error.to_string())?;
+        let tools = documents.first().and_then(|agent| agent["tools"].as_vec());
+        for tool in tools.ok_or("it has no list of tools")? {
+            let name = tool["id"].as_str().ok_or("a tool has no id")?;
+            match tool["tool_type"].as_str() {
+                Some("read") => drop(self.reads.insert(name.to_owned())),
+                Some("write") => drop(self.reads.remove(name)),
+                _ => {}
+            }
+            self.schemas.add(name, &declared_schema(tool));
+        }
+        Ok(())
+    }
+}
+
+fn declared_schema(tool: &Yaml) -> Value {
+    let lists = [&tool["required_parameters"], &tool["optional_parameters"]];
+    let parameters = lists.into_iter().filter_map(Yaml::as_vec).flatten();
+    let property = |parameter: &Yaml| {
+        let mut schema = json!({ "type": parameter["type"].as_str() });
+        if let Some(values) = parameter["enum"].as_vec() {
+            schema["enum"] = values.iter().filter_map(Yaml::as_str).collect();
+        }
+        Some((parameter["name"].as_str()?.to_owned(), schema))
+    };
+    let properties: Map<String, Value> = parameters.filter_map(property).collect();
+    json!({ "type": "object", "properties": properties })
 }
 
 fn only_reads(tool: &str) -> bool {
@@ -360,6 +407,7 @@ fn only_reads(tool: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::prediction::patterns::learnt;
 
     #[test]
     fn generated_conversations_follow_from_what_was_said_and_returned() {
@@ -392,6 +440,42 @@ mod tests {
         assert_eq!(sets[0].conversations, again[0].conversations);
         let other = generated(&mut Dice::named(2, "next-call"));
         assert_ne!(sets[0].conversations, other[0].conversations);
+    }
+
+    #[test]
+    fn a_data_set_of_eva_has_its_declarations_beside_it() {
+        let call = |tool: &str| json!({ "event_type": "tool_call", "tool_name": tool, "params": { "class": "first" } });
+        let trace = ["get_seat", "book", "budget"].map(call);
+        let talk = json!({ "id": "1", "ground_truth": { "expected_trace": { "trace": trace } } });
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("air_dataset.json");
+        fs::write(&file, json!([talk]).to_string()).unwrap();
+        let reads = |sets: &[DataSet]| Vec::from_iter(sets[0].reads.clone());
+        assert_eq!(reads(&read(&file).unwrap()), ["get_seat"]);
+
+        let agent = folder.path().join("air_agent.yaml");
+        let class = "required_parameters: [{name: class, type: string, enum: [first, any]}]";
+        let tool = |id, kind| format!("  - {{id: {id}, tool_type: {kind}, {class}}}\n");
+        let tools = [("get_seat", "write"), ("book", "write"), ("budget", "read")];
+        let tools = tools.map(|(id, kind)| tool(id, kind)).concat();
+        fs::write(&agent, format!("tools:\n{tools}")).unwrap();
+        let sets = read(folder.path()).unwrap();
+        assert_eq!(reads(&sets), ["budget"]);
+        let patterns = learnt(&sets[0].conversations, &sets[0].schemas);
+        let sources = patterns.sources("budget");
+        assert!(
+            sources
+                .iter()
+                .any(|(_, source, _)| source == "always \"first\""),
+            "{sources:?}"
+        );
+
+        fs::write(&agent, "tools: 1").unwrap();
+        let reason = read(&file).unwrap_err().to_string();
+        assert!(
+            reason.contains("air_agent.yaml: it has no list of tools"),
+            "{reason}"
+        );
     }
 
     #[test]
