@@ -140,7 +140,7 @@ impl Patterns {
         let trail = conversation.follow(schemas, |trail, tool, arguments| {
             self.learn(number, trail, schemas, tool, arguments);
         });
-        self.ended(&trail);
+        self.ended(&trail, schemas);
     }
 
     /// Predicts every call of a conversation from what was before it: at most three calls each, the likeliest first.

@@ -36,6 +36,8 @@ const COMBINED: usize = 9;
 const UNLIKELY: f64 = 0.02;
 /// The number of likely tools for which each call teaches whether their arguments were available.
 const COMPARED: usize = 8;
+/// The number of turns without a call, the latest first, that teach the same.
+const PAUSES: u32 = 3;
 /// The z-score of the lower bounds: one standard deviation.
 const Z: f64 = 1.0;
 /// Stands for "no call follows". It cannot be a tool's name.
@@ -132,30 +134,42 @@ struct Known {
     offered: BTreeMap<String, Offered>,
 }
 
-/// How often unused arguments for a tool were available when it was called, and when another tool was called.
+/// How often unused arguments for a tool were available when it was called, when another tool was called, and when the
+/// user had spoken and no call followed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 struct Offered {
     called: Rate,
     other: Rate,
+    #[serde(default)]
+    none: Rate,
 }
 
 impl Offered {
-    fn add(&mut self, is_new: bool, is_called: bool) {
-        match is_called {
-            true => self.called.add(is_new, DECAY),
-            false => self.other.add(is_new, DECAY),
-        }
+    fn add(&mut self, is_new: bool, tool: &str, called: &str) {
+        let rate = match called {
+            NOTHING => &mut self.none,
+            called if called == tool => &mut self.called,
+            _ => &mut self.other,
+        };
+        rate.add(is_new, DECAY);
     }
 
-    /// The factor by which unused arguments, or their absence, make a call of the tool likelier (above 1) or less so.
-    /// Before much is known, 1.
+    /// The factor by which unused arguments, or their absence, make a call of the tool likelier (above 1) or less so
+    /// than one of another. Before much is known, 1.
     fn odds(self, is_new: bool) -> f64 {
-        let likely = |rate: Rate| {
-            let new = (rate.hits + 1.0) / (rate.tries + 2.0);
-            if is_new { new } else { 1.0 - new }
-        };
-        likely(self.called) / likely(self.other)
+        share_of(self.called, is_new) / share_of(self.other, is_new)
     }
+
+    /// The factor by which they make it likelier that no call follows.
+    fn odds_of_none(self, is_new: bool) -> f64 {
+        share_of(self.none, is_new) / share_of(self.called, is_new)
+    }
+}
+
+/// The estimated share of cases in which unused arguments were available, or not.
+fn share_of(rate: Rate, is_new: bool) -> f64 {
+    let new = (rate.hits + 1.0) / (rate.tries + 2.0);
+    if is_new { new } else { 1.0 - new }
 }
 
 /// The patterns of one agent: which call follows which, and where its arguments come from. It holds names of tools and
@@ -226,7 +240,7 @@ impl Patterns {
             return;
         }
         self.compare(trail, schemas, tool);
-        self.pauses(trail, true);
+        self.pauses(trail, schemas, true);
         self.ends(trail);
         for context in contexts(trail, trail.spoke, trail.ending()) {
             self.observe(context, tool, 1.0);
@@ -268,8 +282,8 @@ impl Patterns {
     }
 
     /// Learns that the conversation has ended here.
-    pub fn ended(&mut self, trail: &Trail) {
-        self.pauses(trail, false);
+    pub fn ended(&mut self, trail: &Trail, schemas: &Schemas) {
+        self.pauses(trail, schemas, false);
         self.ends(trail);
         for context in contexts(trail, trail.spoke, trail.ending()) {
             self.observe(context, NOTHING, 1.0);
@@ -277,7 +291,7 @@ impl Patterns {
         self.bound();
     }
 
-    /// Learns whether the tools that were likely had new arguments when this one was called.
+    /// Learns whether the tools that were likely had new arguments when this one was called, or none.
     fn compare(&mut self, trail: &Trail, schemas: &Schemas, called: &str) {
         let (mut shares, _) = self.shares(trail);
         shares.retain(|(tool, share)| *share >= UNLIKELY && *tool != NOTHING);
@@ -293,7 +307,7 @@ impl Patterns {
             };
             if known.offered.len() < 32 || known.offered.contains_key(previous) {
                 let offered = known.offered.entry(previous.to_owned()).or_default();
-                offered.add(is_new, tool == called);
+                offered.add(is_new, &tool, called);
             }
         }
     }
@@ -332,7 +346,7 @@ impl Patterns {
     }
 
     /// Records, if the user has spoken since the last call, that no call followed until then.
-    fn pauses(&mut self, trail: &Trail, called: bool) {
+    fn pauses(&mut self, trail: &Trail, schemas: &Schemas, called: bool) {
         if !trail.spoke {
             return;
         }
@@ -340,7 +354,14 @@ impl Patterns {
             self.observe(context, NOTHING, 1.0);
         }
         let others = trail.turns.saturating_sub(u32::from(called)).min(8);
-        for _ in 0..others {
+        let mut earlier = Cow::Borrowed(trail);
+        for nth in 0..others {
+            if nth < PAUSES {
+                if nth > 0 || called {
+                    earlier = Cow::Owned(earlier.before_last_words());
+                }
+                self.compare(&earlier, schemas, NOTHING);
+            }
             for context in aware(trail, true, trail.ending()) {
                 self.observe(context, NOTHING, 1.0);
             }
@@ -578,16 +599,25 @@ impl Patterns {
         (shares, most)
     }
 
-    /// Weighs the tools by whether they have new arguments. The sum of the shares stays the same.
+    /// Weighs the tools by whether they have new arguments, and that no call follows by whether the likeliest has. The
+    /// sum of the shares stays the same.
     fn weigh(&self, shares: &mut [(&str, f64)], trail: &Trail, schemas: &Schemas) {
         shares.sort_by(|(_, a), (_, b)| b.total_cmp(a));
         let sum = |shares: &[(&str, f64)]| shares.iter().map(|(_, share)| share).sum::<f64>();
         let before = sum(shares);
+        let mut likeliest = (0.0, 1.0);
         for (tool, share) in shares.iter_mut().take(COMPARED) {
             let known = self.tools.get(*tool).filter(|_| *share >= UNLIKELY);
             if let Some(offered) = known.and_then(|one| one.offered.get(trail.previous())) {
-                *share *= offered.odds(self.has_new(trail, schemas, tool));
+                let is_new = self.has_new(trail, schemas, tool);
+                *share *= offered.odds(is_new);
+                if *share > likeliest.0 {
+                    likeliest = (*share, offered.odds_of_none(is_new));
+                }
             }
+        }
+        if let Some((_, none)) = shares.iter_mut().find(|(tool, _)| *tool == NOTHING) {
+            *none *= likeliest.1;
         }
         let after = sum(shares);
         shares

@@ -16,7 +16,7 @@ const FIELDS: usize = 48;
 
 /// Values by their places, such as `/bookings/*/seat`. Elements of a list share a place, and so do the values of an
 /// object whose keys are values themselves; those keys have the place `/~`.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Leaves(BTreeMap<String, Vec<Value>>, usize);
 
 impl Leaves {

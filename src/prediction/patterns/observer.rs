@@ -260,7 +260,9 @@ impl Predictor for Transitions {
         if let Some(mut session) = ended {
             let mut learnt = self.memory.lock();
             self.judge(&mut learnt, &mut session, None);
-            learnt.learns(&session.agent).ended(&session.trail);
+            learnt
+                .learns(&session.agent)
+                .ended(&session.trail, &self.schemas);
         }
     }
 }

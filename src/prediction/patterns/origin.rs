@@ -39,6 +39,8 @@ pub enum Origin {
     },
     /// The value of the schema's list that the user named last.
     Choice,
+    /// The value of the schema's list of which the user said a word last that no other has.
+    PartOfChoice,
     /// A value that the schema itself names.
     Constant(Value),
 }
@@ -83,6 +85,8 @@ struct Named {
     values: Vec<Value>,
     /// These values as people say them.
     said: Vec<(String, Value)>,
+    /// The words that only one of these values has.
+    parts: Vec<(String, Value)>,
     boolean: bool,
     /// A range of at most 16 whole numbers.
     range: Option<(i64, i64)>,
@@ -153,15 +157,46 @@ impl Named {
             let words = value.as_str()?.to_lowercase().replace(['_', '-'], " ");
             (!words.is_empty()).then(|| (format!(" {words} "), value.clone()))
         });
+        let said: Vec<(String, Value)> = said.collect();
         let whole = |name| schema.get(name).and_then(Value::as_i64);
         let range = whole("minimum").zip(whole("maximum"));
         Self {
-            said: said.collect(),
+            parts: parts(&said),
+            said,
             boolean: schema.get("type").is_some_and(|kind| kind == "boolean"),
             range: range.filter(|(least, most)| most.saturating_sub(*least) < WIDEST),
             values,
         }
     }
+}
+
+/// The words that only one of these values has.
+fn parts(said: &[(String, Value)]) -> Vec<(String, Value)> {
+    let mut owners: BTreeMap<&str, Option<&Value>> = BTreeMap::new();
+    for (words, value) in said {
+        for word in words.split(' ').filter(|word| word.len() > 2) {
+            let owner = owners.entry(word).or_insert(Some(value));
+            *owner = owner.filter(|owner| *owner == value);
+        }
+    }
+    let parts = owners.into_iter();
+    parts
+        .filter_map(|(word, owner)| Some((format!(" {word} "), owner?.clone())))
+        .collect()
+}
+
+/// The value whose words were said last.
+fn said_last<'a>(
+    choices: impl Iterator<Item = &'a (String, Value)> + Clone,
+    trail: &Trail,
+) -> Option<Cow<'a, Value>> {
+    let choice = trail.plain.iter().find_map(|utterance| {
+        let at = choices
+            .clone()
+            .filter_map(|(words, value)| Some((utterance.rfind(words.as_str())?, value)));
+        at.max_by_key(|(at, _)| *at).map(|(_, value)| value)
+    });
+    choice.map(Cow::Borrowed)
 }
 
 impl Origin {
@@ -208,15 +243,13 @@ impl Origin {
                 };
                 value.map(Cow::Owned)
             }
-            Self::Choice => {
-                let said = &schemas.named(tool, slot)?.said;
-                let choice = trail.plain.iter().find_map(|utterance| {
-                    let at = said.iter().filter_map(|(words, value)| {
-                        utterance.rfind(words.as_str()).map(|at| (at, value))
-                    });
-                    at.max_by_key(|(at, _)| *at).map(|(_, value)| value)
-                });
-                choice.map(Cow::Borrowed)
+            Self::Choice => said_last(schemas.named(tool, slot)?.said.iter(), trail),
+            Self::PartOfChoice => {
+                let parts = schemas.named(tool, slot)?.parts.iter();
+                said_last(
+                    parts.filter(|(word, _)| trail.named.contains(word.trim())),
+                    trail,
+                )
             }
             Self::Constant(value) => Some(Cow::Borrowed(value)),
         }
@@ -252,7 +285,7 @@ impl Origin {
                 });
             }
         }
-        found.push(Self::Choice);
+        found.extend([Self::Choice, Self::PartOfChoice]);
         if schemas.names(tool, slot, value) {
             found.push(Self::Constant(value.clone()));
         }
@@ -264,7 +297,7 @@ impl Origin {
     fn is_of_words(&self) -> bool {
         match self {
             Self::Result { pick, .. } => *pick == Pick::Named,
-            Self::Words { .. } | Self::Choice => true,
+            Self::Words { .. } | Self::Choice | Self::PartOfChoice => true,
             Self::Argument { .. } | Self::Constant(_) => false,
         }
     }
@@ -274,7 +307,7 @@ impl Origin {
         match self {
             Self::Result { .. } => true,
             Self::Argument { place, .. } => place.matches('/').count() > 1,
-            Self::Words { .. } | Self::Choice | Self::Constant(_) => false,
+            Self::Words { .. } | Self::Choice | Self::PartOfChoice | Self::Constant(_) => false,
         }
     }
 
@@ -287,7 +320,7 @@ impl Origin {
         match self {
             Self::Argument { place, .. } | Self::Result { place, .. } => is_place(place),
             Self::Words { shape, .. } => is_shape(shape),
-            Self::Choice => true,
+            Self::Choice | Self::PartOfChoice => true,
             Self::Constant(value) => schemas.names(tool, slot, value),
         }
     }
@@ -377,6 +410,7 @@ impl std::fmt::Display for Origin {
                 write!(f, "the user's words, the {which} {shape}")
             }
             Self::Choice => f.write_str("the choice that the user named"),
+            Self::PartOfChoice => f.write_str("the choice of which the user said a word"),
             Self::Constant(value) => write!(f, "always {value}"),
         }
     }

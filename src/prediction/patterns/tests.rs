@@ -723,3 +723,57 @@ fn a_noise_does_not_make_the_next_call_a_wrong_guess() {
         "{wrong} times wrong, {misled} misled"
     );
 }
+
+#[test]
+fn a_word_that_only_one_choice_has_names_it() {
+    let issue = json!({ "enum": ["login_issue", "network_issue", "hardware_issue"] });
+    let mut schemas = Schemas::default();
+    schemas.add("guide", &json!({ "properties": { "issue": issue } }));
+    let talk = |words: &str, issue: &str| PastConversation {
+        task: words.into(),
+        day: TODAY,
+        happened: vec![
+            Happened::Said(words.into()),
+            Happened::Called("guide".into(), object(json!({ "issue": issue }))),
+        ],
+    };
+    let known = [
+        talk("The network is slow, that is the issue.", "network_issue"),
+        talk("My login fails.", "login_issue"),
+        talk("It is the network, not my login.", "login_issue"),
+        talk("There is an issue with my hardware.", "hardware_issue"),
+    ];
+    let patterns = learnt(&known, &schemas);
+    let mut trail = Trail::new(TODAY);
+    trail.said("Another issue: my hardware makes a noise.");
+    let guesses = patterns.predict(&trail, &schemas, |_| true, 1);
+    assert_eq!(
+        guesses[0].arguments,
+        object(json!({ "issue": "hardware_issue" }))
+    );
+}
+
+#[test]
+fn turns_without_arguments_do_not_make_a_call_less_sure_once_they_are_there() {
+    let talk = |code: &str| {
+        let words = [
+            "Hello there.".to_owned(),
+            "I need some help.".to_owned(),
+            format!("It is about my booking {code}."),
+        ];
+        let mut happened: Vec<Happened> = words.map(Happened::Said).into();
+        let arguments = object(json!({ "code": code }));
+        happened.push(Happened::Called("find".into(), arguments));
+        PastConversation {
+            task: code.into(),
+            day: TODAY,
+            happened,
+        }
+    };
+    let known: Vec<_> = (0..12).map(|at| talk(&format!("BK{at:04}"))).collect();
+    let patterns = learnt(&known, &schemas());
+    let guesses = guesses(&patterns, &talk("BK4321"));
+    let first = &guesses[0][0];
+    assert_eq!(first.arguments, object(json!({ "code": "BK4321" })));
+    assert!(first.confidence >= 0.7, "{first:?}");
+}

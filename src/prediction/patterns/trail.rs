@@ -25,7 +25,7 @@ const UNKNOWN: &str = "(unknown)";
 pub(super) const OPEN: &str = "open";
 
 /// A call and its result.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Made {
     pub tool: String,
     pub given: Map<String, Value>,
@@ -38,16 +38,16 @@ pub(super) struct Made {
 }
 
 /// The user's words of one shape.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Spans {
     /// The first in the latest utterance that has one.
     pub first: String,
-    /// All of them, the latest first.
+    /// All of them, the latest first, and last those that may have a capital only because a sentence begins with them.
     pub all: Vec<String>,
 }
 
 /// A conversation so far. It holds people's words and is dropped with the conversation.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Trail {
     pub(super) calls: Vec<Made>,
     pub(super) spans: BTreeMap<String, Spans>,
@@ -101,14 +101,29 @@ impl Trail {
         self.spans.clear();
         self.named.clear();
         self.plain.clear();
+        let mut unlikely = Vec::new();
         for utterance in utterances.iter().rev() {
             let utterance: String = utterance.chars().take(READ).collect();
-            let mut spans = spans(&utterance);
+            let first = first_words(&utterance);
+            let is_first = |span: &String| first.contains(&span.as_str());
+            let (less_likely, mut spans): (Vec<_>, Vec<_>) =
+                spans(&utterance).into_iter().partition(is_first);
             spans.extend(said_dates(&utterance, self.today));
             self.index(&spans);
+            unlikely.extend(less_likely);
             self.plain.push(plain(&utterance));
         }
+        unlikely.into_iter().for_each(|span| self.index(&[span]));
         self.utterances = utterances;
+    }
+
+    /// The conversation as it was before the user's last words.
+    pub(super) fn before_last_words(&self) -> Self {
+        let mut earlier = self.clone();
+        let mut utterances = self.utterances.clone();
+        utterances.pop();
+        earlier.hear(utterances);
+        earlier
     }
 
     fn index(&mut self, spans: &[String]) {
@@ -283,6 +298,16 @@ fn spans(utterance: &str) -> Vec<String> {
     found
 }
 
+/// The words that look like names and begin a sentence.
+fn first_words(utterance: &str) -> Vec<&str> {
+    let sentences = utterance.split(['.', '?', '!']);
+    let words = sentences.filter_map(|sentence| sentence.split_whitespace().next());
+    let words = words.map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));
+    words
+        .filter(|word| shape(word).as_deref() == Some("N"))
+        .collect()
+}
+
 /// The dates in an utterance: one in each of its clauses.
 fn said_dates(utterance: &str, today: Date) -> Vec<String> {
     let read = |text: &str| Some(dates::read(&text::normalise(text), today)?.to_string());
@@ -389,6 +414,20 @@ mod tests {
         trail.said("My employee ID is E M P zero four eight two seven one. It is for March 25th.");
         assert_eq!(trail.spans["X9"].all, ["EMP048271"]);
         assert_eq!(trail.spans["94-92-92"].first, "2026-03-25");
+    }
+
+    #[test]
+    fn the_first_word_of_a_sentence_is_the_last_that_is_taken_for_a_name() {
+        let mut trail = Trail::new(jiff::civil::date(2026, 3, 17));
+        trail.said("Please give me access to Datadog, and to Figma.");
+        trail.said("Standard. No, wait!");
+        assert_eq!(
+            trail.spans["N"].all,
+            ["Figma", "Datadog", "Standard", "No", "Please"]
+        );
+        trail.said("Rodriguez.");
+        assert_eq!(trail.spans["N"].all[2], "Rodriguez");
+        assert!(trail.named.contains("rodriguez"));
     }
 
     #[test]
