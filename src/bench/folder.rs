@@ -180,6 +180,15 @@ mod tests {
     }
 
     #[test]
+    fn the_page_in_docs_is_made_of_the_reports_beside_it() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+        let reports = Folder::new(&docs).reports().unwrap();
+        let kept = fs::read_to_string(docs.join("benchmarks.md")).unwrap();
+        let is_same = kept == page(&reports);
+        assert!(is_same, "write it with `undertone bench model --out docs`");
+    }
+
+    #[test]
     fn a_file_that_is_no_report_is_named() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("benchmarks")).unwrap();
