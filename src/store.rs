@@ -4,12 +4,15 @@
 //! whether the store works. While it does not, every question fails at once, and its users do what is right
 //! without it. All keys begin with `{undertone}:`, so that a cluster keeps them in one place.
 
+mod tls;
+
+pub use tls::{BadCertificate, StoreTls};
+
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{Cmd, ConnectionInfo, FromRedisValue, IntoConnectionInfo, RedisError, cmd};
 use secrecy::{ExposeSecret, SecretString};
-use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -37,6 +40,8 @@ pub struct StoreSettings {
     pub url: Url,
     /// The password.
     pub password: Option<SecretString>,
+    /// The certificates; only for addresses with TLS.
+    pub tls: StoreTls,
 }
 
 impl StoreSettings {
@@ -45,7 +50,7 @@ impl StoreSettings {
     /// # Errors
     /// [`StoreError::Failed`] with the reason.
     pub fn check(&self) -> Result<(), StoreError> {
-        self.info().map(drop)
+        self.client().map(drop)
     }
 
     /// Connects and writes, once.
@@ -60,11 +65,33 @@ impl StoreSettings {
             .arg(1)
             .arg("EX")
             .arg(1);
-        Ok(command.query_async(&mut connection).await?)
+        let answer: Result<(), RedisError> = command.query_async(&mut connection).await;
+        answer.map_err(|error| match self.guess(&error) {
+            Some(mend) => StoreError::Failed(format!("{error}: {mend}")),
+            None => error.into(),
+        })
+    }
+
+    /// How to mend what happens if one side speaks TLS and the other does not.
+    fn guess(&self, error: &RedisError) -> Option<&'static str> {
+        let is_refused = error.is_connection_refusal();
+        match self.url.scheme() {
+            "redis" if error.is_connection_dropped() && !is_refused => {
+                Some("if that is the store's TLS port, write rediss:// in store.url")
+            }
+            // Redis takes the handshake for the beginning of a line.
+            "rediss" if error.is_timeout() => Some("is it the store's TLS port?"),
+            _ => None,
+        }
     }
 
     fn client(&self) -> Result<redis::Client, StoreError> {
-        Ok(redis::Client::open(self.info()?)?)
+        let info = self.info()?;
+        Ok(if self.tls.is_default() {
+            redis::Client::open(info)?
+        } else {
+            redis::Client::build_with_tls(info, self.tls.certificates())?
+        })
     }
 
     fn info(&self) -> Result<ConnectionInfo, StoreError> {
@@ -101,7 +128,15 @@ pub enum StoreError {
 
 impl From<RedisError> for StoreError {
     fn from(error: RedisError) -> Self {
-        Self::Failed(error.to_string())
+        Self::Failed(told(&error))
+    }
+}
+
+/// The error, and how to mend it if that is known.
+fn told(error: &RedisError) -> String {
+    match tls::mend(error) {
+        Some(mend) => format!("{error}: {mend}"),
+        None => error.to_string(),
     }
 }
 
@@ -145,6 +180,8 @@ pub struct Store(Arc<Inner>);
 
 struct Inner {
     connection: ConnectionManager,
+    /// Without the password.
+    url: Url,
     /// This run of the server, unlike any other.
     server: String,
     up: watch::Sender<bool>,
@@ -162,6 +199,7 @@ impl Store {
         figures.used.store(true, Ordering::Relaxed);
         let store = Self(Arc::new(Inner {
             connection,
+            url: settings.url.clone(),
             server: Uuid::new_v4().simple().to_string(),
             // So that a failure of the first beat is a change, and logged.
             up: watch::Sender::new(true),
@@ -286,10 +324,11 @@ impl Store {
         })
     }
 
-    fn set_down(&self, error: &dyn Display) {
+    fn set_down(&self, error: &RedisError) {
         if self.set_is_up(false) {
             tracing::error!(
-                %error,
+                error = told(error),
+                store = %self.0.url,
                 "the shared store does not answer: until it does, no call that changes something is made, and \
                  this server counts budgets by itself"
             );
@@ -311,6 +350,7 @@ mod tests {
         StoreSettings {
             url: url.parse().expect("a URL"),
             password: None,
+            tls: StoreTls::default(),
         }
     }
 

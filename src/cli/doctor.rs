@@ -485,7 +485,8 @@ fn tools(config: &Config) -> Result<String> {
 }
 
 fn shared_store(settings: &StoreSettings) -> Result<String> {
-    runtime()?.block_on(settings.try_out())?;
+    let tried = runtime()?.block_on(settings.try_out());
+    tried.with_context(|| settings.url.to_string())?;
     Ok(format!("{} answers and can be written", settings.url))
 }
 

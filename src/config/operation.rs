@@ -1,10 +1,11 @@
 //! The settings of `[tls]`, `[acme]`, `[limits]`, `[store]`, `[telemetry]`, `[audit]` and `[retention]`.
 
 use super::check::{Check, Checked};
+use super::error::ConfigError;
 use super::raw::{RawAcme, RawAudit, RawLimits, RawRetention, RawStore, RawTelemetry, RawTls};
 use super::{AuditConfig, Retention, STORE_PASSWORD, Scope, TlsSettings};
 use crate::server::{AcmeSettings, OpeningLimits};
-use crate::store::StoreSettings;
+use crate::store::{StoreSettings, StoreTls};
 use crate::traces::{self, TraceSettings};
 use percent_encoding::percent_decode_str;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -44,17 +45,9 @@ impl Check<'_> {
             self.path("tls.cert", tls.cert.trim()),
             self.path("tls.key", tls.key.trim()),
         );
-        let lacks = |given: &str, missing: &str| {
-            let problem = format!("{given} is set, and {missing} is not");
-            self.wrong(
-                given,
-                problem,
-                "a certificate and its private key belong together: name both files",
-            )
-        };
         match files {
-            (Some(_), None) => Err(lacks("tls.cert", "tls.key")),
-            (None, Some(_)) => Err(lacks("tls.key", "tls.cert")),
+            (Some(_), None) => Err(self.lacks("tls.cert", "tls.key")),
+            (None, Some(_)) => Err(self.lacks("tls.key", "tls.cert")),
             (Some(_), Some(_)) if !acme.domains.is_empty() => Err(self.wrong(
                 "acme.domains",
                 "acme.domains and tls.cert are both set".into(),
@@ -100,11 +93,55 @@ impl Check<'_> {
         }
         let secret = self.secret("store.password_file", &raw.password_file, STORE_PASSWORD)?;
         let password = secret.map(|(_, password)| password.into());
-        let settings = StoreSettings { url, password };
+        let tls = self.store_tls(raw, &url)?;
+        let settings = StoreSettings { url, password, tls };
         match settings.check() {
             Ok(()) => Ok(Some(settings)),
             Err(error) => Err(self.wrong(KEY, format!("{KEY}: {error}"), FIX)),
         }
+    }
+
+    /// The certificates for `rediss`.
+    fn store_tls(&self, raw: &RawStore, url: &Url) -> Checked<StoreTls> {
+        let files = [
+            ("store.ca", raw.ca.trim()),
+            ("store.cert", raw.cert.trim()),
+            ("store.key", raw.key.trim()),
+        ];
+        let named = files.iter().find(|(_, file)| !file.is_empty());
+        if let Some((key, _)) = named.filter(|_| url.scheme() != "rediss") {
+            let problem = format!("{key} is set, and store.url is without TLS");
+            let fix = "write store.url with rediss://, or remove the key";
+            return Err(self.wrong(key, problem, fix));
+        }
+        let [ca, cert, key] = files.map(|(key, file)| self.text_file(key, file));
+        let mut tls = StoreTls::default();
+        if let Some(pem) = ca? {
+            let trusting = tls.trusting(pem);
+            tls = trusting.map_err(|error| {
+                let problem = format!("store.ca: {}: {error}", raw.ca.trim());
+                let fix = "name a file with the authority's certificate in PEM form";
+                self.wrong("store.ca", problem, fix)
+            })?;
+        }
+        match (cert?, key?) {
+            (Some(cert), Some(key)) => tls.identified(cert, key.into()).map_err(|error| {
+                let (cert, key) = (raw.cert.trim(), raw.key.trim());
+                let problem = format!("store.cert and store.key: {cert} and {key}: {error}");
+                let fix =
+                    "name a certificate and the private key that belongs to it, both in PEM form";
+                self.wrong("store.cert", problem, fix)
+            }),
+            (Some(_), None) => Err(self.lacks("store.cert", "store.key")),
+            (None, Some(_)) => Err(self.lacks("store.key", "store.cert")),
+            (None, None) => Ok(tls),
+        }
+    }
+
+    fn lacks(&self, given: &str, missing: &str) -> ConfigError {
+        let problem = format!("{given} is set, and {missing} is not");
+        let fix = "a certificate and its private key belong together: name both files";
+        self.wrong(given, problem, fix)
     }
 
     pub(super) fn audit(&self, raw: &RawAudit) -> Option<AuditConfig> {

@@ -108,6 +108,9 @@ impl Default for RawAcme {
 pub(super) struct RawStore {
     pub(super) url: String,
     pub(super) password_file: String,
+    pub(super) ca: String,
+    pub(super) cert: String,
+    pub(super) key: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

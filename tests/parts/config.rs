@@ -1,5 +1,6 @@
 //! The configuration as a library: layers, limits and error messages.
 
+use crate::support::tls::Authority;
 use secrecy::ExposeSecret;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -1016,4 +1017,53 @@ fn a_shared_store_has_an_address_and_its_password_elsewhere() {
     let in_file = "[store]\nurl = 'redis://localhost'\npassword_file = 'secret'\n";
     let in_file = file(in_file).beside("secret", "canary").load().unwrap();
     assert!(in_file.config.store.expect("a store").password.is_some());
+}
+
+#[test]
+fn the_certificates_of_a_store_are_read_and_belong_to_rediss() {
+    let store = |scheme: &str, keys: &str| {
+        let own = Authority::new();
+        let (certificate, key) = own.issue();
+        file(&format!(
+            "[store]\nurl = '{scheme}://redis.example'\n{keys}"
+        ))
+        .beside("ca.pem", &own.pem())
+        .beside("cert.pem", &certificate)
+        .beside("key.pem", &key)
+        .beside("other.pem", &own.issue().1)
+        .beside("none.pem", "none")
+    };
+    let all = "ca = 'ca.pem'\ncert = 'cert.pem'\nkey = 'key.pem'";
+    let loaded = store("rediss", all).load().unwrap();
+    assert!(!format!("{loaded:?}").contains("PRIVATE KEY"));
+    assert!(!loaded.config.store.expect("a store").tls.is_default());
+    store("redis", all).refused(&["toml:3: ", "store.ca", "rediss://"]);
+    for (keys, told) in [
+        (
+            "ca = 'none.pem'",
+            &["store.ca: none.pem: there is no certificate"][..],
+        ),
+        (
+            "ca = 'nowhere.pem'",
+            &["store.ca: cannot read", "nowhere.pem"],
+        ),
+        (
+            "cert = 'cert.pem'",
+            &["store.cert is set, and store.key is not", "belong together"],
+        ),
+        (
+            "key = 'key.pem'",
+            &["store.key is set, and store.cert is not"],
+        ),
+        (
+            "cert = 'cert.pem'\nkey = 'cert.pem'",
+            &["cert.pem: there is no private key"],
+        ),
+        (
+            "cert = 'cert.pem'\nkey = 'other.pem'",
+            &["cert.pem and other.pem: ", "belongs to it"],
+        ),
+    ] {
+        store("rediss", keys).refused(told);
+    }
 }

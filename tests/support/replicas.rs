@@ -1,6 +1,8 @@
 //! For tests of several servers: a Redis that keeps its data when it is stopped, and a balancer, both of Debian.
 
 use super::program::until;
+use super::tls::Authority;
+use rcgen::CertificateParams;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
@@ -8,7 +10,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
-use undertone::store::{Store, StoreFigures, StoreSettings};
+use undertone::store::{Store, StoreFigures, StoreSettings, StoreTls};
 
 /// A free port of a loopback address that nobody else uses, so that it stays free while its program is down.
 pub(crate) async fn own_address() -> SocketAddr {
@@ -38,25 +40,58 @@ async fn start(mut command: Command, package: &str, address: SocketAddr) -> Chil
 pub(crate) struct Redis {
     folder: TempDir,
     address: SocketAddr,
+    scheme: &'static str,
     process: Child,
 }
 
 impl Redis {
     pub(crate) async fn start() -> Self {
         let (folder, address) = (tempfile::tempdir().expect("a folder"), own_address().await);
-        let process = Self::spawn(folder.path(), address).await;
+        Self::start_in(folder, address, "redis").await
+    }
+
+    /// With TLS and a certificate of `authority` for `name`, or for its address if there is no name. As by default, it
+    /// wants a certificate of that authority from each client.
+    pub(crate) async fn with_tls(
+        authority: &Authority,
+        name: Option<&str>,
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> Self {
+        let (folder, address) = (tempfile::tempdir().expect("a folder"), own_address().await);
+        let own = address.ip().to_string();
+        let (cert, key) = authority.issue_for(&[name.unwrap_or(&own)], change);
+        for (file, content) in [
+            ("cert.pem", cert),
+            ("key.pem", key),
+            ("ca.pem", authority.pem()),
+        ] {
+            std::fs::write(folder.path().join(file), content).expect("written");
+        }
+        Self::start_in(folder, address, "rediss").await
+    }
+
+    async fn start_in(folder: TempDir, address: SocketAddr, scheme: &'static str) -> Self {
+        let process = Self::spawn(folder.path(), address, scheme).await;
         Self {
             folder,
             address,
+            scheme,
             process,
         }
     }
 
-    async fn spawn(folder: &Path, address: SocketAddr) -> Child {
+    async fn spawn(folder: &Path, address: SocketAddr, scheme: &str) -> Child {
         let mut command = Command::new("redis-server");
         command.args(["--bind", &address.ip().to_string()]);
-        command.args(["--port", &address.port().to_string()]);
-        command.arg("--dir").arg(folder);
+        let port = address.port().to_string();
+        if scheme == "rediss" {
+            command.args(["--port", "0", "--tls-port", &port]);
+            command.args(["--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem"]);
+            command.args(["--tls-ca-cert-file", "ca.pem"]);
+        } else {
+            command.args(["--port", &port]);
+        }
+        command.current_dir(folder);
         command.args(["--appendonly", "yes", "--appendfsync", "always"]);
         command.args(["--save", "", "--daemonize", "no"]);
         start(command, "redis-server", address).await
@@ -68,19 +103,24 @@ impl Redis {
 
     /// Starts it again with what it had.
     pub(crate) async fn resume(&mut self) {
-        self.process = Self::spawn(self.folder.path(), self.address).await;
+        self.process = Self::spawn(self.folder.path(), self.address, self.scheme).await;
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("redis://{}/0", self.address)
+        format!("{}://{}/0", self.scheme, self.address)
+    }
+
+    pub(crate) fn settings(&self, tls: StoreTls) -> StoreSettings {
+        StoreSettings {
+            url: self.url().parse().expect("a URL"),
+            password: None,
+            tls,
+        }
     }
 
     /// A connection of a server of its own.
     pub(crate) async fn store(&self) -> Store {
-        let settings = StoreSettings {
-            url: self.url().parse().expect("a URL"),
-            password: None,
-        };
+        let settings = self.settings(StoreTls::default());
         let store = Store::open(&settings, StoreFigures::default()).await;
         store.expect("an address")
     }

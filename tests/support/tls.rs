@@ -1,7 +1,7 @@
 //! Certificates, and clients that speak TLS.
 
 use super::PATIENCE;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,6 +24,9 @@ pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 impl Authority {
     pub(crate) fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).expect("parameters");
+        // OpenSSL takes a certificate whose issuer has its own name for one that has signed itself.
+        let name = "an authority of the tests";
+        params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key");
         Self(CertifiedIssuer::self_signed(params, key).expect("a certificate"))
@@ -35,8 +38,18 @@ impl Authority {
 
     /// A certificate for [`NAME`] and this machine, and its key, in PEM form.
     pub(crate) fn issue(&self) -> (String, String) {
-        let names = [NAME, "localhost", "127.0.0.1"].map(str::to_owned);
-        let params = CertificateParams::new(names).expect("parameters");
+        self.issue_for(&[NAME, "localhost", "127.0.0.1"], |_| {})
+    }
+
+    /// A certificate for these names, with what `change` sets, and its key, in PEM form.
+    pub(crate) fn issue_for(
+        &self,
+        names: &[&str],
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> (String, String) {
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).expect("parameters");
+        change(&mut params);
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.0).expect("a certificate");
         (certificate.pem(), key.serialize_pem())

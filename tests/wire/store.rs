@@ -2,15 +2,17 @@
 
 use crate::support::program::until;
 use crate::support::replicas::Redis;
+use crate::support::tls::Authority;
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use jiff::civil::date;
+use rcgen::date_time_ymd;
 use redis::cmd;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use undertone::session::{BudgetShared, BudgetStore, Spending};
-use undertone::store::Store;
+use undertone::store::{Store, StoreFigures, StoreTls};
 use undertone::tools::journal::{
     Begun, Intent, Journal, JournalError, JournalFigures, JournalShared, JournalStore,
 };
@@ -191,6 +193,98 @@ async fn a_call_without_a_record_is_struck_off_and_one_of_another_version_stays(
         until(async || (!is_open(gone).await).then_some(())).await;
     }
     assert!(is_open("newer").await);
+}
+
+/// Trusts `authority`, and shows a certificate of `own`.
+fn certificates(authority: &Authority, own: Option<&Authority>) -> StoreTls {
+    let tls = StoreTls::default().trusting(authority.pem());
+    let tls = tls.expect("a certificate");
+    match own.map(Authority::issue) {
+        Some((certificate, key)) => tls.identified(certificate, key.into()).expect("a pair"),
+        None => tls,
+    }
+}
+
+#[tokio::test]
+async fn a_store_over_tls_that_wants_client_certificates() {
+    let authority = Authority::new();
+    let mut redis = Redis::with_tls(&authority, None, |_| {}).await;
+    let settings = redis.settings(certificates(&authority, Some(&authority)));
+    settings.try_out().await.expect("it answers");
+    let open = async || {
+        let store = Store::open(&settings, StoreFigures::default()).await;
+        store.expect("an address")
+    };
+    let (one, other) = (journal(&open().await).0, journal(&open().await).0);
+    assert_eq!(begun(&one, "a").await, Begun::Started);
+    assert_eq!(begun(&other, "a").await, Begun::Unknown);
+    redis.stop().await;
+    assert!(begin(&other, "b").await.is_err());
+    redis.resume().await;
+    until(async || begin(&other, "b").await.ok()).await;
+    assert_eq!(begun(&one, "b").await, Begun::Unknown);
+}
+
+#[tokio::test]
+async fn a_failed_handshake_with_the_store_is_told_with_its_mend() {
+    let (authority, foreign) = (Authority::new(), Authority::new());
+    let redis = Redis::with_tls(&authority, None, |_| {}).await;
+    let misnamed = Redis::with_tls(&authority, Some("redis.example"), |_| {}).await;
+    let expired = Redis::with_tls(&authority, None, |params| {
+        params.not_after = date_time_ymd(2020, 1, 1);
+    });
+    let expired = expired.await;
+    let plain = Redis::start().await;
+    let mut without_tls = plain.settings(certificates(&authority, None));
+    without_tls.url = plain
+        .url()
+        .replace("redis:", "rediss:")
+        .parse()
+        .expect("a URL");
+    let mut with_tls = redis.settings(StoreTls::default());
+    with_tls.url = redis
+        .url()
+        .replace("rediss:", "redis:")
+        .parse()
+        .expect("a URL");
+
+    let own = |redis: &Redis| redis.settings(certificates(&authority, Some(&authority)));
+    for (settings, problem, mend) in [
+        (
+            redis.settings(certificates(&foreign, Some(&authority))),
+            "invalid peer certificate",
+            "store.ca",
+        ),
+        (
+            redis.settings(StoreTls::default()),
+            "invalid peer certificate",
+            "store.ca",
+        ),
+        (
+            redis.settings(certificates(&authority, None)),
+            "CertificateRequired",
+            "store.cert",
+        ),
+        (
+            redis.settings(certificates(&authority, Some(&foreign))),
+            "fatal alert",
+            "store.cert",
+        ),
+        (own(&misnamed), "redis.example", "store.url"),
+        (own(&expired), "expired", "renew"),
+        (without_tls, "timed out", "TLS port"),
+        (with_tls, "", "rediss://"),
+    ] {
+        let error = settings
+            .try_out()
+            .await
+            .expect_err("no handshake")
+            .to_string();
+        assert!(
+            error.contains(problem) && error.contains(mend),
+            "{mend}: {error}"
+        );
+    }
 }
 
 fn spending(cost: f64) -> Spending {
