@@ -728,6 +728,25 @@ fn patterns_are_learned_listed_shown_exported_and_forgotten() {
     refused(&["list"], "speculation.patterns");
 }
 
+/// Version 1.31 keeps a device id and a database of events in the user's cache.
+#[test]
+fn the_telemetry_of_onnx_runtime_is_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut say = undertone(folder.path(), &["say", "Hello.", "--out", "out.wav"]);
+    say.env("UNDERTONE_MODELS", weights());
+    say.env("HOME", folder.path())
+        .env("XDG_CACHE_HOME", folder.path().join("cache"));
+    let said = say.output().unwrap();
+    assert!(said.status.success(), "{}", stderr(&said));
+    for cache in [".cache", "cache"] {
+        assert!(
+            !folder.path().join(cache).join("Microsoft").exists(),
+            "{cache}"
+        );
+    }
+    assert!(!stderr(&said).contains("telemetry"), "{}", stderr(&said));
+}
+
 #[test]
 fn the_version_says_what_it_was_built_from() {
     let folder = tempfile::tempdir().unwrap();
