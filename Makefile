@@ -15,7 +15,7 @@ ALL := --features desktop
 HOME_RUNS := $(shell python3 -c 'import sys; print("yes" if sys.version_info[:2] in [(3, 11), (3, 12)] else "")' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: ready engine-tools help run talk engine test verify measure soak soak-hour fuzz flaky bench lint format licences programs setup alsa models whisper-base test-tools test-servers
+.PHONY: ready engine-tools help run talk engine image test verify measure soak soak-hour fuzz flaky bench lint format licences programs setup alsa models whisper-base test-tools test-servers
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +76,14 @@ fuzz: alsa ## libFuzzer on every reader of outside bytes, a minute each, or $SEC
 
 flaky: alsa models test-tools ## find flaky tests: runs each five times idle, under load and on one core
 	scripts/under_load.py $(ARGS)
+
+image: setup models ## build a container image with the models, run it, and ask it a question
+	@scripts/system-packages.sh mmdebstrap buildah podman
+	cargo build --release --locked
+	target/release/undertone models pack target/models.tar
+	rm -rf target/models-layer && target/release/undertone models unpack target/models.tar --into target/models-layer
+	contrib/container/build.sh --models target/models-layer
+	contrib/container/check.py --host-network $(ARGS)
 
 bench: setup models ## every benchmark, some twenty minutes on an idle machine; writes docs/benchmarks.md
 	@scripts/system-packages.sh flite

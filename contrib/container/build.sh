@@ -58,7 +58,20 @@ install -D -m 0644 -t "$work/files/usr/share/doc/undertone" "$here"/LICENSE-* "$
 # Whoever the container runs as may write here, and nowhere else.
 chmod 1777 "$work/files/var/lib/undertone"
 buildah copy --quiet "$container" "$work/files" / >/dev/null
-[ -z "$models" ] || buildah copy --quiet --chmod 0755 "$container" "$models" /usr/share/undertone/models >/dev/null
+if [ -n "$models" ]; then
+    buildah copy --quiet --chmod 0755 "$container" "$models" /usr/share/undertone/models >/dev/null
+    # A conversation tries the image out, and leaves the audio of the fixed phrases: without it, a first start takes some
+    # seconds longer. A new volume begins with what the image has in its place, and any user may add to it.
+    # shellcheck disable=SC2016  # expanded in the container
+    buildah run --isolation chroot "$container" -- env -i PATH=/usr/local/bin:/usr/bin:/bin HOME=/tmp/try \
+        XDG_CACHE_HOME=/var/lib/undertone/cache UNDERTONE_MODELS=/usr/share/undertone/models sh -ec '
+            cd /etc/undertone && mkdir /tmp/try
+            undertone say "What time is it in Tokyo?" --out /tmp/try/question.wav
+            undertone ask /tmp/try/question.wav --out /tmp/try/answer.wav
+            rm -r /tmp/try
+            find /var/lib/undertone/cache -type d -exec chmod 0777 {} +
+            find /var/lib/undertone/cache -type f -exec chmod 0644 {} +'
+fi
 
 buildah config \
     --user 10001:10001 \
@@ -66,7 +79,7 @@ buildah config \
     --env PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     --env HOME=/var/lib/undertone \
     --env XDG_STATE_HOME=/var/lib \
-    --env XDG_CACHE_HOME=/tmp \
+    --env XDG_CACHE_HOME=/var/lib/undertone/cache \
     --env UNDERTONE_MODELS=/usr/share/undertone/models \
     --env UNDERTONE_SERVER__HOST=0.0.0.0 \
     --env UNDERTONE_PLAYGROUND__DEMONSTRATION=false \
@@ -84,6 +97,7 @@ buildah config \
 image=$(buildah commit --quiet --format docker "$container" "$tag")
 echo "built $tag ($image)"
 if [ -n "$out" ]; then
+    rm -f "$out" # it cannot be added to
     buildah push --quiet "$tag" "docker-archive:$out:$tag"
     echo "wrote $out"
 fi
