@@ -80,6 +80,7 @@ mod tests {
                 language: language.map(str::to_owned),
                 others: others.iter().map(|&tag| tag.to_owned()).collect(),
                 keyterms: ["Siobhan".to_owned()].into(),
+                ..Hints::default()
             };
             asr.hear_with(&[], &hints).unwrap().text
         };

@@ -92,6 +92,9 @@ pub struct Hints {
     pub others: Arc<[String]>,
     /// Words that are likely to be said and unlikely to be known, such as names.
     pub keyterms: Arc<[String]>,
+    /// The user speaks on. Recognisers that would have to try again return no words instead, because the next audio comes
+    /// sooner.
+    pub partial: bool,
 }
 
 impl Hints {

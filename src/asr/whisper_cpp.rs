@@ -124,7 +124,9 @@ impl Asr for WhisperCpp {
         // Shorter audio than 1 s is refused.
         let mut padded = at_usual_level(audio).into_owned();
         padded.resize(audio.len().max(17_600), 0.0);
-        let heard = with_retry(audio.len(), |frames| self.decode(&padded, frames, &spoken));
+        let heard = with_retry(audio.len(), hints.partial, |frames| {
+            self.decode(&padded, frames, &spoken)
+        });
         heard.map(|heard| heard.text.into())
     }
 

@@ -258,7 +258,7 @@ impl Asr for WhisperLayout {
         }
         let audio = at_usual_level(&audio[..audio.len().min(MAX_SAMPLES)]);
         // All the context there is, so that a second try would be the same.
-        with_retry(MAX_SAMPLES, |_| self.decode(&audio, hints))
+        with_retry(MAX_SAMPLES, hints.partial, |_| self.decode(&audio, hints))
     }
 
     fn languages(&self) -> Vec<String> {

@@ -245,7 +245,7 @@ impl Asr for WhisperOnnx {
         }
         let before = self.before(hints)?;
         let audio = at_usual_level(&audio[..audio.len().min(MAX_SAMPLES)]);
-        let heard = with_retry(audio.len(), |frames| {
+        let heard = with_retry(audio.len(), hints.partial, |frames| {
             self.decode(&audio, frames, &before, hints)
         })?;
         if !heard.text.is_empty() || before.len() == 1 {
@@ -253,7 +253,7 @@ impl Asr for WhisperOnnx {
         }
         // With keyterms the model sometimes hears no words in audio in which it hears some without them.
         let start = [self.tokens.start];
-        with_retry(audio.len(), |frames| {
+        with_retry(audio.len(), hints.partial, |frames| {
             self.decode(&audio, frames, &start, hints)
         })
     }

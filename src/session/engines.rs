@@ -416,6 +416,7 @@ impl Engines {
             language: speaker_of(agent, options).language,
             others,
             keyterms: agent.keyterms.clone(),
+            partial: false,
         };
         self.recognisers.open(name, hints, report, turns)
     }

@@ -395,7 +395,8 @@ impl Recogniser {
         };
         let (audio, cancel) = (part.audio, cancel.clone());
         let asked = (!part.partial).then(Instant::now);
-        let job = local.job(audio, asked);
+        let mut job = local.job(audio, asked);
+        job.hints.partial = part.partial;
         let done = move |heard: Result<Result<_, _>, _>| {
             let heard = heard.map_err(reason);
             done(heard.and_then(|heard| heard.map_err(reason)));
