@@ -328,6 +328,12 @@ impl Turn {
         let overlap = self.overlap.as_ref();
         overlap.is_some_and(Overlap::interrupted_a_statement)
     }
+
+    /// Whether the utterance has interrupted the agent in a question.
+    pub(super) fn interrupted_a_question(&self) -> bool {
+        let overlap = self.overlap.as_ref();
+        overlap.is_some_and(Overlap::interrupted_a_question)
+    }
 }
 
 /// Utterances without words.

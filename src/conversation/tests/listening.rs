@@ -282,13 +282,18 @@ fn as_shipped_words_that_want_the_turn_take_it() {
 
 #[test]
 fn as_shipped_an_okay_to_a_question_is_a_turn() {
-    let mut sim =
-        story_of("One two three four five six. Shall I go on with the next part of it now?");
-    sim.policy().vad.barge_in = Policy::default().vad.barge_in;
-    sim.silence(2_500);
-    sim.speak("Okay.", 400);
-    sim.silence(3_000);
-    assert!(sim.saw(|e| matches!(e, Event::UserItem { text, .. } if text == "Okay.")));
+    for word in ["Okay.", "Please."] {
+        let mut sim =
+            story_of("One two three four five six. Shall I go on with the next part of it now?");
+        sim.policy().vad.barge_in = Policy::default().vad.barge_in;
+        sim.silence(2_500);
+        sim.speak(word, 400);
+        sim.silence(3_000);
+        assert!(
+            sim.saw(|e| matches!(e, Event::UserItem { text, .. } if text == word)),
+            "{word}"
+        );
+    }
 }
 
 #[test]

@@ -70,7 +70,10 @@ impl Conversation {
     /// known. A "please" behind a turn belongs to it, also if nothing of the answer was heard.
     pub(super) fn was_nothing(&self, text: &str) -> bool {
         let listens = || self.turn.interrupted_a_statement() && !self.interrupts(text);
-        self.interruption.is_judging() && (listens() || self.common.language().is_politeness(text))
+        // "Would you like to hear it?" "Please."
+        let is_asked = self.turn.interrupted_a_question();
+        let adds_nothing = || !is_asked && self.common.language().is_politeness(text);
+        self.interruption.is_judging() && (listens() || adds_nothing())
     }
 
     fn interrupts(&self, text: &str) -> bool {
