@@ -81,7 +81,7 @@ async fn speech_over_an_answer_stops_it_and_the_model_knows_what_was_heard() {
     let weights = common::weights();
     let server = live::serve(engines(&weights, &llm));
     let mut booth = Booth::new(&weights);
-    let question = booth.say("Can you tell me a story, please?", 24_000);
+    let question = booth.say("Can you tell me a story?", 24_000);
     let again = booth.say("Please stop that story now.", 24_000);
     let last = booth.say("Please stop now, that is enough.", 24_000);
 

@@ -160,9 +160,15 @@ impl Offered {
         share_of(self.called, is_new) / share_of(self.other, is_new)
     }
 
-    /// The factor by which they make it likelier that no call follows.
+    /// The factor by which they make it likelier that no call follows. Before much is known of turns without a call, 1.
     fn odds_of_none(self, is_new: bool) -> f64 {
-        share_of(self.none, is_new) / share_of(self.called, is_new)
+        let called = share_of(self.called, is_new);
+        let seen = match is_new {
+            true => self.none.hits,
+            false => self.none.tries - self.none.hits,
+        };
+        let none = (seen + 2.0 * called) / (self.none.tries + 2.0);
+        none / called
     }
 }
 
