@@ -66,8 +66,7 @@ impl Candidate {
     fn doubled(&self, samples: usize) -> Option<String> {
         let words: Vec<&str> = self.text.split_whitespace().collect();
         let (first, second) = words.split_at(words.len() / 2);
-        let spoken: usize = words.iter().map(|word| spoken_words(word)).sum();
-        let too_fast = spoken * 16_000 > samples * MOST_WORDS_PER_SECOND;
+        let too_fast = words.len() * 16_000 > samples * MOST_WORDS_PER_SECOND;
         (self.may_loop() && first == second && too_fast).then(|| first.join(" "))
     }
 
@@ -79,11 +78,6 @@ impl Candidate {
                 .any(|run| run.chunks(length).all(|part| part == &run[..length]))
         })
     }
-}
-
-/// As how many words this one is said: "15%" is "fifteen percent".
-fn spoken_words(written: &str) -> usize {
-    1 + usize::from(written.contains(|c: char| c.is_ascii_digit()))
 }
 
 /// Decodes with as much context as the audio needs, and with more of it while the model seems to
@@ -263,19 +257,6 @@ mod tests {
         assert_eq!(hear(2 * 16_000, &tokens), (once, 1));
         // There was time to say it twice: more context decides.
         assert_eq!(hear(4 * 16_000, &tokens), (twice.to_owned(), 3));
-    }
-
-    #[test]
-    fn numbers_that_are_heard_twice_take_longer_than_they_look() {
-        let text = "How much is 15% of 80. How much is 15% of 80.";
-        let tokens = [1, 2, 3, 4, 5, 6, 7, 1, 2, 3, 4, 5, 6, 7];
-        let mut tries = 0;
-        let heard = with_retry(2_414 * 16, false, |_| {
-            tries += 1;
-            Ok::<_, ()>(candidate(text, &tokens, -0.1))
-        });
-        let once = "How much is 15% of 80.".to_owned();
-        assert_eq!((heard.unwrap().text, tries), (once, 1));
     }
 
     #[test]

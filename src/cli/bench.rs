@@ -23,8 +23,8 @@ pub(super) struct Bench {
     names: Vec<Name>,
     /// Data to use instead of generated data: for `sweep` a folder in BFCL's format, BFCL_*.json and possible_answer/; for
     /// `next-call` conversations in the format of EVA (*_dataset.json, with *_agent.yaml beside it) or tau-bench (historical
-    /// runs), a file or a folder; for
-    /// `spoken` a folder of WAV files with a question each. Those with "weather" in their names ask for a city's weather
+    /// runs), a file or a folder; for `spoken` a folder of WAV files with a question each. Those with "weather" in their
+    /// names ask for a city's weather
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
     /// Write the page benchmarks.md here, and reports and plots to benchmarks/ in it; without it nothing is written

@@ -26,18 +26,14 @@ impl Listening {
     /// Whether these words are of a listener, and no others.
     pub(super) fn is_all_of(&self, normalised: &str, is_question: bool) -> bool {
         let words = words(normalised);
-        !words.is_empty()
-            && !self.asks_again(normalised, is_question)
-            && self.after(&words).is_empty()
+        let asks_again = is_question && self.pardon.contains(&words.join(" ").as_str());
+        !words.is_empty() && !asks_again && self.after(&words).is_empty()
     }
 
     /// Whether this is politeness, and nothing else.
     pub(super) fn is_politeness(&self, normalised: &str, is_question: bool) -> bool {
-        self.polite.contains(&normalised) && !self.asks_again(normalised, is_question)
-    }
-
-    fn asks_again(&self, normalised: &str, is_question: bool) -> bool {
-        is_question && self.pardon.contains(&words(normalised).join(" ").as_str())
+        let phrase = words(normalised).join(" ");
+        self.polite.contains(&phrase.as_str()) && self.is_all_of(normalised, is_question)
     }
 
     /// Whether the first word after those of a listener takes the turn.

@@ -81,17 +81,14 @@ impl Pack {
 
     /// Whether `text` has words that only show that somebody listens, and no others.
     pub(crate) fn only_listens(&self, text: &str) -> bool {
-        let is_question = text.trim_end().ends_with('?');
-        self.listening.is_all_of(&self.normalise(text), is_question)
+        self.listening
+            .is_all_of(&self.normalise(text), is_question(text))
     }
 
     /// Whether `text` is politeness and nothing else: "Please."
     pub(crate) fn is_politeness(&self, text: &str) -> bool {
-        let is_question = text.trim_end().ends_with('?');
-        self.listening.is_politeness(
-            self.normalise(text).trim_end_matches(['!', '?']),
-            is_question,
-        )
+        self.listening
+            .is_politeness(&self.normalise(text), is_question(text))
     }
 
     /// Whether `text`, after any such words, begins with a word that takes the turn.
@@ -154,6 +151,10 @@ impl Pack {
     pub(crate) fn spoken(&self, text: &str, most_words: usize) -> Vec<Phrase> {
         (self.spoken)(text, most_words)
     }
+}
+
+fn is_question(text: &str) -> bool {
+    text.trim_end().ends_with('?')
 }
 
 impl fmt::Debug for Pack {

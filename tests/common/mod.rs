@@ -4,6 +4,7 @@ pub mod pico;
 #[cfg(feature = "desktop")]
 pub mod sound;
 pub mod speech;
+mod steady;
 
 use std::path::{Path, PathBuf};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -83,23 +84,9 @@ pub fn spoken_at_once(voice: &mut Piper, text: &str, rate: u32, speed: Speed) ->
     to_i16(&samples[onset.expect("sound")..])
 }
 
-/// The voice of `weights` without randomness, so that it says a sentence the same way each time.
+/// The voice of `weights` without randomness.
 pub fn steady_voice(weights: &Path) -> Piper {
-    let (voice, folder) = (
-        weights.join("piper-joe"),
-        tempfile::tempdir().expect("a folder"),
-    );
-    let file = |name: &str| std::fs::read(voice.join(name)).expect("the voice");
-    for name in ["encoder.onnx", "decoder.onnx"] {
-        std::fs::write(folder.path().join(name), file(name)).expect("a copy");
-    }
-    let mut settings: serde_json::Value =
-        serde_json::from_slice(&file("voice.json")).expect("JSON");
-    for noise in ["noise_scale", "noise_w"] {
-        settings["inference"][noise] = 0.0.into();
-    }
-    std::fs::write(folder.path().join("voice.json"), settings.to_string()).expect("written");
-    Piper::load(folder.path()).expect("the voice")
+    Piper::load(steady::steady_voice(weights).path()).expect("the voice")
 }
 
 /// A voice without randomness, and a recogniser that checks it.

@@ -143,11 +143,12 @@ impl Conversation {
     pub(super) fn try_end_turn(&mut self) {
         let detection = &self.client.turn_detection;
         let asks = self.speculation.listening().request;
-        let words = self
-            .turn
-            .utterance()
-            .and_then(|utterance| utterance.transcript());
-        let is_nothing = words.is_some_and(|words| self.was_nothing(&words));
+        let is_nothing = self.interruption.is_judging()
+            && self
+                .turn
+                .utterance()
+                .and_then(|utterance| utterance.transcript())
+                .is_some_and(|words| self.was_nothing(&words));
         match self
             .turn
             .judge(&mut self.common, detection, asks, is_nothing)

@@ -29,6 +29,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+#[path = "../../../tests/common/steady.rs"]
+mod steady;
+
 const SERVER: ([u8; 4], u16) = ([192, 0, 2, 1], 8787);
 const CLIENT: ([u8; 4], u16) = ([192, 0, 2, 2], 40_000);
 
@@ -933,25 +936,11 @@ fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// The voice without its noise, so that all runs hear the same.
-fn steady_voice(voice: &std::path::Path) -> crate::tts::Piper {
-    let folder = tempfile::tempdir().unwrap();
-    for name in ["encoder.onnx", "decoder.onnx"] {
-        std::fs::copy(voice.join(name), folder.path().join(name)).unwrap();
-    }
-    let settings = std::fs::read(voice.join("voice.json")).unwrap();
-    let mut settings: serde_json::Value = serde_json::from_slice(&settings).unwrap();
-    for noise in ["noise_scale", "noise_w"] {
-        settings["inference"][noise] = 0.0.into();
-    }
-    std::fs::write(folder.path().join("voice.json"), settings.to_string()).unwrap();
-    crate::tts::Piper::load(folder.path()).unwrap()
-}
-
 #[tokio::test(start_paused = true)]
 async fn five_percent_loss_and_40_ms_of_jitter_cost_at_most_three_points_of_word_errors() {
     let weights = crate::audio::testing::weights_and_runtime();
-    let mut voice = steady_voice(&weights.join("piper-joe"));
+    // All runs hear the same.
+    let mut voice = crate::tts::Piper::load(steady::steady_voice(&weights).path()).unwrap();
     let mut recogniser = crate::asr::WhisperOnnx::load(&weights.join("whisper-tiny.en")).unwrap();
     let (mut spoken, mut clean, mut lossy) = (0, 0, 0);
     for (seed, text) in SENTENCES.iter().enumerate() {
