@@ -62,6 +62,11 @@ impl Partials {
         self.to
     }
 
+    /// End of the last window of speech that was not quiet.
+    pub(super) fn loud_until(&self) -> Samples {
+        self.loud_until
+    }
+
     /// Takes all words so far. Returns them if they have changed.
     pub(super) fn take(&mut self, words: String) -> Option<String> {
         let is_new = !words.is_empty() && words != self.words;

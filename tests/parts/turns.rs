@@ -12,6 +12,9 @@ const RATE: usize = 16_000;
 /// The pause that is put into the middle of a request.
 const PAUSE_MS: u64 = 900;
 
+/// The silence before the audio, and before the clip in it, ms.
+const SILENCE_MS: u64 = 1_500;
+
 /// Samples over which loudness is measured: 10 ms.
 const FRAME: usize = RATE / 100;
 
@@ -81,10 +84,14 @@ fn end_behind(clip: &Clip, place: usize) -> Option<Ended> {
 
 /// Whether the utterance ended before this place in the clip, at a pause of the speaker's own.
 fn is_before(end: &Ended, place: usize) -> bool {
-    // The silence before the audio, and before the clip in it.
-    let silence = 1_500;
-    let heard = end.spoken.since(Time::from_ms(silence)).as_ms();
+    let heard = end.spoken.since(Time::from_ms(SILENCE_MS)).as_ms();
     heard + 500 < place as u64 * 1_000 / RATE as u64
+}
+
+/// From a place in the clip, where the voice has fallen silent, to the end of the turn, ms.
+fn wait_behind(place: usize, end: &Ended) -> u64 {
+    let silent = Time::from_ms(SILENCE_MS + (place * 1_000 / RATE) as u64);
+    end.at.since(silent).as_ms()
 }
 
 /// The ends of whole clips, and of clips at quiet places in their middle.
@@ -110,7 +117,7 @@ impl Measured {
                 true => print(&format!("{kind} ended before"), &at, &end),
                 false => {
                     print(&format!("{kind} pause"), &at, &end);
-                    self.paused.push(end.wait_ms());
+                    self.paused.push(wait_behind(place, &end));
                 }
             }
         }

@@ -19,6 +19,10 @@ const LATE_AUDIO_MS: u64 = 500;
 /// with room for what frames of 20 ms add.
 const UNHEARD_MS: u64 = 40;
 
+/// The most of a falling voice that counts as silence, ms: two windows of the detector, which takes at least that long to
+/// notice silence. A consonant at the end of a word may be quiet for longer.
+const FALLEN_MS: u64 = 64;
+
 /// When it is over.
 impl Utterance {
     /// Handles an end-of-turn score. `false` if its request is dead.
@@ -98,7 +102,8 @@ impl Utterance {
                 }
             }
         };
-        let since_speech = |ms| self.last_speech.1 + Micros::from_ms(ms);
+        let fallen = Micros::from_ms(self.fallen_ms());
+        let since_speech = |ms| self.last_speech.1 + Micros::from_ms(ms) - fallen;
         let verdict = match detection.rule {
             EndOfTurnRule::Semantic if !self.is_committed() => {
                 self.verdict.at(common.now, self.last_speech.0)
@@ -141,7 +146,13 @@ impl Utterance {
         let Stage::Pausing(to) = self.stage else {
             return false;
         };
-        Samples(to.since(self.last_speech.0)).as_ms() + UNHEARD_MS < silence_ms
+        self.fallen_ms() + Samples(to.since(self.last_speech.0)).as_ms() + UNHEARD_MS < silence_ms
+    }
+
+    /// How long the voice had already been quiet, ms, when the detector noticed silence.
+    fn fallen_ms(&self) -> u64 {
+        let quiet = self.last_speech.0.since(self.partials.loud_until());
+        Samples(quiet).as_ms().min(FALLEN_MS)
     }
 
     /// The stamps of a turn that ends now.
