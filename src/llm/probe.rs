@@ -437,7 +437,7 @@ pub async fn probe(
     let context = context(&markup, &prompts, max_prompt_tokens, answer, thinks, known);
     let (context, for_context) = context.await;
     say("hanging up, and two streams at once");
-    let company = company(&markup).await;
+    let company = company(&markup).await.believe(properties.as_ref());
     Ok(Report {
         markup: called.markup,
         native: called.native,

@@ -356,6 +356,20 @@ pub(super) struct Company {
     pub(super) requests: usize,
 }
 
+impl Company {
+    /// Takes a server's word that it has one slot for what the times say, which depend on all that its machine does.
+    pub(super) fn believe(self, told: Option<&Properties>) -> Self {
+        match told.and_then(|told| told.slots) {
+            Some(1) => Self {
+                queues: Some(true),
+                slower: None,
+                ..self
+            },
+            _ => self,
+        }
+    }
+}
+
 /// The speed of an answer: the time to its first word, and the mean time between two pieces.
 #[derive(Debug, Clone, Copy)]
 struct Speed {

@@ -82,6 +82,24 @@ async fn one_slot_makes_the_second_answer_wait_and_shows_whether_hanging_up_stop
     }
 }
 
+#[test]
+fn a_server_that_says_that_it_has_one_slot_is_believed_whatever_its_times() {
+    let measured = || Company {
+        queues: Some(false),
+        slower: Some(0.83),
+        ..Company::default()
+    };
+    let told = |slots| Properties {
+        context: None,
+        slots,
+        lacks_tools: false,
+    };
+    let one = measured().believe(Some(&told(Some(1))));
+    assert_eq!((one.queues, one.slower), (Some(true), None));
+    assert_eq!(measured().believe(Some(&told(Some(2)))), measured());
+    assert_eq!(measured().believe(None), measured());
+}
+
 #[tokio::test(start_paused = true)]
 async fn slots_that_share_a_processor_are_slower_together_and_show_whether_hanging_up_stops_one() {
     for stops in [true, false] {
