@@ -97,7 +97,9 @@ fn wait_behind(place: usize, end: &Ended) -> u64 {
 /// The ends of whole clips, and of clips at quiet places in their middle.
 #[derive(Default)]
 struct Measured {
+    /// Behind the detector's last speech, ms.
     whole: Vec<u64>,
+    /// Behind the voice, ms.
     paused: Vec<u64>,
 }
 
@@ -127,7 +129,7 @@ impl Measured {
     fn add_beginning(&mut self, clip: &Clip) {
         let end = end_behind(clip, clip.samples.len()).expect("an end");
         print("beginning", &clip.name, &end);
-        self.paused.push(end.wait_ms());
+        self.paused.push(wait_behind(clip.samples.len(), &end));
     }
 
     /// The wait that this percentage of the whole clips does not exceed.

@@ -163,6 +163,20 @@ fn a_whole_request_for_a_tool_is_certain_up_to_a_gap_though_the_voice_is_monoton
     assert!(matches!(judged(whole), EndOfTurn::Perhaps(_)));
 }
 
+/// Asserts that two windows of silence, the second of which ends at `ms`, and a whole question end the turn just then.
+#[track_caller]
+fn is_over_at(ms: u64, (mut utterance, mut common): (Utterance, Common)) {
+    let rule = EndOfTurnRule::Semantic;
+    utterance.pauses(&mut common, rule, at(ms - 64), false);
+    let request = utterance.pause.transcription.unwrap();
+    utterance.on_transcript(request, Ok(certain("What time is it?")), &common);
+    utterance.pauses(&mut common, rule, at(ms), false);
+    let perhaps = EndOfTurn::Perhaps("What time is it?".into());
+    assert_eq!(judge(&utterance, &mut common, ms - 1), perhaps);
+    let over = EndOfTurn::Over("What time is it?".into());
+    assert_eq!(judge(&utterance, &mut common, ms), over);
+}
+
 #[test]
 fn silence_counts_from_where_the_voice_fell_silent_though_the_detector_notices_later() {
     let (mut utterance, mut common) = speaking(1_000);
@@ -171,16 +185,8 @@ fn silence_counts_from_where_the_voice_fell_silent_though_the_detector_notices_l
         common.now = Time::from_ms(quiet);
         utterance.fades(&mut common, at(quiet), false);
     }
-    let rule = EndOfTurnRule::Semantic;
-    utterance.pauses(&mut common, rule, at(1_128), false);
-    let request = utterance.pause.transcription.unwrap();
-    utterance.on_transcript(request, Ok(certain("What time is it?")), &common);
-    utterance.pauses(&mut common, rule, at(1_192), false);
-    // 160 ms behind its fall, of which at most 64 ms lie before the detector's last speech at 1,096 ms.
-    let perhaps = EndOfTurn::Perhaps("What time is it?".into());
-    assert_eq!(judge(&utterance, &mut common, 1_191), perhaps);
-    let over = EndOfTurn::Over("What time is it?".into());
-    assert_eq!(judge(&utterance, &mut common, 1_192), over);
+    // 160 ms, of which at most 64 ms lie before the detector's last speech.
+    is_over_at(1_096 - 64 + 160, (utterance, common));
 }
 
 #[test]
@@ -190,14 +196,7 @@ fn a_low_voice_is_no_silence() {
     utterance.fades(&mut common, at(1_032), false);
     common.now = Time::from_ms(1_064);
     utterance.goes_on(at(1_064), common.now);
-    utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(1_160), false);
-    let request = utterance.pause.transcription.unwrap();
-    utterance.on_transcript(request, Ok(certain("What time is it?")), &common);
-    utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(1_224), false);
-    let perhaps = EndOfTurn::Perhaps("What time is it?".into());
-    assert_eq!(judge(&utterance, &mut common, 1_223), perhaps);
-    let over = EndOfTurn::Over("What time is it?".into());
-    assert_eq!(judge(&utterance, &mut common, 1_224), over);
+    is_over_at(1_064 + 160, (utterance, common));
 }
 
 #[test]
