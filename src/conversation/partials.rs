@@ -21,6 +21,8 @@ pub(super) struct Partials {
     to: Samples,
     /// Its outcome.
     heard: Option<Recognised>,
+    /// Whether the recogniser tells the punctuation that it expects.
+    tells_marks: bool,
     /// Where the next one is requested.
     next: Samples,
     /// Audio between two that are requested by time.
@@ -39,6 +41,7 @@ impl Partials {
             asked: None,
             to: from,
             heard: None,
+            tells_marks: false,
             next: Samples(from.0 + every.0),
             every,
             loud_until: end,
@@ -142,12 +145,21 @@ impl Partials {
         }
         self.asked = None;
         self.heard = heard.clone().ok();
+        self.tells_marks |= self
+            .heard
+            .as_ref()
+            .is_some_and(|heard| heard.marks.is_some());
         Some(self.heard.as_ref().map(|heard| heard.text.clone()))
     }
 
     /// Whether all speech so far was in the audio of the last one.
     fn has_all(&self) -> bool {
         self.loud_until.since(self.to) <= Samples::from_ms(FALLING_MS).0
+    }
+
+    /// Whether one with all speech so far is awaited that may do for the transcript of a pause.
+    pub(super) fn awaits_all(&self) -> bool {
+        self.asked.is_some() && self.has_all() && self.tells_marks
     }
 
     /// The transcript up to a gap or pause, if all speech was in it.

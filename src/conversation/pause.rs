@@ -25,6 +25,11 @@ const SOUND: f32 = 0.15;
 const LEADS_ON: f32 = 0.02;
 
 impl Pause {
+    /// Whether its words are neither known nor awaited.
+    pub(super) fn is_silent(&self) -> bool {
+        self.transcription.is_none() && self.transcript.is_none()
+    }
+
     /// The punctuation that the recogniser expects after the words.
     pub(super) fn marks(&self) -> Option<Marks> {
         self.transcript.as_ref().and_then(|(heard, _)| heard.marks)
@@ -84,8 +89,8 @@ mod tests {
     #[test]
     fn the_wait_follows_from_words_marks_and_sound() {
         let question = "What time is it?";
-        assert_eq!(wait(question, FINISHED, Some(0.95)), 160);
-        assert_eq!(wait(question, FINISHED, None), 160, "the sound is late");
+        assert_eq!(wait(question, FINISHED, Some(0.95)), 200);
+        assert_eq!(wait(question, FINISHED, None), 200, "the sound is late");
         assert_eq!(
             wait("Is there a talk by", Some((0.2, 0.3)), Some(0.5)),
             1_500
@@ -94,7 +99,7 @@ mod tests {
         let (bright, dull) = (0.99, 0.01);
         let between = wait(question, unclear, Some(bright));
         assert!(
-            (160..wait(question, unclear, Some(dull))).contains(&between),
+            (200..wait(question, unclear, Some(dull))).contains(&between),
             "{between}"
         );
     }
@@ -161,6 +166,6 @@ mod tests {
         let waits = [0.0, 0.3, 0.33, 0.36, 0.5, 0.75, 1.0];
         let waits = waits.map(|done| endpoint.silence_needed(Some(done)));
         assert!(waits.is_sorted_by(|a, b| a >= b), "{waits:?}");
-        assert_eq!((waits[0], waits[1], waits[6]), (1_500, 1_500, 160));
+        assert_eq!((waits[0], waits[1], waits[6]), (1_500, 1_500, 200));
     }
 }

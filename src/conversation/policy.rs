@@ -281,7 +281,7 @@ impl Default for EndpointPolicy {
             transcribe_after_ms: 32,
             busy_transcribe_after_ms: 96,
             score_after_ms: 96,
-            complete_ms: 160,
+            complete_ms: 200,
             unsure_ms: 500,
             incomplete_ms: 1_500,
             complete_above: 0.75,

@@ -202,11 +202,18 @@ impl Turn {
         }
     }
 
-    /// Handles a window of silence in the utterance.
-    pub(super) fn pauses(&mut self, common: &mut Common, rule: EndOfTurnRule, end: Samples) {
-        if let Some(utterance) = &mut self.utterance {
-            utterance.pauses(common, rule, end, self.shed >= Shed::Partials);
-        }
+    /// Handles a window of silence in the utterance. Returns all its words if those up to its last gap turn out to be.
+    /// `asks`: whether they are a whole request for a tool.
+    pub(super) fn pauses(
+        &mut self,
+        common: &mut Common,
+        rule: EndOfTurnRule,
+        end: Samples,
+        asks: Request,
+    ) -> Option<String> {
+        let busy = self.shed >= Shed::Partials;
+        let utterance = self.utterance.as_mut()?;
+        utterance.pauses(common, rule, end, busy, asks)
     }
 
     /// Requests transcripts of the utterance so far. `resumed` after a pause.

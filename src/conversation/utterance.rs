@@ -19,6 +19,9 @@ mod end;
 #[cfg(test)]
 mod tests;
 
+/// The silence for which a partial with all words is awaited before the pause is transcribed anew, ms.
+const MOST_AWAITED_MS: u64 = 192;
+
 /// The user's current utterance.
 #[derive(Debug)]
 pub(super) struct Utterance {
@@ -213,29 +216,42 @@ impl Utterance {
     }
 
     /// Handles a window of silence that ends at `end`. After enough silence it requests the transcript, which
-    /// has to wait longer if the server is `busy`, and the end-of-turn score.
+    /// has to wait longer if the server is `busy`, and the end-of-turn score. Neither is needed behind words up to a gap
+    /// that are certainly all: these are the transcript, and are returned once. `asks`: whether they are a whole request
+    /// for a tool.
     pub(super) fn pauses(
         &mut self,
         common: &mut Common,
         rule: EndOfTurnRule,
         end: Samples,
         busy: bool,
-    ) {
+        asks: Request,
+    ) -> Option<String> {
         let policy = common.policy.endpoint;
-        let transcribe_after = policy.transcribe_after(busy);
         let silence = Samples(end.since(self.last_speech.0)).as_ms();
         self.stage = Stage::Pausing(end);
-        let pause = &self.pause;
-        let transcribe = pause.transcription.is_none() && silence >= transcribe_after;
-        let score = pause.scoring.is_none()
-            && silence >= policy.score_after_ms
-            && rule == EndOfTurnRule::Semantic;
-        if transcribe {
+        if rule != EndOfTurnRule::Client && self.pause.transcript.is_none() {
+            let heard = self.certain_up_to_gap(&policy, common.language(), asks);
+            if let Some(heard) = heard.filter(|heard| heard.marks.is_some()).cloned() {
+                self.pause.transcription = None;
+                self.pause.transcript = Some((self.clarity.weigh(heard), common.now));
+                return self.transcript();
+            }
+            if self.pause.is_silent() && self.partials.awaits_all() && silence <= MOST_AWAITED_MS {
+                return None;
+            }
+        }
+        if self.pause.is_silent() && silence >= policy.transcribe_after(busy) {
             self.ask_transcript(common, end);
         }
+        let score = self.pause.scoring.is_none()
+            && self.pause.transcription.is_some()
+            && silence >= policy.score_after_ms
+            && rule == EndOfTurnRule::Semantic;
         if score {
             self.ask_completeness(common, end);
         }
+        None
     }
 
     /// Commits the utterance up to `end`.
@@ -244,7 +260,7 @@ impl Utterance {
             self.partials.cut();
         }
         self.stage = Stage::Committed;
-        if self.pause.transcription.is_none() {
+        if self.pause.is_silent() {
             self.ask_transcript(common, end);
         }
     }
@@ -364,11 +380,22 @@ impl Utterance {
         language: &Pack,
         asks: Request,
     ) -> Option<String> {
+        self.certain_up_to_gap(endpoint, language, asks)
+            .map(|heard| self.text(&heard.text))
+    }
+
+    /// The same, as they were heard since the last segment.
+    fn certain_up_to_gap(
+        &self,
+        endpoint: &EndpointPolicy,
+        language: &Pack,
+        asks: Request,
+    ) -> Option<&Recognised> {
         let heard = self.partials.up_to_gap()?;
         let text = self.text(&heard.text);
         let done = self.pause.done(language, Some(&text), heard.marks, asks);
         let certain = endpoint.silence_needed(done) == endpoint.complete_ms;
-        certain.then_some(text)
+        Some(heard).filter(|_| certain && self.segments.are_transcribed())
     }
 
     /// The words so far, with `tail` for the unfinished part.

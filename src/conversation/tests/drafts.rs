@@ -193,7 +193,7 @@ fn it_is_stopped_when_the_user_goes_on() {
     sim.drafts
         .push_back(sampled([100, 40_000, 40_000], "weather", boulder()));
     sim.speak("what is the weather", 1_000);
-    sim.silence(128);
+    sim.silence(192);
     assert_eq!(questions(&sim), 1);
     sim.speak("what is the weather in rome today", 900);
     sim.silence(300);

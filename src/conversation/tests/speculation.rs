@@ -909,7 +909,7 @@ fn the_model_is_asked_while_the_detector_still_hears_a_voice_that_has_ended() {
 }
 
 #[test]
-fn an_answer_to_words_that_the_pause_reads_otherwise_is_never_heard() {
+fn an_answer_to_words_behind_which_a_low_voice_goes_on_is_never_heard() {
     let mut sim = Sim::new(Policy::default());
     sim.completeness = 0.97;
     sim.scripts
@@ -919,6 +919,7 @@ fn an_answer_to_words_that_the_pause_reads_otherwise_is_never_heard() {
     sim.fade(128);
     assert_eq!(sim.prompts.len(), 1);
     sim.words = "what time is it in rome".into();
+    sim.fade(300);
     sim.silence(3_000);
     assert_eq!(sim.prompts.len(), 2);
     assert_eq!(sim.spoken(), ["It is one there."]);

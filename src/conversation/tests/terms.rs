@@ -1078,6 +1078,7 @@ fn a_response_that_is_asked_for_while_the_user_speaks_is_given_on_its_terms() {
 #[test]
 fn an_announcement_does_not_take_a_response_that_was_asked_for() {
     let mut sim = sim();
+    sim.completeness = 0.5;
     sim.speak("hm", 500);
     let text = "Your timer has rung.".to_owned();
     sim.input(Input::Announce { text });

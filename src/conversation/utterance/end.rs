@@ -80,9 +80,7 @@ impl Utterance {
         let is_cut = !self.segments.are_transcribed();
         let up_to_gap = || match detection.rule {
             EndOfTurnRule::Client => None,
-            _ => self
-                .words_up_to_gap(&endpoint, language, asks)
-                .filter(|_| !is_cut),
+            _ => self.words_up_to_gap(&endpoint, language, asks),
         };
         if self.stage == Stage::Fading {
             return up_to_gap().map_or(EndOfTurn::NotYet, EndOfTurn::Perhaps);

@@ -24,11 +24,28 @@ fn speaking(ms: u64) -> (Utterance, Common) {
 fn paused(ms: u64, words: &str) -> (Utterance, Common) {
     let (mut utterance, mut common) = speaking(ms);
     utterance.goes_on(at(ms), common.now);
-    utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(ms + 200), false);
+    pauses(
+        &mut utterance,
+        &mut common,
+        EndOfTurnRule::Semantic,
+        at(ms + 200),
+        false,
+    );
     let request = utterance.pause.transcription.unwrap();
     let transcribed = utterance.on_transcript(request, Ok(words.into()), &common);
     assert_eq!(transcribed, Transcribed::Pause(Some(words.into())));
     (utterance, common)
+}
+
+/// A window of silence that ends at `end`, behind words that are no request for a tool.
+fn pauses(
+    utterance: &mut Utterance,
+    common: &mut Common,
+    rule: EndOfTurnRule,
+    end: Samples,
+    busy: bool,
+) -> Option<String> {
+    utterance.pauses(common, rule, end, busy, Request::default())
 }
 
 fn judge(utterance: &Utterance, common: &mut Common, ms: u64) -> EndOfTurn {
@@ -49,7 +66,13 @@ fn a_turn_may_be_over_at_once_and_is_after_a_silence() {
     let early = judge(&utterance, &mut common, 1_100);
     assert_eq!(early, EndOfTurn::Perhaps(words()));
     assert!(common.timers.is_set(Timer::EndOfTurn));
-    utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(1_480), false);
+    pauses(
+        &mut utterance,
+        &mut common,
+        EndOfTurnRule::Semantic,
+        at(1_480),
+        false,
+    );
     let late = judge(&utterance, &mut common, 1_500);
     assert_eq!(late, EndOfTurn::Over(words()));
 }
@@ -57,7 +80,13 @@ fn a_turn_may_be_over_at_once_and_is_after_a_silence() {
 #[test]
 fn an_unfinished_sentence_gets_a_longer_wait() {
     let (mut utterance, mut common) = paused(1_000, "set a timer for");
-    utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(2_480), false);
+    pauses(
+        &mut utterance,
+        &mut common,
+        EndOfTurnRule::Semantic,
+        at(2_480),
+        false,
+    );
     assert_eq!(judge(&utterance, &mut common, 2_400), EndOfTurn::NotYet);
     assert!(matches!(
         judge(&utterance, &mut common, 2_500),
@@ -82,7 +111,13 @@ fn requests_of_a_pause_die_with_it() {
 fn a_turn_without_its_transcript_waits_for_it() {
     let (mut utterance, mut common) = speaking(1_000);
     utterance.goes_on(at(1_000), common.now);
-    utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(1_200), false);
+    pauses(
+        &mut utterance,
+        &mut common,
+        EndOfTurnRule::Semantic,
+        at(1_200),
+        false,
+    );
     assert_eq!(judge(&utterance, &mut common, 2_000), EndOfTurn::NotYet);
     assert!(common.timers.is_set(Timer::TranscriptOverdue));
     let request = utterance.pause.transcription.unwrap();
@@ -120,25 +155,80 @@ fn certain(text: &str) -> Recognised {
     }
 }
 
-#[test]
-fn words_up_to_a_gap_may_be_all_and_are_heard_again_in_the_pause() {
+/// An utterance that has fallen silent at 1,000 ms, and the request for the words up to there.
+fn fallen() -> (Utterance, Common, RequestId) {
     let (mut utterance, mut common) = speaking(1_000);
+    utterance.ask_partial(&mut common, at(500));
+    let first = requested(&common).unwrap();
+    utterance.on_transcript(first, Ok(certain("What")), &common);
     utterance.goes_on(at(1_000), common.now);
     utterance.fades(&mut common, at(1_032), false);
     let gap = requested(&common).unwrap();
+    (utterance, common, gap)
+}
+
+#[test]
+fn words_up_to_a_gap_that_are_certainly_all_are_not_transcribed_again() {
+    let (mut utterance, mut common, gap) = fallen();
     let heard = Ok(certain("What time is it?"));
     let partial = utterance.on_transcript(gap, heard, &common);
     assert_eq!(partial, Transcribed::Partial("What time is it?".into()));
-    let perhaps = || EndOfTurn::Perhaps("What time is it?".into());
-    assert_eq!(judge(&utterance, &mut common, 1_100), perhaps());
-    utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(1_164), false);
-    assert_eq!(judge(&utterance, &mut common, 1_100), perhaps());
+    let perhaps = EndOfTurn::Perhaps("What time is it?".into());
+    assert_eq!(judge(&utterance, &mut common, 1_100), perhaps);
+    let rule = EndOfTurnRule::Semantic;
+    let all = pauses(&mut utterance, &mut common, rule, at(1_064), false);
+    assert_eq!(all.as_deref(), Some("What time is it?"));
+    let again = pauses(&mut utterance, &mut common, rule, at(1_160), false);
+    assert_eq!((again, requested(&common)), (None, Some(gap)));
+    let over = EndOfTurn::Over("What time is it?".into());
+    assert_eq!(judge(&utterance, &mut common, 1_200), over);
+}
+
+#[test]
+fn a_pause_behind_words_that_are_awaited_is_transcribed_when_they_turn_out_not_to_be_all() {
+    let (mut utterance, mut common, gap) = fallen();
+    let rule = EndOfTurnRule::Semantic;
+    assert_eq!(
+        pauses(&mut utterance, &mut common, rule, at(1_096), false),
+        None
+    );
+    assert_eq!(requested(&common), Some(gap), "it is awaited");
+    utterance.on_transcript(gap, Ok("What time".into()), &common);
+    pauses(&mut utterance, &mut common, rule, at(1_128), false);
     let pause = requested(&common).unwrap();
     assert_ne!(pause, gap);
-    let heard = Ok(certain("What time is it in Rome?"));
+    let heard = Ok(certain("What time is it?"));
     utterance.on_transcript(pause, heard, &common);
-    let over = EndOfTurn::Over("What time is it in Rome?".into());
-    assert_eq!(judge(&utterance, &mut common, 9_000), over);
+    let over = EndOfTurn::Over("What time is it?".into());
+    pauses(&mut utterance, &mut common, rule, at(1_192), false);
+    assert_eq!(judge(&utterance, &mut common, 1_200), over);
+}
+
+#[test]
+fn a_pause_does_not_wait_long_for_words_up_to_a_gap() {
+    let (mut utterance, mut common, gap) = fallen();
+    let rule = EndOfTurnRule::Semantic;
+    pauses(&mut utterance, &mut common, rule, at(1_224), false);
+    assert_eq!(requested(&common), Some(gap));
+    pauses(&mut utterance, &mut common, rule, at(1_256), false);
+    let pause = requested(&common).unwrap();
+    assert_ne!(pause, gap);
+    // The first to come counts.
+    utterance.on_transcript(gap, Ok(certain("What time is it?")), &common);
+    let all = pauses(&mut utterance, &mut common, rule, at(1_288), false);
+    assert_eq!(all.as_deref(), Some("What time is it?"));
+    let late = utterance.on_transcript(pause, Ok("What time".into()), &common);
+    assert_eq!(late, Transcribed::Dead);
+}
+
+#[test]
+fn words_of_a_recogniser_that_may_still_change_are_transcribed_again() {
+    let (mut utterance, mut common, gap) = fallen();
+    utterance.on_transcript(gap, Ok("What time is it?".into()), &common);
+    let rule = EndOfTurnRule::Semantic;
+    let all = pauses(&mut utterance, &mut common, rule, at(1_064), false);
+    assert_eq!(all, None);
+    assert_ne!(requested(&common), Some(gap));
 }
 
 #[test]
@@ -167,10 +257,10 @@ fn a_whole_request_for_a_tool_is_certain_up_to_a_gap_though_the_voice_is_monoton
 #[track_caller]
 fn is_over_at(ms: u64, (mut utterance, mut common): (Utterance, Common)) {
     let rule = EndOfTurnRule::Semantic;
-    utterance.pauses(&mut common, rule, at(ms - 64), false);
+    pauses(&mut utterance, &mut common, rule, at(ms - 64), false);
     let request = utterance.pause.transcription.unwrap();
     utterance.on_transcript(request, Ok(certain("What time is it?")), &common);
-    utterance.pauses(&mut common, rule, at(ms), false);
+    pauses(&mut utterance, &mut common, rule, at(ms), false);
     let perhaps = EndOfTurn::Perhaps("What time is it?".into());
     assert_eq!(judge(&utterance, &mut common, ms - 1), perhaps);
     let over = EndOfTurn::Over("What time is it?".into());
@@ -185,8 +275,8 @@ fn silence_counts_from_where_the_voice_fell_silent_though_the_detector_notices_l
         common.now = Time::from_ms(quiet);
         utterance.fades(&mut common, at(quiet), false);
     }
-    // 160 ms, of which at most 64 ms lie before the detector's last speech.
-    is_over_at(1_096 - 64 + 160, (utterance, common));
+    // 200 ms, of which at most 64 ms lie before the detector's last speech.
+    is_over_at(1_096 - 64 + 200, (utterance, common));
 }
 
 #[test]
@@ -196,7 +286,7 @@ fn a_low_voice_is_no_silence() {
     utterance.fades(&mut common, at(1_032), false);
     common.now = Time::from_ms(1_064);
     utterance.goes_on(at(1_064), common.now);
-    is_over_at(1_064 + 160, (utterance, common));
+    is_over_at(1_064 + 200, (utterance, common));
 }
 
 #[test]
@@ -213,7 +303,13 @@ fn words_up_to_a_gap_that_are_unsure_or_not_all_ask_for_nothing() {
     let heard = Ok(certain("What time is it?"));
     utterance.on_transcript(gap, heard, &common);
     utterance.goes_on(at(1_600), common.now);
-    utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(1_700), false);
+    pauses(
+        &mut utterance,
+        &mut common,
+        EndOfTurnRule::Semantic,
+        at(1_700),
+        false,
+    );
     assert_eq!(judge(&utterance, &mut common, 1_750), EndOfTurn::NotYet);
 }
 
@@ -229,7 +325,13 @@ fn a_busy_server_transcribes_no_gap() {
 fn a_transcript_keeps_the_spelling_of_the_words_that_are_being_answered() {
     let (mut utterance, mut common) = speaking(1_000);
     assert!(utterance.may_be_answered_early("what time is it", 1));
-    utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(1_164), false);
+    pauses(
+        &mut utterance,
+        &mut common,
+        EndOfTurnRule::Semantic,
+        at(1_164),
+        false,
+    );
     let pause = requested(&common).unwrap();
     let heard = Ok(certain("What time is it?"));
     let all = utterance.on_transcript(pause, heard, &common);
@@ -258,7 +360,13 @@ fn an_utterance_in_words_is_wordless_until_they_come() {
 fn the_transcript_of_a_pause_that_is_none_is_the_next_partial() {
     let (mut utterance, mut common) = speaking(1_000);
     utterance.goes_on(at(1_000), common.now);
-    utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(1_032), false);
+    pauses(
+        &mut utterance,
+        &mut common,
+        EndOfTurnRule::Semantic,
+        at(1_032),
+        false,
+    );
     let request = utterance.pause.transcription.expect("it is decoded ahead");
     utterance.goes_on(at(1_064), common.now);
     let transcribed = utterance.on_transcript(request, Ok("what".into()), &common);
@@ -276,9 +384,21 @@ fn the_transcript_of_a_pause_that_is_none_is_the_next_partial() {
 fn a_busy_server_does_not_decode_ahead() {
     let (mut utterance, mut common) = speaking(1_000);
     utterance.goes_on(at(1_000), common.now);
-    utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(1_064), true);
+    pauses(
+        &mut utterance,
+        &mut common,
+        EndOfTurnRule::Semantic,
+        at(1_064),
+        true,
+    );
     assert!(utterance.pause.transcription.is_none());
-    utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(1_096), true);
+    pauses(
+        &mut utterance,
+        &mut common,
+        EndOfTurnRule::Semantic,
+        at(1_096),
+        true,
+    );
     assert!(utterance.pause.transcription.is_some());
 }
 
@@ -287,7 +407,7 @@ fn a_gap_between_words_is_no_end_while_the_audio_after_it_is_late() {
     let (mut utterance, mut common) = speaking(1_000);
     utterance.goes_on(at(1_000), common.now);
     let rule = EndOfTurnRule::Semantic;
-    utterance.pauses(&mut common, rule, at(1_096), false);
+    pauses(&mut utterance, &mut common, rule, at(1_096), false);
     let request = requested(&common).unwrap();
     let heard = Ok(certain("Yes, please."));
     utterance.on_transcript(request, heard, &common);
@@ -296,7 +416,7 @@ fn a_gap_between_words_is_no_end_while_the_audio_after_it_is_late() {
     let over = || EndOfTurn::Over("Yes, please.".into());
     assert_eq!(judge(&utterance, &mut common, 2_000), over(), "none came");
     // It comes, and is silence.
-    utterance.pauses(&mut common, rule, at(1_300), false);
+    pauses(&mut utterance, &mut common, rule, at(1_300), false);
     assert_eq!(judge(&utterance, &mut common, 1_400), over());
 }
 
@@ -305,7 +425,13 @@ fn a_partial_that_comes_behind_the_transcript_of_the_pause_is_dead() {
     let (mut utterance, mut common) = speaking(1_000);
     utterance.ask_partial(&mut common, at(1_000));
     let partial = requested(&common).unwrap();
-    utterance.pauses(&mut common, EndOfTurnRule::Semantic, at(1_200), false);
+    pauses(
+        &mut utterance,
+        &mut common,
+        EndOfTurnRule::Semantic,
+        at(1_200),
+        false,
+    );
     let pause = requested(&common).unwrap();
     utterance.on_transcript(pause, Ok("what time is it".into()), &common);
     let late = utterance.on_transcript(partial, Ok("what".into()), &common);

@@ -43,8 +43,11 @@ impl Conversation {
                 self.try_end_turn();
             }
             Some(Activity::Silence) => {
-                self.turn.pauses(&mut self.common, rule, end);
-                self.try_end_turn();
+                let asks = self.speculation.listening().request;
+                match self.turn.pauses(&mut self.common, rule, end, asks) {
+                    Some(text) => self.on_all_words(&text),
+                    None => self.try_end_turn(),
+                }
             }
         }
         self.turn.watch_audio(&mut self.common, window.probability);
@@ -70,23 +73,24 @@ impl Conversation {
             Transcribed::Dead => return,
             Transcribed::Partial(text) => self.on_partial(&text),
             Transcribed::Segment => {}
-            // The turn may end with these words.
-            Transcribed::Pause(text) => {
-                let text = text.unwrap_or_default();
-                if self.turn.is_unheeded() {
-                    self.turn.overlap_pauses(&text);
-                    self.judge_overlap();
-                }
-                if self.turn.is_unheeded() {
-                    return self.try_end_turn();
-                }
-                let utterance = self.turn.utterance();
-                if utterance.is_some_and(|u| !u.is_answered_early(&text)) {
-                    // The words up to a gap were not all, or were misheard.
-                    self.drop_held();
-                }
-                self.route(&text, true);
+            Transcribed::Pause(text) => return self.on_all_words(&text.unwrap_or_default()),
+        }
+        self.try_end_turn();
+    }
+
+    /// Handles all words up to a pause, with which the turn may end.
+    fn on_all_words(&mut self, text: &str) {
+        if self.turn.is_unheeded() {
+            self.turn.overlap_pauses(text);
+            self.judge_overlap();
+        }
+        if !self.turn.is_unheeded() {
+            let utterance = self.turn.utterance();
+            if utterance.is_some_and(|u| !u.is_answered_early(text)) {
+                // The words up to a gap were not all, or were misheard.
+                self.drop_held();
             }
+            self.route(text, true);
         }
         self.try_end_turn();
     }
