@@ -169,6 +169,7 @@ fn accept(candidate: Candidate) -> Recognised {
         marks,
         doubt,
         language,
+        provisional: false,
     }
 }
 

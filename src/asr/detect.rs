@@ -1,7 +1,7 @@
 //! When a user is taken to speak another language than before.
 
 /// Detection on less audio flips to neighbours: a spoken "Halt!" is English to Whisper base with 0.9.
-const SHORTEST: usize = 24_000;
+pub(super) const SHORTEST: usize = 24_000;
 
 /// A language is only left for one that is so likely among those allowed. Whisper base gives 0.8 to English for a
 /// German "Wie spät ist es in Tokio?", and 0.9 to 1.0 to German for most whole sentences.

@@ -106,6 +106,15 @@ impl Hints {
         }
     }
 
+    /// Whether it is open which language was spoken in audio of `samples` samples at 16 kHz that was heard like this, so
+    /// that more of it may decide otherwise.
+    pub fn leave_open(&self, heard: &Recognised, samples: usize) -> bool {
+        let expected = base(self.language.as_deref().unwrap_or(ENGLISH));
+        let is_other = |language: &String| base(language) != expected;
+        let is_short = samples < detect::SHORTEST && !self.others.is_empty();
+        is_short || heard.language.as_ref().is_some_and(is_other)
+    }
+
     /// The keyterms as a text, for recognisers that take what was said before as a hint. `None` if there are none.
     fn prompt(&self) -> Option<String> {
         (!self.keyterms.is_empty()).then(|| self.keyterms.join(", "))
@@ -141,6 +150,9 @@ pub struct Recognised {
     pub doubt: Option<Doubt>,
     /// The language of the words, a BCP 47 tag, if it was one of several.
     pub language: Option<String>,
+    /// Whether these words of a user who still speaks have to be heard again at the next pause, however complete they
+    /// are: a service hears them then, or they are in another language than expected.
+    pub provisional: bool,
 }
 
 /// The reason for which a recogniser's words are not trusted.

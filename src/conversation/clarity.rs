@@ -57,9 +57,8 @@ impl Clarity {
         let believed = match heard.doubt {
             Some(Doubt::NoSpeech(text)) if self.certain_ms() >= BELIEVED_MS => Recognised {
                 text,
-                marks: heard.marks,
                 doubt: None,
-                language: heard.language,
+                ..heard
             },
             _ => heard,
         };

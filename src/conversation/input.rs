@@ -48,6 +48,9 @@ pub enum Input {
         /// The reason why the text is empty although the recogniser heard words.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         doubt: Option<Doubt>,
+        /// Whether it has to be heard again at the next pause, as [`crate::asr::Recognised::provisional`].
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        provisional: bool,
     },
     /// An end-of-turn score is done.
     Completeness {

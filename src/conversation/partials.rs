@@ -9,8 +9,8 @@ use crate::time::Samples;
 /// The least audio between two partials, ms. Gaps may follow each other closely.
 const GAP_MS: u64 = 96;
 
-/// How much of a word's end, ms, may be missing in the audio of a partial that has all words: a voice falls
-/// for that long before it is quiet.
+/// How much of the last word's end, ms, may be missing in the audio of a partial that an early answer is for: the
+/// transcript of the pause corrects it.
 const FALLING_MS: u64 = 64;
 
 /// The partial transcripts of an utterance.
@@ -21,8 +21,8 @@ pub(super) struct Partials {
     to: Samples,
     /// Its outcome.
     heard: Option<Recognised>,
-    /// Whether the recogniser tells the punctuation that it expects.
-    tells_marks: bool,
+    /// Whether the last one with words could have served as the transcript of a pause.
+    serves: bool,
     /// Where the next one is requested.
     next: Samples,
     /// Audio between two that are requested by time.
@@ -41,7 +41,7 @@ impl Partials {
             asked: None,
             to: from,
             heard: None,
-            tells_marks: false,
+            serves: false,
             next: Samples(from.0 + every.0),
             every,
             loud_until: end,
@@ -104,7 +104,7 @@ impl Partials {
     /// in the last one.
     pub(super) fn ask_in_gap(&mut self, common: &mut Common, from: Samples, end: Samples) {
         let is_soon = end.since(self.to) < Samples::from_ms(GAP_MS).0;
-        if !self.has_all() && !is_soon {
+        if !self.has_all_but(0) && !is_soon {
             self.request(common, from, end);
         }
     }
@@ -145,27 +145,33 @@ impl Partials {
         }
         self.asked = None;
         self.heard = heard.clone().ok();
-        self.tells_marks |= self
-            .heard
-            .as_ref()
-            .is_some_and(|heard| heard.marks.is_some());
+        if let Some(heard) = self.heard.as_ref().filter(|heard| !heard.text.is_empty()) {
+            self.serves = heard.marks.is_some() && !heard.provisional;
+        }
         Some(self.heard.as_ref().map(|heard| heard.text.clone()))
     }
 
-    /// Whether all speech so far was in the audio of the last one.
-    fn has_all(&self) -> bool {
-        self.loud_until.since(self.to) <= Samples::from_ms(FALLING_MS).0
+    /// Whether all speech so far was in the audio of the last one, but for `missing_ms` at most.
+    fn has_all_but(&self, missing_ms: u64) -> bool {
+        self.loud_until.since(self.to) <= Samples::from_ms(missing_ms).0
     }
 
-    /// Whether one with all speech so far is awaited that may do for the transcript of a pause.
-    pub(super) fn awaits_all(&self) -> bool {
-        self.asked.is_some() && self.has_all() && self.tells_marks
+    /// Whether one is awaited that may serve as the transcript of a pause.
+    pub(super) fn are_awaited(&self) -> bool {
+        self.asked.is_some() && self.serves && self.has_all_but(0)
     }
 
-    /// The transcript up to a gap or pause, if all speech was in it.
+    /// The transcript up to a gap or pause, if all speech was in it, but for the last word's end.
     pub(super) fn up_to_gap(&self) -> Option<&Recognised> {
         let heard = self.heard.as_ref();
-        heard.filter(|heard| self.has_all() && heard.doubt.is_none())
+        heard.filter(|heard| self.has_all_but(FALLING_MS) && heard.doubt.is_none())
+    }
+
+    /// The same, if it may serve as the transcript of a pause: all speech was in it, and the recogniser tells the
+    /// punctuation that it expects and need not hear it again.
+    pub(super) fn all(&self) -> Option<&Recognised> {
+        self.up_to_gap()
+            .filter(|_| self.serves && self.has_all_but(0))
     }
 }
 
@@ -174,6 +180,7 @@ mod tests {
     use super::*;
     use crate::conversation::experience::Experience;
     use crate::conversation::policy::Policy;
+    use crate::language::Marks;
 
     fn at(ms: u64) -> Samples {
         Samples::from_ms(ms)
@@ -210,19 +217,27 @@ mod tests {
     }
 
     #[test]
-    fn one_that_lacks_only_the_fall_of_the_voice_has_all_words() {
+    fn one_that_lacks_only_the_fall_of_the_voice_has_all_words_for_an_early_answer() {
         let (mut partials, mut common) = none_so_far();
         partials.ask(&mut common, at(0), at(500));
         let request = partials.asked.unwrap();
         partials.goes_on(at(564), None);
-        partials.ask_in_gap(&mut common, at(0), at(700));
-        assert_eq!(partials.asked, Some(request));
-        partials.on_transcript(request, &Ok("what".into()));
-        assert_eq!(partials.up_to_gap(), Some(&"what".into()));
-        partials.goes_on(at(596), None);
+        let heard = Recognised {
+            marks: Some(Marks {
+                ends: 0.9,
+                goes_on: 0.01,
+            }),
+            ..Recognised::from("what")
+        };
+        partials.on_transcript(request, &Ok(heard.clone()));
+        assert_eq!((partials.up_to_gap(), partials.all()), (Some(&heard), None));
+        partials.ask_in_gap(&mut common, at(0), at(596));
+        let gap = partials.asked.unwrap();
+        assert!(partials.are_awaited());
+        partials.on_transcript(gap, &Ok(heard.clone()));
+        assert_eq!(partials.all(), Some(&heard));
+        partials.goes_on(at(664), None);
         assert_eq!(partials.up_to_gap(), None);
-        partials.ask_in_gap(&mut common, at(0), at(700));
-        assert!(partials.asked.is_some());
     }
 
     #[test]

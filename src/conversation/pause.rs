@@ -25,8 +25,8 @@ const SOUND: f32 = 0.15;
 const LEADS_ON: f32 = 0.02;
 
 impl Pause {
-    /// Whether its words are neither known nor awaited.
-    pub(super) fn is_silent(&self) -> bool {
+    /// Whether its transcript has neither come nor been requested.
+    pub(super) fn lacks_transcript(&self) -> bool {
         self.transcription.is_none() && self.transcript.is_none()
     }
 
@@ -66,10 +66,8 @@ mod tests {
     /// How long the silence must be after these words, ms.
     fn wait(words: &str, marks: Option<(f32, f32)>, sound: Option<f32>) -> u64 {
         let heard = Recognised {
-            text: words.to_owned(),
             marks: marks.map(|(ends, goes_on)| Marks { ends, goes_on }),
-            doubt: None,
-            language: None,
+            ..Recognised::from(words)
         };
         let pause = Pause {
             transcript: Some((heard, Time(0))),
@@ -89,8 +87,8 @@ mod tests {
     #[test]
     fn the_wait_follows_from_words_marks_and_sound() {
         let question = "What time is it?";
-        assert_eq!(wait(question, FINISHED, Some(0.95)), 200);
-        assert_eq!(wait(question, FINISHED, None), 200, "the sound is late");
+        assert_eq!(wait(question, FINISHED, Some(0.95)), 240);
+        assert_eq!(wait(question, FINISHED, None), 240, "the sound is late");
         assert_eq!(
             wait("Is there a talk by", Some((0.2, 0.3)), Some(0.5)),
             1_500
@@ -99,7 +97,7 @@ mod tests {
         let (bright, dull) = (0.99, 0.01);
         let between = wait(question, unclear, Some(bright));
         assert!(
-            (200..wait(question, unclear, Some(dull))).contains(&between),
+            (240..wait(question, unclear, Some(dull))).contains(&between),
             "{between}"
         );
     }
@@ -139,7 +137,7 @@ mod tests {
         let cut_off = ("how many kilometers are", (0.97, 0.003));
         assert!(wait(cut_off.0, cut_off.1, open) > wait(cut_off.0, cut_off.1, nothing));
         // The agent asks which one.
-        assert!(wait("Where is my order?", (0.97, 0.003), open) <= 300);
+        assert!(wait("Where is my order?", (0.97, 0.003), open) <= 350);
         let contradictory = Request::of(true, true);
         assert!(contradictory.weight().abs() < 1.0);
     }
@@ -166,6 +164,6 @@ mod tests {
         let waits = [0.0, 0.3, 0.33, 0.36, 0.5, 0.75, 1.0];
         let waits = waits.map(|done| endpoint.silence_needed(Some(done)));
         assert!(waits.is_sorted_by(|a, b| a >= b), "{waits:?}");
-        assert_eq!((waits[0], waits[1], waits[6]), (1_500, 1_500, 200));
+        assert_eq!((waits[0], waits[1], waits[6]), (1_500, 1_500, 240));
     }
 }

@@ -100,7 +100,7 @@ pub struct VadPolicy {
     pub pre_roll_ms: u64,
 }
 
-/// How long a silence ends the turn, counted from the last speech.
+/// How long a silence ends the turn, counted from where the voice fell silent.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct EndpointPolicy {
     /// Speech between two partials, ms.
@@ -212,7 +212,7 @@ impl EndpointPolicy {
         }
     }
 
-    /// How much silence, in ms since the last speech, ends a turn that is over with this probability: the
+    /// How much silence, ms, ends a turn that is over with this probability: the
     /// likelier, the less. If it is not known, the middle wait.
     pub(super) fn silence_needed(&self, done: Option<f32>) -> u64 {
         let Some(done) = done else {
@@ -281,7 +281,7 @@ impl Default for EndpointPolicy {
             transcribe_after_ms: 32,
             busy_transcribe_after_ms: 96,
             score_after_ms: 96,
-            complete_ms: 200,
+            complete_ms: 240,
             unsure_ms: 500,
             incomplete_ms: 1_500,
             complete_above: 0.75,

@@ -202,18 +202,26 @@ impl Turn {
         }
     }
 
-    /// Handles a window of silence in the utterance. Returns all its words if those up to its last gap turn out to be.
-    /// `asks`: whether they are a whole request for a tool.
-    pub(super) fn pauses(
+    /// Handles a window of silence in the utterance.
+    pub(super) fn pauses(&mut self, end: Samples) {
+        if let Some(utterance) = &mut self.utterance {
+            utterance.pauses(end);
+        }
+    }
+
+    /// In a pause, takes or requests its transcript. Returns all words of the utterance if they are known without another
+    /// one. `asks`: whether they are a whole request for a tool.
+    pub(super) fn transcribe_pause(
         &mut self,
         common: &mut Common,
         rule: EndOfTurnRule,
-        end: Samples,
         asks: Request,
     ) -> Option<String> {
         let busy = self.shed >= Shed::Partials;
+        // Half a "mm-hm" is heard as words.
+        let may_settle = rule != EndOfTurnRule::Client && !self.is_unheeded();
         let utterance = self.utterance.as_mut()?;
-        utterance.pauses(common, rule, end, busy, asks)
+        utterance.transcribe_pause(common, rule, (may_settle, busy), asks)
     }
 
     /// Requests transcripts of the utterance so far. `resumed` after a pause.

@@ -19,7 +19,8 @@ mod end;
 #[cfg(test)]
 mod tests;
 
-/// The silence for which a partial with all words is awaited before the pause is transcribed anew, ms.
+/// The silence for which a partial with all words is awaited before the pause is transcribed as well, ms: shorter than any
+/// turn's end, and time enough for a recogniser that is not busy.
 const MOST_AWAITED_MS: u64 = 192;
 
 /// The user's current utterance.
@@ -77,8 +78,8 @@ enum Stage {
 pub(super) enum Transcribed {
     /// Its request is dead.
     Dead,
-    /// A partial of the audio since the last segment.
-    Partial(String),
+    /// A partial of the audio since the last segment; `None` if it failed or the words before it are not known.
+    Partial(Option<String>),
     /// A segment was transcribed, or failed.
     Segment,
     /// All words up to a pause; `None` if they could not be transcribed.
@@ -215,33 +216,46 @@ impl Utterance {
         }
     }
 
-    /// Handles a window of silence that ends at `end`. After enough silence it requests the transcript, which
-    /// has to wait longer if the server is `busy`, and the end-of-turn score. Neither is needed behind words up to a gap
-    /// that are certainly all: these are the transcript, and are returned once. `asks`: whether they are a whole request
-    /// for a tool.
-    pub(super) fn pauses(
+    /// Handles a window of silence that ends at `end`.
+    pub(super) fn pauses(&mut self, end: Samples) {
+        self.stage = Stage::Pausing(end);
+    }
+
+    /// In a pause, takes the words up to its beginning for the transcript if they are certainly all, and returns all
+    /// words, once. Otherwise, if `may_settle`, waits for such words for a while. After enough silence it requests the
+    /// transcript, which has to wait longer if the server is `busy`, and the end-of-turn score.
+    /// `asks`: whether the words are a whole request for a tool.
+    pub(super) fn transcribe_pause(
         &mut self,
         common: &mut Common,
         rule: EndOfTurnRule,
-        end: Samples,
-        busy: bool,
+        (may_settle, busy): (bool, bool),
         asks: Request,
     ) -> Option<String> {
+        let Stage::Pausing(end) = self.stage else {
+            return None;
+        };
         let policy = common.policy.endpoint;
         let silence = Samples(end.since(self.last_speech.0)).as_ms();
-        self.stage = Stage::Pausing(end);
-        if rule != EndOfTurnRule::Client && self.pause.transcript.is_none() {
-            let heard = self.certain_up_to_gap(&policy, common.language(), asks);
-            if let Some(heard) = heard.filter(|heard| heard.marks.is_some()).cloned() {
+        if may_settle && self.pause.transcript.is_none() {
+            let all = self.partials.all();
+            let certain =
+                |heard: &&Recognised| self.is_certain(heard, &policy, common.language(), asks);
+            if let Some(heard) = all.filter(certain).cloned() {
                 self.pause.transcription = None;
                 self.pause.transcript = Some((self.clarity.weigh(heard), common.now));
+                // Nothing else was requested but this pause.
+                self.failed = false;
                 return self.transcript();
             }
-            if self.pause.is_silent() && self.partials.awaits_all() && silence <= MOST_AWAITED_MS {
+            if self.pause.lacks_transcript()
+                && self.partials.are_awaited()
+                && silence <= MOST_AWAITED_MS
+            {
                 return None;
             }
         }
-        if self.pause.is_silent() && silence >= policy.transcribe_after(busy) {
+        if self.pause.lacks_transcript() && silence >= policy.transcribe_after(busy) {
             self.ask_transcript(common, end);
         }
         let score = self.pause.scoring.is_none()
@@ -258,9 +272,11 @@ impl Utterance {
     pub(super) fn commit(&mut self, common: &mut Common, end: Samples) {
         if self.segments.cut_all(common, end) {
             self.partials.cut();
+            // Its words are in the segments.
+            self.pause = Pause::default();
         }
         self.stage = Stage::Committed;
-        if self.pause.is_silent() {
+        if self.pause.lacks_transcript() {
             self.ask_transcript(common, end);
         }
     }
@@ -321,8 +337,7 @@ impl Utterance {
         }
         if let Some(partial) = self.partials.on_transcript(request, &heard) {
             // Without a new partial, the words so far stay. One without those of a segment in front of it takes them back.
-            let partial = partial.filter(|_| self.segments.are_transcribed());
-            return partial.map_or(Transcribed::Dead, Transcribed::Partial);
+            return Transcribed::Partial(partial.filter(|_| self.segments.are_transcribed()));
         }
         if self.pause.transcription != Some(request) {
             return Transcribed::Dead;
@@ -380,22 +395,22 @@ impl Utterance {
         language: &Pack,
         asks: Request,
     ) -> Option<String> {
-        self.certain_up_to_gap(endpoint, language, asks)
-            .map(|heard| self.text(&heard.text))
+        let heard = self.partials.up_to_gap()?;
+        self.is_certain(heard, endpoint, language, asks)
+            .then(|| self.text(&heard.text))
     }
 
-    /// The same, as they were heard since the last segment.
-    fn certain_up_to_gap(
+    /// Whether words that were heard since the last segment end the turn after the shortest wait.
+    fn is_certain(
         &self,
+        heard: &Recognised,
         endpoint: &EndpointPolicy,
         language: &Pack,
         asks: Request,
-    ) -> Option<&Recognised> {
-        let heard = self.partials.up_to_gap()?;
+    ) -> bool {
         let text = self.text(&heard.text);
         let done = self.pause.done(language, Some(&text), heard.marks, asks);
-        let certain = endpoint.silence_needed(done) == endpoint.complete_ms;
-        Some(heard).filter(|_| certain && self.segments.are_transcribed())
+        done.is_some_and(|done| done >= endpoint.complete_above) && self.segments.are_transcribed()
     }
 
     /// The words so far, with `tail` for the unfinished part.

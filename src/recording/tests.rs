@@ -80,11 +80,12 @@ fn inputs() -> impl Strategy<Value = Input> {
             probability,
             level,
         }),
-        4 => (request(), text()).prop_map(|(request, text)| Input::Transcript {
+        4 => (request(), text(), any::<bool>()).prop_map(|(request, text, provisional)| Input::Transcript {
             request,
             text: text.into(),
             marks: None,
             doubt: None,
+            provisional,
         }),
         2 => (request(), 0f32..1.0).prop_map(|(request, probability)| Input::Completeness {
             request,

@@ -254,7 +254,11 @@ type RecogniserResult = Result<Recognised, String>;
 impl Remote {
     /// Whether the service is asked for this part, which the user has spoken.
     fn is_asked(&self, part: &Utterance) -> bool {
-        !part.partial && self.source.is_up() && self.session.can_hear(part)
+        !part.partial && self.can_hear(part)
+    }
+
+    fn can_hear(&self, part: &Utterance) -> bool {
+        self.source.is_up() && self.session.can_hear(part)
     }
 
     /// The words of a user who is still speaking, if the service has heard them.
@@ -385,23 +389,28 @@ impl Recogniser {
             done(Ok(words.into()));
             return Ok(());
         }
-        let local = match self {
+        let (local, instead) = match self {
             Self::Service(remote) if remote.is_asked(&part) => {
                 tasks.spawn(remote.transcribe(part, done).in_current_span());
                 return Ok(());
             }
-            Self::Service(remote) => &remote.local,
-            Self::Shared(local) => local,
+            Self::Service(remote) => (&remote.local, remote.can_hear(&part)),
+            Self::Shared(local) => (&*local, false),
         };
-        let (audio, cancel) = (part.audio, cancel.clone());
-        let asked = (!part.partial).then(Instant::now);
+        let (audio, cancel, partial) = (part.audio, cancel.clone(), part.partial);
+        let asked = (!partial).then(Instant::now);
         let mut job = local.job(audio, asked);
-        job.hints.partial = part.partial;
-        let done = move |heard: Result<Result<_, _>, _>| {
+        job.hints.partial = partial;
+        let (hints, samples) = (job.hints.clone(), job.audio.len());
+        let done = move |heard: Result<Result<Recognised, _>, _>| {
             let heard = heard.map_err(reason);
-            done(heard.and_then(|heard| heard.map_err(reason)));
+            let heard = heard.and_then(|heard| heard.map_err(reason));
+            done(heard.map(|heard| Recognised {
+                provisional: partial && (instead || hints.leave_open(&heard, samples)),
+                ..heard
+            }));
         };
-        match part.partial {
+        match partial {
             true => local.worker.offer(job, cancel, done),
             false => local.worker.try_send(job, cancel, done),
         }
@@ -616,7 +625,75 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn partials_are_no_requests_to_a_service_that_does_not_stream() {
         let known = recognisers(Some(Duration::from_millis(100)), true);
-        assert_eq!(heard(&known, true).await.0, Ok("here".into()));
+        let until_the_pause = Recognised {
+            provisional: true,
+            ..Recognised::from("here")
+        };
+        assert_eq!(heard(&known, true).await.0, Ok(until_the_pause));
+    }
+
+    /// A local recogniser that detects German.
+    struct German;
+
+    impl Asr for German {
+        fn name(&self) -> &str {
+            "scripted"
+        }
+
+        fn transcribe(&mut self, _: &[f32]) -> Result<String, AsrError> {
+            Ok("Wie spät ist es?".into())
+        }
+
+        fn hear(&mut self, audio: &[f32]) -> Result<Recognised, AsrError> {
+            Ok(Recognised {
+                language: Some("de".into()),
+                ..self.transcribe(audio)?.into()
+            })
+        }
+    }
+
+    /// Only the words of a pause change the language of a session.
+    #[tokio::test]
+    async fn words_in_another_language_than_expected_are_heard_again_at_the_pause() {
+        let metrics = Arc::<Metrics>::default();
+        let known = Recognisers::start(
+            Box::new(|| Ok(Box::new(German) as Box<dyn Asr>)),
+            NonZeroUsize::MIN,
+            BTreeMap::new(),
+            Gauge::new(metrics.clone(), NonZeroUsize::MIN),
+            &metrics,
+        );
+        let known = known.expect("a recogniser");
+        let german = || Hints::language("de-AT");
+        let several = Hints {
+            others: Arc::new(["en".to_owned()]),
+            ..german()
+        };
+        for (hints, samples, partial, again) in [
+            (Hints::language("en"), 32_000, true, true),
+            (Hints::language("en"), 32_000, false, false),
+            (Hints::default(), 32_000, true, true),
+            (german(), 8_000, true, false),
+            (several.clone(), 32_000, true, false),
+            // Too short for another language to be heard.
+            (several, 20_000, true, true),
+        ] {
+            let case = format!("{hints:?} {samples} {partial}");
+            let mut recogniser = known.open(None, hints, Arc::new(|_| ()), None);
+            let (done, outcome) = oneshot::channel();
+            let part = Utterance {
+                from: Samples(0),
+                audio: vec![0.0; samples],
+                partial,
+            };
+            let (cancel, mut tasks) = (CancellationToken::new(), JoinSet::new());
+            let sent = recogniser.transcribe(part, &cancel, &mut tasks, |heard| {
+                done.send(heard).unwrap();
+            });
+            assert_eq!(sent, Ok(()));
+            let heard = outcome.await.unwrap().unwrap();
+            assert_eq!(heard.provisional, again, "{case}");
+        }
     }
 
     /// A streaming service, if it has not missed anything.

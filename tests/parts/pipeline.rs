@@ -6,7 +6,7 @@ use crate::{common, support};
 use common::{Clip, Errors, speech};
 use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
-use undertone::asr::{Asr, Recognised, WhisperOnnx};
+use undertone::asr::{Asr, Hints, Recognised, WhisperOnnx};
 use undertone::audio::{to_f32, to_i16};
 use undertone::conversation::{
     BargeInPolicy, Conversation, EndOfTurnRule, Event, Input, Micros, Output, Policy, Samples,
@@ -178,11 +178,12 @@ impl HearingModels {
                     partial,
                 } => {
                     let part = &audio[from.0 as usize..to.0 as usize];
-                    let recognised = match partial && !heard.talks {
-                        true => Recognised::default(),
-                        false => self.asr.hear(part).unwrap(),
+                    let hints = Hints {
+                        partial,
+                        ..Hints::default()
                     };
-                    if !partial {
+                    let recognised = self.asr.hear_with(part, &hints).unwrap();
+                    if !partial || !recognised.text.is_empty() {
                         heard.last = recognised.clone();
                     }
                     let input = Input::Transcript {
@@ -190,6 +191,7 @@ impl HearingModels {
                         text: recognised.text,
                         marks: recognised.marks,
                         doubt: recognised.doubt,
+                        provisional: false,
                     };
                     due.push((Time(now.0 + 70_000), input));
                 }

@@ -64,7 +64,7 @@ fn a_yes_runs_it_once_with_the_arguments_that_were_read_back() {
 
 #[test]
 fn a_please_behind_a_yes_is_no_turn_of_its_own() {
-    for gap in (200..1_500).step_by(50) {
+    for gap in (250..1_500).step_by(50) {
         let mut sim = asked();
         sim.scripts
             .push_back(vec![say("The money is on its way to Ann."), end()]);

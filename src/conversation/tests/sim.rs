@@ -129,6 +129,8 @@ pub(super) struct Sim {
     pub(super) completeness: f32,
     /// The reason why the recogniser does not trust its words.
     pub(super) doubt: Option<Doubt>,
+    /// Whether another recogniser hears the pauses than the partials.
+    pub(super) provisional: bool,
     pub(super) scripts: VecDeque<Script>,
     pub(super) tool_ms: u64,
     /// Results of tools that differ from the default.
@@ -215,6 +217,7 @@ impl Sim {
             words: "what time is it".into(),
             completeness: 0.9,
             doubt: None,
+            provisional: false,
             scripts: VecDeque::new(),
             tool_ms: 0,
             router: Box::new(|_| Vec::new()),
@@ -490,7 +493,9 @@ impl Sim {
                         },
                     );
                 }
-                Output::Transcribe { request, .. } => {
+                Output::Transcribe {
+                    request, partial, ..
+                } => {
                     let text = self.words.clone();
                     let (ends, goes_on) = match self.completeness {
                         done if done > 0.8 => (0.99, 0.001),
@@ -503,6 +508,7 @@ impl Sim {
                         text,
                         marks,
                         doubt: self.doubt.clone(),
+                        provisional: partial && self.provisional,
                     };
                     self.later(self.asr_ms, heard);
                 }

@@ -925,6 +925,59 @@ fn an_answer_to_words_behind_which_a_low_voice_goes_on_is_never_heard() {
     assert_eq!(sim.spoken(), ["It is one there."]);
 }
 
+/// A service hears the pause; the local recogniser hears the words up to there.
+#[test]
+fn an_answer_to_words_that_the_pause_reads_otherwise_is_never_heard() {
+    let mut sim = Sim::new(Policy::default());
+    sim.completeness = 0.97;
+    sim.provisional = true;
+    sim.scripts
+        .push_back(vec![Step::Wait(300), say("It is noon."), end()]);
+    sim.scripts.push_back(vec![say("It is one there."), end()]);
+    sim.speak("what time is it", 1_000);
+    sim.fade(128);
+    assert_eq!(sim.prompts.len(), 1);
+    sim.words = "what time is it in rome".into();
+    sim.silence(3_000);
+    assert_eq!(sim.prompts.len(), 2);
+    assert_eq!(sim.spoken(), ["It is one there."]);
+}
+
+/// A client that detects speech itself sends hardly any silence.
+#[test]
+fn words_up_to_a_gap_that_come_after_the_last_audio_are_used_at_once() {
+    let stopped = |completeness| {
+        let mut sim = Sim::new(Policy::default());
+        sim.scripts.push_back(vec![say("It is noon."), end()]);
+        sim.speak("what time is it", 800);
+        sim.completeness = completeness;
+        sim.fade(64);
+        sim.silence(32);
+        let asked = |sim: &Sim| {
+            let pauses = |(_, output): &&(Time, Output)| {
+                matches!(output, Output::Transcribe { partial: false, .. })
+            };
+            sim.outputs.iter().filter(pauses).count()
+        };
+        assert_eq!(asked(&sim), 0, "the words are awaited");
+        sim.no_audio(100);
+        let asked = asked(&sim);
+        sim.no_audio(5_000);
+        assert_eq!(sim.spoken(), ["It is noon."], "{completeness}");
+        (asked, sim)
+    };
+    let (asked, sim) = stopped(0.97);
+    assert_eq!(asked, 0);
+    let stamps = sim.latency();
+    let wait = stamps
+        .end_of_turn
+        .unwrap()
+        .since(stamps.speech_end.unwrap());
+    assert!(wait.as_ms() < 700, "{} ms", wait.as_ms());
+    let (asked, _) = stopped(0.1);
+    assert_eq!(asked, 1, "they are not all");
+}
+
 #[test]
 fn a_gap_within_a_word_delays_and_costs_no_answer() {
     let mut sim = Sim::new(Policy::default());

@@ -45,7 +45,9 @@ fn pauses(
     end: Samples,
     busy: bool,
 ) -> Option<String> {
-    utterance.pauses(common, rule, end, busy, Request::default())
+    utterance.pauses(end);
+    let may_settle = rule != EndOfTurnRule::Client;
+    utterance.transcribe_pause(common, rule, (may_settle, busy), Request::default())
 }
 
 fn judge(utterance: &Utterance, common: &mut Common, ms: u64) -> EndOfTurn {
@@ -172,16 +174,19 @@ fn words_up_to_a_gap_that_are_certainly_all_are_not_transcribed_again() {
     let (mut utterance, mut common, gap) = fallen();
     let heard = Ok(certain("What time is it?"));
     let partial = utterance.on_transcript(gap, heard, &common);
-    assert_eq!(partial, Transcribed::Partial("What time is it?".into()));
+    assert_eq!(
+        partial,
+        Transcribed::Partial(Some("What time is it?".into()))
+    );
     let perhaps = EndOfTurn::Perhaps("What time is it?".into());
     assert_eq!(judge(&utterance, &mut common, 1_100), perhaps);
     let rule = EndOfTurnRule::Semantic;
     let all = pauses(&mut utterance, &mut common, rule, at(1_064), false);
     assert_eq!(all.as_deref(), Some("What time is it?"));
-    let again = pauses(&mut utterance, &mut common, rule, at(1_160), false);
+    let again = pauses(&mut utterance, &mut common, rule, at(1_224), false);
     assert_eq!((again, requested(&common)), (None, Some(gap)));
     let over = EndOfTurn::Over("What time is it?".into());
-    assert_eq!(judge(&utterance, &mut common, 1_200), over);
+    assert_eq!(judge(&utterance, &mut common, 1_240), over);
 }
 
 #[test]
@@ -200,8 +205,8 @@ fn a_pause_behind_words_that_are_awaited_is_transcribed_when_they_turn_out_not_t
     let heard = Ok(certain("What time is it?"));
     utterance.on_transcript(pause, heard, &common);
     let over = EndOfTurn::Over("What time is it?".into());
-    pauses(&mut utterance, &mut common, rule, at(1_192), false);
-    assert_eq!(judge(&utterance, &mut common, 1_200), over);
+    pauses(&mut utterance, &mut common, rule, at(1_224), false);
+    assert_eq!(judge(&utterance, &mut common, 1_240), over);
 }
 
 #[test]
@@ -222,13 +227,128 @@ fn a_pause_does_not_wait_long_for_words_up_to_a_gap() {
 }
 
 #[test]
-fn words_of_a_recogniser_that_may_still_change_are_transcribed_again() {
+fn words_whose_end_was_loud_behind_the_audio_of_the_partial_are_transcribed_again() {
+    let (mut utterance, mut common) = speaking(1_000);
+    utterance.ask_partial(&mut common, at(1_000));
+    let half = requested(&common).unwrap();
+    utterance.on_transcript(half, Ok(certain("I am six")), &common);
+    utterance.goes_on(at(1_032), common.now);
+    utterance.goes_on(at(1_064), common.now);
+    let rule = EndOfTurnRule::Semantic;
+    let all = pauses(&mut utterance, &mut common, rule, at(1_096), false);
+    assert_eq!(all, None);
+    let pause = requested(&common).unwrap();
+    assert_ne!(pause, half);
+    let heard = utterance.on_transcript(pause, Ok(certain("I am sixty.")), &common);
+    assert_eq!(heard, Transcribed::Pause(Some("I am sixty.".into())));
+}
+
+#[test]
+fn a_voice_that_falls_behind_the_audio_of_a_partial_is_transcribed_up_to_there() {
+    let (mut utterance, mut common) = speaking(1_000);
+    utterance.ask_partial(&mut common, at(1_000));
+    let half = requested(&common).unwrap();
+    utterance.on_transcript(half, Ok(certain("I am six")), &common);
+    utterance.goes_on(at(1_032), common.now);
+    utterance.goes_on(at(1_064), common.now);
+    utterance.fades(&mut common, at(1_096), false);
+    let gap = requested(&common).unwrap();
+    assert_ne!(gap, half);
+    utterance.on_transcript(gap, Ok(certain("I am sixty.")), &common);
+    let rule = EndOfTurnRule::Semantic;
+    let all = pauses(&mut utterance, &mut common, rule, at(1_128), false);
+    assert_eq!(all.as_deref(), Some("I am sixty."));
+}
+
+#[test]
+fn words_that_are_only_likely_all_are_transcribed_again_though_all_waits_are_alike() {
+    let (mut utterance, mut common, gap) = fallen();
+    let endpoint = &mut common.policy.endpoint;
+    endpoint.unsure_ms = endpoint.complete_ms;
+    endpoint.incomplete_ms = endpoint.complete_ms;
+    let heard = Recognised {
+        marks: certain("").marks,
+        ..Recognised::from("What time is it in")
+    };
+    utterance.on_transcript(gap, Ok(heard), &common);
+    let rule = EndOfTurnRule::Semantic;
+    let all = pauses(&mut utterance, &mut common, rule, at(1_064), false);
+    assert_eq!(all, None);
+    assert_ne!(requested(&common), Some(gap));
+}
+
+#[test]
+fn a_pause_that_could_not_be_transcribed_is_not_lost_if_the_words_up_to_a_gap_are_all() {
+    let (mut utterance, mut common, gap) = fallen();
+    let rule = EndOfTurnRule::Semantic;
+    pauses(&mut utterance, &mut common, rule, at(1_256), false);
+    let pause = requested(&common).unwrap();
+    assert_ne!(pause, gap);
+    utterance.on_transcript(pause, Err(()), &common);
+    utterance.on_transcript(gap, Ok(certain("What time is it?")), &common);
+    let all = pauses(&mut utterance, &mut common, rule, at(1_288), false);
+    assert_eq!(all.as_deref(), Some("What time is it?"));
+    let over = EndOfTurn::Over("What time is it?".into());
+    assert_eq!(judge(&utterance, &mut common, 1_300), over);
+}
+
+#[test]
+fn a_committed_turn_that_is_cut_has_its_words_once() {
+    let (mut utterance, mut common) = speaking(24_600);
+    utterance.goes_on(at(24_600), common.now);
+    let rule = EndOfTurnRule::Semantic;
+    pauses(&mut utterance, &mut common, rule, at(24_700), false);
+    let pause = requested(&common).unwrap();
+    utterance.on_transcript(pause, Ok("Once upon a time".into()), &common);
+    let before = common.outputs.len();
+    utterance.commit(&mut common, at(25_400));
+    let asked: Vec<_> = common
+        .outputs
+        .iter()
+        .skip(before)
+        .filter_map(|output| match output {
+            Output::Transcribe { request, .. } => Some(*request),
+            _ => None,
+        })
+        .collect();
+    let [segment, rest] = asked.try_into().expect("a segment and the rest");
+    utterance.on_transcript(segment, Ok("Once upon a time".into()), &common);
+    utterance.on_transcript(rest, Ok("".into()), &common);
+    let over = EndOfTurn::Over("Once upon a time".into());
+    assert_eq!(judge(&utterance, &mut common, 25_400), over);
+}
+
+#[test]
+fn words_of_a_recogniser_that_tells_no_punctuation_are_transcribed_again() {
     let (mut utterance, mut common, gap) = fallen();
     utterance.on_transcript(gap, Ok("What time is it?".into()), &common);
     let rule = EndOfTurnRule::Semantic;
     let all = pauses(&mut utterance, &mut common, rule, at(1_064), false);
     assert_eq!(all, None);
     assert_ne!(requested(&common), Some(gap));
+}
+
+/// The local recogniser's partials stand in for those of a service that hears the pause.
+#[test]
+fn words_that_another_recogniser_will_hear_are_not_the_transcript_of_the_pause() {
+    let (mut utterance, mut common) = speaking(1_000);
+    utterance.goes_on(at(1_000), common.now);
+    utterance.fades(&mut common, at(1_032), false);
+    let gap = requested(&common).unwrap();
+    let heard = Recognised {
+        provisional: true,
+        ..certain("Was is it's fine?")
+    };
+    utterance.on_transcript(gap, Ok(heard), &common);
+    let rule = EndOfTurnRule::Semantic;
+    let all = pauses(&mut utterance, &mut common, rule, at(1_064), false);
+    assert_eq!(all, None);
+    let pause = requested(&common).unwrap();
+    assert_ne!(pause, gap);
+    utterance.on_transcript(pause, Ok("Was ist es?".into()), &common);
+    let over = EndOfTurn::Over("Was ist es?".into());
+    pauses(&mut utterance, &mut common, rule, at(2_500), false);
+    assert_eq!(judge(&utterance, &mut common, 2_500), over);
 }
 
 #[test]
@@ -275,8 +395,8 @@ fn silence_counts_from_where_the_voice_fell_silent_though_the_detector_notices_l
         common.now = Time::from_ms(quiet);
         utterance.fades(&mut common, at(quiet), false);
     }
-    // 200 ms, of which at most 64 ms lie before the detector's last speech.
-    is_over_at(1_096 - 64 + 200, (utterance, common));
+    // 240 ms, of which at most 64 ms lie before the detector's last speech.
+    is_over_at(1_096 - 64 + 240, (utterance, common));
 }
 
 #[test]
@@ -286,7 +406,7 @@ fn a_low_voice_is_no_silence() {
     utterance.fades(&mut common, at(1_032), false);
     common.now = Time::from_ms(1_064);
     utterance.goes_on(at(1_064), common.now);
-    is_over_at(1_064 + 200, (utterance, common));
+    is_over_at(1_064 + 240, (utterance, common));
 }
 
 #[test]
@@ -370,7 +490,7 @@ fn the_transcript_of_a_pause_that_is_none_is_the_next_partial() {
     let request = utterance.pause.transcription.expect("it is decoded ahead");
     utterance.goes_on(at(1_064), common.now);
     let transcribed = utterance.on_transcript(request, Ok("what".into()), &common);
-    assert_eq!(transcribed, Transcribed::Partial("what".into()));
+    assert_eq!(transcribed, Transcribed::Partial(Some("what".into())));
     let asked = common.outputs.len();
     utterance.ask_partial(&mut common, at(1_500));
     assert_eq!(
@@ -439,18 +559,18 @@ fn a_partial_that_comes_behind_the_transcript_of_the_pause_is_dead() {
 }
 
 #[test]
-fn a_partial_before_the_words_of_a_segment_in_front_of_it_is_dead() {
+fn a_partial_before_the_words_of_a_segment_in_front_of_it_has_no_words() {
     let (mut utterance, mut common) = speaking(40_000);
     utterance.cut_long_segment(&mut common, at(40_000), false);
     let segment = requested(&common).unwrap();
     utterance.ask_partial(&mut common, at(41_000));
     let early = requested(&common).unwrap();
     let tail = |words: &str| Ok(words.into());
-    let dead = utterance.on_transcript(early, tail("and then"), &common);
-    assert_eq!(dead, Transcribed::Dead);
+    let early = utterance.on_transcript(early, tail("and then"), &common);
+    assert_eq!(early, Transcribed::Partial(None));
     utterance.on_transcript(segment, tail("Once upon a time"), &common);
     utterance.ask_partial(&mut common, at(42_000));
     let next = requested(&common).unwrap();
     let partial = utterance.on_transcript(next, tail("and then"), &common);
-    assert_eq!(partial, Transcribed::Partial("and then".into()));
+    assert_eq!(partial, Transcribed::Partial(Some("and then".into())));
 }

@@ -140,6 +140,7 @@ impl Conversation {
                 text,
                 marks,
                 doubt,
+                provisional,
             } => {
                 let heard = Recognised {
                     text,
@@ -147,6 +148,7 @@ impl Conversation {
                     doubt,
                     // Sessions change it by their settings.
                     language: None,
+                    provisional,
                 };
                 self.on_transcript(request, Ok(heard));
             }

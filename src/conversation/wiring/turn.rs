@@ -26,7 +26,6 @@ impl Conversation {
         let heard = self
             .turn
             .on_window(&vad, detection.rule, window, agent_is_heard);
-        let rule = detection.rule;
         match heard {
             None => return,
             Some(Activity::Started(at)) => {
@@ -43,11 +42,8 @@ impl Conversation {
                 self.try_end_turn();
             }
             Some(Activity::Silence) => {
-                let asks = self.speculation.listening().request;
-                match self.turn.pauses(&mut self.common, rule, end, asks) {
-                    Some(text) => self.on_all_words(&text),
-                    None => self.try_end_turn(),
-                }
+                self.turn.pauses(end);
+                self.transcribe_pause();
             }
         }
         self.turn.watch_audio(&mut self.common, window.probability);
@@ -71,11 +67,21 @@ impl Conversation {
     pub(super) fn on_transcript(&mut self, request: RequestId, heard: Result<Recognised, ()>) {
         match self.turn.on_transcript(request, heard, &self.common) {
             Transcribed::Dead => return,
-            Transcribed::Partial(text) => self.on_partial(&text),
-            Transcribed::Segment => {}
+            Transcribed::Partial(Some(text)) => self.on_partial(&text),
+            Transcribed::Partial(None) | Transcribed::Segment => {}
             Transcribed::Pause(text) => return self.on_all_words(&text.unwrap_or_default()),
         }
-        self.try_end_turn();
+        self.transcribe_pause();
+    }
+
+    /// Sees to the transcript of a pause, with which the turn may end.
+    fn transcribe_pause(&mut self) {
+        let rule = self.client.turn_detection.rule;
+        let asks = self.speculation.listening().request;
+        match self.turn.transcribe_pause(&mut self.common, rule, asks) {
+            Some(text) => self.on_all_words(&text),
+            None => self.try_end_turn(),
+        }
     }
 
     /// Handles all words up to a pause, with which the turn may end.

@@ -159,6 +159,7 @@ impl Driver {
                     marks,
                     doubt,
                     language,
+                    provisional,
                 }) => {
                     // More words may still change it.
                     let language = language.filter(|_| !partial && !text.is_empty());
@@ -167,6 +168,7 @@ impl Driver {
                         text,
                         marks,
                         doubt,
+                        provisional,
                     };
                     Done::Heard(language, Box::new(heard))
                 }
