@@ -10,10 +10,10 @@ mod inbox;
 use inbox::{Receiver, Sender};
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::mpsc::{self, sync_channel};
-use std::thread;
-use std::time::Instant;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::Span;
@@ -375,6 +375,45 @@ impl<R> Entry<(), R> {
     }
 }
 
+/// The threads of all workers of this process.
+static THREADS: Threads = Threads(Mutex::new(Vec::new()));
+
+/// Waits, for `patience` at most, until the threads of all workers have ended. They do so when the handles are dropped:
+/// this belongs at the end of the process, which takes a model's library away from under a thread that still uses it.
+pub fn finish(patience: Duration) {
+    THREADS.finish(patience);
+}
+
+/// Threads, but for some that have ended.
+struct Threads(Mutex<Vec<JoinHandle<()>>>);
+
+impl Threads {
+    fn add(&self, thread: JoinHandle<()>) {
+        let mut threads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.retain(|thread| !thread.is_finished());
+        threads.push(thread);
+    }
+
+    fn finish(&self, patience: Duration) {
+        let threads = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let (joining, joined) = mpsc::channel::<()>();
+        let join = move || {
+            for thread in threads {
+                // Its panics have failed its jobs.
+                drop(thread.join());
+            }
+            drop(joining);
+        };
+        if thread::Builder::new()
+            .name("finish".into())
+            .spawn(join)
+            .is_ok()
+        {
+            let _ = joined.recv_timeout(patience);
+        }
+    }
+}
+
 /// Receives whether a thread has built its state.
 type Start<E> = mpsc::Receiver<Result<(), SpawnError<E>>>;
 
@@ -394,7 +433,7 @@ where
 {
     let (ready, is_ready) = sync_channel(1);
     let worker: Arc<str> = name.into();
-    thread::Builder::new().name(name.into()).spawn(move || {
+    let running = thread::Builder::new().name(name.into()).spawn(move || {
         let mut thread = Thread {
             name: worker,
             build,
@@ -406,6 +445,7 @@ where
             run(&mut thread, &jobs);
         }
     })?;
+    THREADS.add(running);
     Ok(is_ready)
 }
 
@@ -536,9 +576,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
     use std::convert::Infallible;
+    use std::sync::Barrier;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::sync::{Barrier, Mutex};
-    use std::time::Duration;
 
     /// A worker that waits for `gate` on job 0, panics on job 13, and adds up all others.
     fn counter(capacity: usize, gate: mpsc::Receiver<()>) -> Worker<u32, u32> {
@@ -607,6 +646,27 @@ mod tests {
                 (6, Some((6, sizes(&[1])))),
             ]
         );
+    }
+
+    #[test]
+    fn the_end_of_the_process_waits_for_threads_at_work_but_not_for_ever() {
+        let threads = Threads(Mutex::default());
+        let at_work = Arc::new(AtomicUsize::new(1));
+        let (goes_on, gate) = mpsc::channel::<()>();
+        let left = at_work.clone();
+        threads.add(thread::spawn(move || {
+            let _ = gate.recv();
+            left.fetch_sub(1, Ordering::SeqCst);
+        }));
+        drop(goes_on);
+        threads.finish(Duration::from_secs(60));
+        assert_eq!(at_work.load(Ordering::SeqCst), 0);
+
+        let (_never, gate) = mpsc::channel::<()>();
+        threads.add(thread::spawn(move || {
+            let _ = gate.recv();
+        }));
+        threads.finish(Duration::from_millis(1));
     }
 
     #[tokio::test]

@@ -40,6 +40,7 @@ use crate::session::Recordings;
 use crate::simulate::ScenarioError;
 use crate::telemetry::{self, Secrets};
 use crate::tools::declared::Declared;
+use crate::worker;
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use secrecy::SecretString;
@@ -52,6 +53,9 @@ use std::time::Duration;
 const FAILED: u8 = 1;
 const BAD_CONFIGURATION: u8 = 2;
 const BAD_MODELS: u8 = 3;
+
+/// How long the models may take for the jobs in which the command's end meets them: more than one step of any of them.
+const LAST_JOBS: Duration = Duration::from_secs(1);
 
 /// How long printing the final error may take.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -136,6 +140,7 @@ enum Command {
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     let outcome = run(Cli::parse());
+    worker::finish(LAST_JOBS);
     telemetry::finish();
     match outcome {
         Ok(code) => code,

@@ -86,7 +86,8 @@ impl Sentences {
             && !(ends_a_question() && (text.ends_with('?') || self.is_question(text)))
     }
 
-    fn is_question(&self, text: &str) -> bool {
+    /// Whether a sentence opens like a question after what its last word is about: "What can you help me with".
+    pub(crate) fn is_question(&self, text: &str) -> bool {
         let mut words = text.split_whitespace().map(bare);
         let fits = |known: &&[&str]| {
             words

@@ -3,6 +3,7 @@
 //! A small head, trained on published requests and their beginnings, scores the last words. The recogniser
 //! adds the punctuation that it expects after them: it hears whether the voice ends a sentence there.
 
+use super::SENTENCES;
 use serde::{Deserialize, Serialize};
 use std::sync::LazyLock;
 
@@ -138,8 +139,14 @@ const PREPOSITIONS: [&str; 9] = [
     "at", "between", "for", "from", "in", "into", "of", "to", "with",
 ];
 
-/// The score of the words. "Though" behind a preposition does not complete it: "what time is it in though".
+/// The score of the words. "Though" behind a preposition does not complete it: "what time is it in though". A preposition
+/// at the end of a question after its object says nothing: "what can you help me with".
 fn score(text: &str) -> f32 {
+    let words = last_sentence(text);
+    let is_preposition = |word: &String| PREPOSITIONS.contains(&word.as_str());
+    if words.last().is_some_and(is_preposition) && SENTENCES.is_question(&words.join(" ")) {
+        return HEAD.score(text).max(0.0);
+    }
     let last = |text: &str| last_sentence(text).pop().unwrap_or_default();
     let mut begun = text.trim_end();
     while AFTER.contains(&last(begun).as_str())
@@ -285,6 +292,24 @@ mod tests {
         }
         for whole in ["That is all for now.", "Just the one please."] {
             assert_eq!(score(whole), HEAD.score(whole), "{whole}");
+        }
+    }
+
+    #[test]
+    fn a_question_after_the_object_of_its_last_word_is_not_taken_for_a_beginning() {
+        let marks = Some(Marks {
+            ends: 0.9,
+            goes_on: 0.01,
+        });
+        for question in [
+            "What can you help me with?",
+            "Hello. Who am I talking to?",
+            "Where are you calling from?",
+        ] {
+            assert!(finished(question, marks) > 0.6, "{question}");
+        }
+        for beginning in ["What is the time in", "Can you help me with"] {
+            assert!(finished(beginning, marks) < 0.5, "{beginning}");
         }
     }
 
