@@ -1,6 +1,9 @@
 //! The instructions and facts that the model gets besides the conversation.
 
+use super::plan::spec_of;
+use crate::tools::{Declaration, ToolSpec};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// The model's instructions besides the conversation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,4 +25,13 @@ pub struct Briefing {
     /// The model's server takes results of tools.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tool_cache: bool,
+}
+
+impl Briefing {
+    /// The `tools` of the server as they are offered to the model, with the one that makes plans.
+    pub fn offered(&self, tools: &[Arc<Declaration>]) -> Vec<ToolSpec> {
+        let plan = self.plans.then(|| spec_of(tools.iter())).flatten();
+        let own = tools.iter().map(|tool| tool.spec.clone());
+        own.chain(plan).collect()
+    }
 }

@@ -4,7 +4,6 @@
 //! each other run at the same time. A step that may change something, or that asks for a yes, waits for all steps
 //! before it, and all steps after it wait for it. So its result does not depend on which of two steps is faster.
 
-use super::briefing::Briefing;
 use super::ids::{CallId, ItemId, RequestId};
 use crate::llm::plan::{self, Done, PLAN, Plan};
 use crate::tools::{Confirmation, Declaration, ToolError, ToolSpec, builtin};
@@ -100,6 +99,10 @@ impl StepCall {
             state,
         }
     }
+
+    fn is_waiting(&self) -> bool {
+        matches!(self.state, State::Waiting | State::Confirmed(_))
+    }
 }
 
 /// Whether a tool asks for the user's yes.
@@ -137,15 +140,6 @@ pub(super) fn spec_of<'a>(tools: impl Iterator<Item = &'a Arc<Declaration>>) -> 
     (!names.is_empty()).then(|| plan::spec(&names))
 }
 
-impl Briefing {
-    /// The `tools` of the server as they are offered to the model, with the one that makes plans.
-    pub fn offered(&self, tools: &[Arc<Declaration>]) -> Vec<ToolSpec> {
-        let plan = self.plans.then(|| spec_of(tools.iter())).flatten();
-        let own = tools.iter().map(|tool| tool.spec.clone());
-        own.chain(plan).collect()
-    }
-}
-
 impl UnderWay {
     /// Creates a plan with the calls of its steps.
     pub(super) fn new(call: CallId, plan: Plan, steps: Vec<StepCall>) -> Self {
@@ -163,6 +157,13 @@ impl UnderWay {
     fn wanted(&self) -> usize {
         let failed = self.failure.as_ref().map(|(at, _)| *at);
         failed.unwrap_or(self.steps.len())
+    }
+
+    /// Of these, those that have not begun, unless it is stopped.
+    fn coming(&self) -> impl Iterator<Item = CallId> {
+        let steps = self.steps[..self.wanted()].iter();
+        let waiting = steps.filter(|step| step.is_waiting() && self.stage != Stage::Stopped);
+        waiting.map(|step| step.call)
     }
 
     fn is_done(&self, step: usize) -> bool {
@@ -184,8 +185,7 @@ impl UnderWay {
                     .iter()
                     .all(|needed| self.is_done(*needed)),
             };
-            let is_waiting = matches!(step.state, State::Waiting | State::Confirmed(_));
-            if is_waiting && is_free {
+            if step.is_waiting() && is_free {
                 return Some(at);
             }
             if is_barrier && !self.is_done(at) {
@@ -273,6 +273,11 @@ impl Plans {
             self.asking = made_by;
         }
         self.under_way.push(plan);
+    }
+
+    /// The steps that have not begun and may still do so.
+    pub(super) fn coming(&self) -> Vec<CallId> {
+        self.under_way.iter().flat_map(UnderWay::coming).collect()
     }
 
     /// Whether a plan is being carried out.

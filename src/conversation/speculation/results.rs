@@ -38,21 +38,28 @@ impl Speculation {
         takes.any(|of| self.last_result(of, None).is_none())
     }
 
-    /// A call before `call` runs whose result sets an argument of the tool.
+    /// A call before `call` runs, or will run, whose result sets an argument of the tool.
     pub(super) fn awaits_result(&self, tool: &Declaration, call: CallId) -> bool {
         let mut runs = self.ledger.runs();
-        runs.any(|run| {
-            run.calls.iter().any(|of| *of < call)
-                && run.outcome.is_none()
-                && run.feeds()
-                && tool.takes.contains(&run.tool)
-        })
+        self.awaits_step(tool, call)
+            || runs.any(|run| {
+                run.calls.iter().any(|of| *of < call)
+                    && run.outcome.is_none()
+                    && run.feeds()
+                    && tool.takes.contains(&run.tool)
+            })
+    }
+
+    /// A step of a plan before `call` has not begun whose result sets an argument of the tool.
+    pub(super) fn awaits_step(&self, tool: &Declaration, call: CallId) -> bool {
+        let mut coming = self.coming.range(..call);
+        coming.any(|(_, of)| tool.takes.contains(of))
     }
 
     /// A call of the tool is committed: its earlier result is no longer the last, nor is what was begun with it.
     pub(super) fn outdate_result(&mut self, common: &mut Common, tool: &Declaration, call: CallId) {
         let name = &tool.spec.name;
-        if tool.by_client || !tool.feeds {
+        if tool.by_client || !tool.feeds || self.coming.remove(&call).is_some() {
             return;
         }
         let had_result = self.last_result(name, None).is_some();
@@ -67,6 +74,43 @@ impl Speculation {
             for run in self.ledger.mark_stale(|run| run.takes().contains(name)) {
                 self.discard(common, run, Discard::Stale);
             }
+        }
+    }
+
+    /// A plan is committed with these steps. A call behind it waits for those whose results set its arguments, however
+    /// far the plan is by then.
+    pub(in crate::conversation) fn expect_steps<'a>(
+        &mut self,
+        common: &mut Common,
+        steps: impl Iterator<Item = (CallId, &'a Declaration)>,
+    ) {
+        for (call, tool) in steps.filter(|(_, tool)| tool.feeds && !tool.by_client) {
+            self.outdate_result(common, tool, call);
+            self.coming.insert(call, tool.spec.name.clone());
+        }
+    }
+
+    /// Only these steps of plans may still begin. Calls that waited for others go on without them.
+    pub(in crate::conversation) fn keep_steps(&mut self, common: &mut Common, steps: &[CallId]) {
+        let before = self.coming.len();
+        let results = &mut self.results;
+        self.coming.retain(|call, tool| {
+            let stays = steps.contains(call);
+            if let Some(calls) = results.get_mut(tool).filter(|_| !stays) {
+                calls.retain(|(of, _)| of != call);
+            }
+            stays
+        });
+        if self.coming.len() < before {
+            self.start_all_deferred(common);
+        }
+    }
+
+    pub(super) fn start_all_deferred(&mut self, common: &mut Common) {
+        let deferred = self.ledger.runs().filter(|run| run.deferred);
+        let deferred: Vec<RunId> = deferred.map(|run| run.id).collect();
+        for id in deferred {
+            self.start_deferred(common, id);
         }
     }
 

@@ -37,7 +37,8 @@ impl Speculation {
         if let Some(tool) = tool {
             self.make_stale(common, &tool.writes);
             self.outdate_result(common, tool, call);
-            if let Some(run) = self.take_over(common, track, tool, call, &arguments) {
+            let awaits = self.awaits_step(tool, call);
+            if !awaits && let Some(run) = self.take_over(common, track, tool, call, &arguments) {
                 let taken = self.ledger.get(run)?;
                 return taken.outcome.is_some().then_some(run);
             }
@@ -223,8 +224,8 @@ impl Speculation {
     ) {
         let run = common.run_id();
         let deferred = tool.is_some_and(|tool| {
-            self.write_pending(&tool.reads)
-                || self.write_pending(&tool.writes)
+            self.write_before(&tool.reads, call)
+                || self.write_before(&tool.writes, call)
                 || self.awaits_result(tool, call)
         });
         self.ledger.insert(Run {
@@ -314,23 +315,20 @@ impl Speculation {
         let feeds = run.is_some_and(Run::feeds);
         if !written.is_empty() || feeds {
             self.make_stale(common, &written);
-            let deferred = self.ledger.runs().filter(|run| run.deferred);
-            let deferred: Vec<RunId> = deferred.map(|run| run.id).collect();
-            for id in deferred {
-                self.start_deferred(common, id);
-            }
+            self.start_all_deferred(common);
         }
         self.ledger.forget_told();
     }
 
-    fn start_deferred(&mut self, common: &mut Common, id: RunId) {
+    pub(super) fn start_deferred(&mut self, common: &mut Common, id: RunId) {
         let Some(run) = self.ledger.get(id) else {
             return;
         };
-        // Only earlier runs count: a run must not wait for itself.
+        // Only earlier calls count: a run must not wait for itself.
         let labels = run.reads().iter().chain(run.writes());
+        let first = run.calls.first();
         let blocked = self.ledger.runs().any(|other| {
-            other.id < id
+            other.calls.first() < first
                 && other.is_committed()
                 && other.outcome.is_none()
                 && labels.clone().any(|label| other.writes().contains(label))
@@ -419,12 +417,21 @@ impl Speculation {
 
     /// Whether a committed write to one of these labels is running.
     pub(super) fn write_pending(&self, labels: &[String]) -> bool {
-        let writes = |run: &Run| {
+        self.pending_writes(labels).next().is_some()
+    }
+
+    /// The same, for a call before `call`: a step of a plan may be committed after a call that comes behind it.
+    fn write_before(&self, labels: &[String], call: CallId) -> bool {
+        let mut writes = self.pending_writes(labels);
+        writes.any(|run| run.calls.iter().any(|of| *of < call))
+    }
+
+    fn pending_writes(&self, labels: &[String]) -> impl Iterator<Item = &Run> {
+        self.ledger.runs().filter(move |run| {
             run.is_committed()
                 && run.outcome.is_none()
                 && run.writes().iter().any(|label| labels.contains(label))
-        };
-        !labels.is_empty() && self.ledger.runs().any(writes)
+        })
     }
 
     /// Marks reads as stale that started before a write of their data.

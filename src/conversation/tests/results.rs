@@ -7,6 +7,7 @@ use crate::conversation::{Decision, Decline, Fate};
 use crate::llm::plan::PLAN;
 use crate::tools::Eligibility;
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 
 /// `find` finds a customer, from whose result `balance` gets its account. Both may run early.
 fn bank(finder: &str) -> Policy {
@@ -140,6 +141,51 @@ fn a_result_of_a_later_call_that_began_early_sets_no_argument() {
         ask(&mut sim, "what is her balance", 8_000);
         let first = json!({"find": "find of {\"name\":\"Ann\"}"});
         assert_eq!(taken(&sim), [(true, first)], "early: {early}");
+    }
+}
+
+/// `change` is a step that all steps behind it wait for. Returns what `balance`, which is called behind the plan, took.
+fn behind_a_plan(change: &str, early: bool) -> Vec<(bool, Value)> {
+    let mut policy = bank("find");
+    Arc::make_mut(&mut policy.tools).push(tool(change, Effect::Reversible));
+    policy.briefing.plans = true;
+    policy.speculation.preemptive = true;
+    policy.speculation.enabled = early;
+    let mut sim = Sim::new(policy);
+    (sim.tool_ms, sim.by_prompt) = (600, true);
+    let steps = json!([
+        {"tool": change, "arguments": {}},
+        {"tool": "find", "arguments": {"name": "Ben"}},
+    ]);
+    let mut script = calling(&[(PLAN, json!({ "steps": steps })), ("balance", json!({}))]);
+    script.remove(0);
+    sim.scripts.extend([script, answer()]);
+    ask(&mut sim, "what is his balance", 12_000);
+    assert_eq!(sim.spoken().last().map(String::as_str), Some("All right."));
+    taken(&sim)
+}
+
+#[test]
+fn a_call_behind_a_plan_waits_for_the_step_that_sets_its_argument() {
+    for early in [false, true] {
+        let found = json!({"find": "find of {\"name\":\"Ben\"}"});
+        assert_eq!(
+            behind_a_plan("change", early),
+            [(true, found)],
+            "early: {early}"
+        );
+    }
+}
+
+#[test]
+fn a_call_behind_a_plan_that_ends_early_goes_on_without_its_steps() {
+    for early in [false, true] {
+        let nothing = Value::Object(Map::new());
+        assert_eq!(
+            behind_a_plan("broken", early),
+            [(true, nothing)],
+            "early: {early}"
+        );
     }
 }
 

@@ -59,7 +59,10 @@ impl Conversation {
         let steps = tools
             .into_iter()
             .map(|tool| StepCall::new(self.common.call_id(), self.common.item_id(), tool));
-        let plan = UnderWay::new(call, plan, steps.collect());
+        let steps: Vec<StepCall> = steps.collect();
+        let calls = steps.iter().map(|step| (step.call, &*step.tool));
+        self.speculation.expect_steps(&mut self.common, calls);
+        let plan = UnderWay::new(call, plan, steps);
         self.running.plans.begin(plan, made_by);
         self.go_on_with_plans();
     }
@@ -154,6 +157,8 @@ impl Conversation {
                 Next::Over { call, output } => self.end_plan(call, output),
             }
         }
+        let coming = self.running.plans.coming();
+        self.speculation.keep_steps(&mut self.common, &coming);
     }
 
     fn end_plan(&mut self, call: CallId, output: Value) {
