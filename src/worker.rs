@@ -396,7 +396,7 @@ impl Threads {
 
     fn finish(&self, patience: Duration) {
         let threads = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        let (joining, joined) = mpsc::channel::<()>();
+        let (joining, joined) = sync_channel::<()>(0);
         let join = move || {
             for thread in threads {
                 // Its panics have failed its jobs.
@@ -652,7 +652,7 @@ mod tests {
     fn the_end_of_the_process_waits_for_threads_at_work_but_not_for_ever() {
         let threads = Threads(Mutex::default());
         let at_work = Arc::new(AtomicUsize::new(1));
-        let (goes_on, gate) = mpsc::channel::<()>();
+        let (goes_on, gate) = sync_channel::<()>(0);
         let left = at_work.clone();
         threads.add(thread::spawn(move || {
             let _ = gate.recv();
@@ -662,7 +662,7 @@ mod tests {
         threads.finish(Duration::from_secs(60));
         assert_eq!(at_work.load(Ordering::SeqCst), 0);
 
-        let (_never, gate) = mpsc::channel::<()>();
+        let (_never, gate) = sync_channel::<()>(0);
         threads.add(thread::spawn(move || {
             let _ = gate.recv();
         }));
