@@ -223,11 +223,7 @@ impl Speculation {
         arguments: Map<String, Value>,
     ) {
         let run = common.run_id();
-        let deferred = tool.is_some_and(|tool| {
-            self.write_before(&tool.reads, call)
-                || self.write_before(&tool.writes, call)
-                || self.awaits_result(tool, call)
-        });
+        let deferred = tool.is_some_and(|tool| self.is_deferred(tool, call));
         self.ledger.insert(Run {
             key: tool.map_or_else(Map::new, |tool| canonical(tool, &arguments)),
             deferred,
@@ -324,20 +320,11 @@ impl Speculation {
         let Some(run) = self.ledger.get(id) else {
             return;
         };
-        // Only earlier calls count: a run must not wait for itself.
-        let labels = run.reads().iter().chain(run.writes());
-        let first = run.calls.first();
-        let blocked = self.ledger.runs().any(|other| {
-            other.calls.first() < first
-                && other.is_committed()
-                && other.outcome.is_none()
-                && labels.clone().any(|label| other.writes().contains(label))
-        });
         let (call, tool) = (run.calls.first().copied(), run.declaration.as_deref());
         // A run that began early may belong to a later call.
-        let awaits = tool.zip(call);
-        let awaits = awaits.is_some_and(|(tool, call)| self.awaits_result(tool, call));
-        if blocked || awaits {
+        if let Some((tool, call)) = tool.zip(call)
+            && self.is_deferred(tool, call)
+        {
             return;
         }
         let started = common.now;
@@ -420,10 +407,13 @@ impl Speculation {
         self.pending_writes(labels).next().is_some()
     }
 
-    /// The same, for a call before `call`: a step of a plan may be committed after a call that comes behind it.
-    fn write_before(&self, labels: &[String], call: CallId) -> bool {
-        let mut writes = self.pending_writes(labels);
-        writes.any(|run| run.calls.iter().any(|of| *of < call))
+    /// Whether a committed call waits: for a write of a call before it to what it reads or writes, or for a result that
+    /// sets an argument of it. A step of a plan may be committed after a call that comes behind it.
+    fn is_deferred(&self, tool: &Declaration, call: CallId) -> bool {
+        let is_before = |run: &Run| run.calls.iter().any(|of| *of < call);
+        let mut labels = [&tool.reads, &tool.writes].into_iter();
+        labels.any(|labels| self.pending_writes(labels).any(is_before))
+            || self.awaits_result(tool, call)
     }
 
     fn pending_writes(&self, labels: &[String]) -> impl Iterator<Item = &Run> {

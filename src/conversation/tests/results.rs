@@ -120,12 +120,7 @@ fn a_run_with_the_result_before_a_newer_call_is_stale() {
 #[test]
 fn a_result_of_a_later_call_that_began_early_sets_no_argument() {
     for early in [true, false] {
-        let mut policy = bank("find");
-        policy.briefing.plans = true;
-        policy.speculation.preemptive = true;
-        policy.speculation.enabled = early;
-        let mut sim = Sim::new(policy);
-        (sim.tool_ms, sim.by_prompt) = (600, true);
+        let mut sim = planning(bank("find"), early);
         // The balance of the first customer, and a search for the second.
         let steps = json!([
             {"tool": "balance", "arguments": {}},
@@ -144,15 +139,21 @@ fn a_result_of_a_later_call_that_began_early_sets_no_argument() {
     }
 }
 
-/// `change` is a step that all steps behind it wait for. Returns what `balance`, which is called behind the plan, took.
-fn behind_a_plan(change: &str, early: bool) -> Vec<(bool, Value)> {
-    let mut policy = bank("find");
-    Arc::make_mut(&mut policy.tools).push(tool(change, Effect::Reversible));
+/// A session whose model makes plans. `early`: whether it speculates.
+fn planning(mut policy: Policy, early: bool) -> Sim {
     policy.briefing.plans = true;
     policy.speculation.preemptive = true;
     policy.speculation.enabled = early;
     let mut sim = Sim::new(policy);
     (sim.tool_ms, sim.by_prompt) = (600, true);
+    sim
+}
+
+/// `change` is a step that all steps behind it wait for. Returns what `balance`, which is called behind the plan, took.
+fn behind_a_plan(change: &str, early: bool) -> Vec<(bool, Value)> {
+    let mut policy = bank("find");
+    Arc::make_mut(&mut policy.tools).push(tool(change, Effect::Reversible));
+    let mut sim = planning(policy, early);
     let steps = json!([
         {"tool": change, "arguments": {}},
         {"tool": "find", "arguments": {"name": "Ben"}},
