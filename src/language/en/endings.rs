@@ -140,25 +140,27 @@ const PREPOSITIONS: [&str; 9] = [
 ];
 
 /// The score of the words. "Though" behind a preposition does not complete it: "what time is it in though". A preposition
-/// at the end of a question after its object says nothing: "what can you help me with".
+/// at the end of a question after its object says nothing, whatever follows it: "what can you help me with, please".
 fn score(text: &str) -> f32 {
-    let words = last_sentence(text);
-    let is_preposition = |word: &String| PREPOSITIONS.contains(&word.as_str());
-    if words.last().is_some_and(is_preposition) && SENTENCES.is_question(&words.join(" ")) {
-        return HEAD.score(text).max(0.0);
-    }
-    let last = |text: &str| last_sentence(text).pop().unwrap_or_default();
+    let mut words = last_sentence(text);
     let mut begun = text.trim_end();
-    while AFTER.contains(&last(begun).as_str())
+    while words
+        .last()
+        .is_some_and(|word| AFTER.contains(&word.as_str()))
         && let Some((before, _)) = begun.rsplit_once(char::is_whitespace)
     {
         begun = before.trim_end();
+        words = last_sentence(begun);
     }
     let score = HEAD.score(text);
-    match begun.len() < text.trim_end().len() && PREPOSITIONS.contains(&last(begun).as_str()) {
-        true => score.min(HEAD.score(begun)),
-        false => score,
+    let is_preposition = |word: &String| PREPOSITIONS.contains(&word.as_str());
+    if !words.last().is_some_and(is_preposition) {
+        return score;
     }
+    if SENTENCES.is_question(&words.join(" ")) {
+        return score.max(0.0);
+    }
+    score.min(HEAD.score(begun))
 }
 
 /// The logarithm of the odds of a probability, kept finite.
@@ -303,6 +305,7 @@ mod tests {
         });
         for question in [
             "What can you help me with?",
+            "What can you help me with, please?",
             "Hello. Who am I talking to?",
             "Where are you calling from?",
         ] {
