@@ -72,12 +72,17 @@ export class Choices extends EventTarget {
     return find('chosen-language').value;
   }
 
+  /** The language that is spoken, a BCP 47 tag; empty if it is not known. */
+  get spoken() {
+    return this.language || this.#usual || '';
+  }
+
   #show() {
     const usual = this.#usual === null ? OWN : { value: '', text: inItsOwnWords(this.#usual), lang: this.#usual };
     const others = this.#languages.filter((tag) => tag !== this.#usual);
     this.#fill('language', [usual, ...others.map((tag) => ({ value: tag, text: inItsOwnWords(tag), lang: tag }))]);
-    const spoken = this.language || this.#usual;
-    const fits = ({ language }) => language === null || spoken === null || language === spoken;
+    const { spoken } = this;
+    const fits = ({ language }) => language === null || spoken === '' || language === spoken;
     this.#fill('voice', [OWN, ...this.#voices.filter(fits).map(({ name }) => ({ value: name, text: name }))]);
   }
 

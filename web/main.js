@@ -335,6 +335,8 @@ choices.addEventListener('change', () => {
 function wish() {
   const { voice, language } = choices;
   Object.assign(session.wishes, { voice, language });
+  // A screen reader chooses its voice by it.
+  transcript.language = choices.spoken;
   // The questions are in the usual language.
   find('demo').hidden = questions === 0 || language !== '';
 }

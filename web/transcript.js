@@ -9,6 +9,9 @@ export class Transcript {
   #clauses = new Map();
   #items = new Map();
 
+  /** The language of what is said from now on, a BCP 47 tag; empty if it is not known. */
+  language = '';
+
   /**
    * @param {HTMLElement} log where finished words go; announced to screen readers
    * @param {HTMLElement} partial where unfinished words go; not announced, since they change
@@ -21,6 +24,7 @@ export class Transcript {
 
   /** Shows the partial transcript; hides it if empty. */
   hearing(text) {
+    this.#partial.lang = this.language;
     this.#partial.textContent = text;
     this.#partial.hidden = text === '';
     this.#follow();
@@ -29,13 +33,13 @@ export class Transcript {
   /** Adds a user message. */
   user(text) {
     this.hearing('');
-    this.#add('user', 'You', el('p', {}, text));
+    this.#add('user', 'You', el('p', { lang: this.language }, text));
   }
 
   /** Adds a clause that the agent is about to say. */
   clause(item, id, text) {
     if (!this.#items.has(item)) {
-      const words = el('p', {});
+      const words = el('p', { lang: this.language });
       this.#items.set(item, { words, all: '' });
       this.#add('agent', 'Agent', words);
     }

@@ -150,6 +150,8 @@ export class Voice extends EventTarget {
       event.preventDefault();
     });
     document.addEventListener('keyup', (event) => event.key === ' ' && this.#hold(false));
+    // The key is released in another window, and nobody says so.
+    window.addEventListener('blur', () => this.#hold(false));
   }
 
   #hold(held) {

@@ -81,6 +81,9 @@ async function choose(browser) {
   await page.waitForFunction(() => document.getElementById('log').innerText.includes('Was ist zwei plus drei?'), null, { timeout: PATIENCE });
   await heard(page, before);
   assert.match(await page.locator('.message.agent').last().innerText(), /\bist\b.*(?:fünf|5)/);
+  // A screen reader reads the German words in German, and the page's own in English.
+  const languages = await page.locator('.message.agent p').evaluateAll((all) => all.map(({ lang }) => lang));
+  assert.deepEqual([languages[0], languages.at(-1)], ['en', 'de']);
   await shots(page, 'choices-german');
   await page.click('#microphone');
 

@@ -369,6 +369,14 @@ async function pushToTalk() {
   };
   await insist(page, hold, 'cloudy in London');
   await shot(page, 'push-to-talk');
+
+  step('a key that is released in another window does not keep the microphone open');
+  await page.focus('#talk');
+  await page.keyboard.down(' ');
+  await page.waitForSelector('#talk[aria-pressed="true"]');
+  await page.evaluate(() => window.dispatchEvent(new Event('blur')));
+  await page.waitForSelector('#talk[aria-pressed="false"]');
+  await page.keyboard.up(' ');
   assert.deepEqual(complaints, []);
   await browser.close();
 }
