@@ -119,6 +119,16 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    const ALL: [Self; 7] = [
+        Self::Denied,
+        Self::Full,
+        Self::Overloaded,
+        Self::Draining,
+        Self::Connections,
+        Self::Silent,
+        Self::TooMany,
+    ];
+
     fn name(self) -> &'static str {
         match self {
             Self::Denied => "denied",
@@ -151,6 +161,9 @@ pub enum UdpLoss {
     /// Too many wait for its call.
     Busy,
 }
+
+/// The stages that can fail in every server.
+const STAGES: [&str; 4] = ["vad", "asr", "llm", "tts"];
 
 /// The server's metrics.
 #[derive(Debug)]
@@ -212,12 +225,26 @@ impl Default for Metrics {
         };
         metrics.turns.register(&mut metrics.registry);
         metrics.register_operation();
+        metrics.show_zeros();
         metrics.register_models_and_agents();
         metrics
     }
 }
 
 impl Metrics {
+    /// Has the counters that alerts read begin at 0: Prometheus sees no increase in a counter that appears with its
+    /// first event.
+    fn show_zeros(&self) {
+        for refusal in Refusal::ALL {
+            let reason = refusal.name();
+            drop(self.refused.get_or_create(&Reason { reason }));
+        }
+        for stage in STAGES {
+            let stage = stage.to_owned();
+            drop(self.stage_failures.get_or_create(&Stage { stage }));
+        }
+    }
+
     fn register_operation(&mut self) {
         let registry = &mut self.registry;
         registry.register_with_unit(
@@ -375,7 +402,7 @@ impl Metrics {
         out
     }
 
-    /// The language models that do not answer.
+    /// The language models that the server needs.
     pub fn loading(&self) -> LoadingModels {
         self.loading.clone()
     }
@@ -400,9 +427,15 @@ impl Metrics {
         self.agent_turns.get_or_create(&AgentLabel { agent }).inc();
     }
 
-    /// The reason that a language model does not answer, if there is one.
+    /// The reason that the server cannot serve, if there is one: a language model has not answered yet, or none
+    /// answers.
     pub fn loading_because(&self) -> Option<String> {
         self.loading.because()
+    }
+
+    /// Why language models fail, each reason once.
+    pub fn failing_models(&self) -> Vec<String> {
+        self.loading.failing()
     }
 
     /// The metrics of the MCP servers.
@@ -428,7 +461,10 @@ impl Metrics {
     /// Counts a session as open until the returned guard is dropped.
     pub fn session(&self) -> OpenSession {
         self.sessions.inc();
-        OpenSession(self.sessions.clone())
+        OpenSession {
+            sessions: self.sessions.clone(),
+            load: self.load.clone(),
+        }
     }
 
     /// Counts a failure of a stage.
@@ -533,11 +569,18 @@ fn seconds(span: Micros) -> f64 {
 
 /// Counts as an open session until it is dropped.
 #[derive(Debug)]
-pub struct OpenSession(Gauge);
+pub struct OpenSession {
+    sessions: Gauge,
+    load: Gauge,
+}
 
 impl Drop for OpenSession {
     fn drop(&mut self) {
-        self.0.dec();
+        let others = self.sessions.dec() - 1;
+        // Nobody measures the load any more, and whoever is left waits for nobody.
+        if others <= 1 {
+            self.load.set(0);
+        }
     }
 }
 
@@ -546,6 +589,32 @@ mod tests {
     use super::*;
     use crate::conversation::Discard;
     use crate::stats::testing::{early_run, record};
+
+    /// The load of two sessions was shown for the whole night after both had ended.
+    #[test]
+    fn a_server_with_one_session_or_none_has_no_load() {
+        let metrics = Metrics::default();
+        let load = |load: i64| format!("\nundertone_load {load}\n");
+        let sessions = [metrics.session(), metrics.session(), metrics.session()];
+        metrics.load(2);
+        let [one, other, last] = sessions;
+        drop(one);
+        assert!(metrics.render().contains(&load(2)), "others may wait");
+        drop(other);
+        assert!(metrics.render().contains(&load(0)));
+        drop(last);
+    }
+
+    #[test]
+    fn counters_that_alerts_read_begin_at_zero() {
+        let text = Metrics::default().render();
+        for line in [
+            r#"undertone_refused_connections_total{reason="full"} 0"#,
+            r#"undertone_stage_failures_total{stage="llm"} 0"#,
+        ] {
+            assert!(text.contains(line), "{line}");
+        }
+    }
 
     #[test]
     fn runs_are_counted_once_by_outcome() {

@@ -58,14 +58,19 @@ fn registered() -> BTreeSet<String> {
 
 /// Asserts that a PromQL expression can have a result, and returns the labels of that.
 fn check(expression: &str, exported: &Exported) -> BTreeSet<String> {
-    let metric = Regex::new(r"(undertone_[a-z_]+)(\{[^}]*\})?").expect("a pattern");
+    let metric = Regex::new(r"\b(undertone_[a-z_]+|up\b)(\{[^}]*\})?").expect("a pattern");
     let compared = Regex::new(r"([a-z_]+)\s*(?:=~|!=|=)").expect("a pattern");
     let by = Regex::new(r"by \(([a-z_, ]+)\)").expect("a pattern");
     let mut labels: BTreeSet<String> = SCRAPED.map(str::to_owned).into();
+    let of_up = BTreeSet::new();
     assert!(metric.is_match(expression), "no metric in {expression}");
     for found in metric.captures_iter(expression) {
         let (name, selector) = (&found[1], found.get(2).map_or("", |all| all.as_str()));
-        let own = exported.get(name);
+        let own = match name {
+            // Prometheus's own: whether it reaches the server.
+            "up" => Some(&of_up),
+            name => exported.get(name),
+        };
         let own = own.unwrap_or_else(|| panic!("{name} is not exported: {expression}"));
         for label in compared.captures_iter(selector) {
             let label = &label[1];

@@ -72,6 +72,10 @@ async fn ready(State(shared): State<Arc<Shared>>) -> Response {
         if shared.metrics.store().is_down() {
             told += "; the shared store does not answer: tools with side effects do not run";
         }
+        let failing = shared.metrics.failing_models();
+        if !failing.is_empty() {
+            told += &format!("; language models that fail: {}", failing.join("; "));
+        }
         let down = shared.metrics.mcp().down();
         if !down.is_empty() {
             told += &format!("; MCP servers that are not connected: {}", down.join(", "));
@@ -293,10 +297,10 @@ async fn open_asterisk(
     let values = told(&uri, "asterisk", origin);
     let dialect = ChanWebsocket::new(client(&headers)).knowing(values, origin);
     // Asterisk brings the ticket of a call that the server has placed.
-    let dialect = match ticket {
-        None => dialect,
+    let (dialect, limits) = match ticket {
+        None => (dialect, limits),
         Some(ticket) => match shared.placed.redeem(&ticket) {
-            Some(placed) => dialect.placed(placed),
+            Some(placed) => (dialect.placed(placed), limits.promised()),
             None => {
                 tracing::info!("refused a call with an unknown ticket");
                 return (StatusCode::FORBIDDEN, "the ticket is not valid").into_response();

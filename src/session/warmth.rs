@@ -3,7 +3,7 @@
 
 use crate::conversation::Policy;
 use crate::llm::{Demands, Llm, LlmError, Prompt};
-use crate::metrics::{LoadingModel, LoadingModels, Metrics};
+use crate::metrics::{LoadingModel, Metrics};
 use futures_util::future::BoxFuture;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,17 +25,17 @@ pub(super) struct Warmth {
     used: Mutex<Option<Instant>>,
     /// Attempts are being made.
     is_warming: AtomicBool,
-    /// The models without which the server is not ready; `None` if it can do without this one.
-    loading: Option<LoadingModels>,
+    /// What the server is told of this model; `None` if it can do without it.
+    loading: Option<LoadingModel>,
     /// Ends the attempts when this model is replaced.
     attempts: CancellationToken,
     _end: DropGuard,
 }
 
 impl Warmth {
-    /// Begins to warm up the model if there is a runtime. Until it has succeeded, the server is not ready.
+    /// Begins to warm up the model if there is a runtime. Until it has answered, the server is not ready.
     pub(super) fn start(llm: Arc<dyn Llm>, policy: &Policy, metrics: &Metrics) -> Arc<Self> {
-        Self::started(llm, policy, Some(metrics.loading()))
+        Self::started(llm, policy, Some(metrics.loading().add()))
     }
 
     /// Begins to warm up a model that the server can do without: the server is ready before that.
@@ -43,7 +43,7 @@ impl Warmth {
         Self::started(llm, policy, None)
     }
 
-    fn started(llm: Arc<dyn Llm>, policy: &Policy, loading: Option<LoadingModels>) -> Arc<Self> {
+    fn started(llm: Arc<dyn Llm>, policy: &Policy, loading: Option<LoadingModel>) -> Arc<Self> {
         let attempts = CancellationToken::new();
         let warmth = Arc::new(Self {
             llm,
@@ -63,8 +63,7 @@ impl Warmth {
             _end: attempts.clone().drop_guard(),
             attempts,
         });
-        let guard = warmth.loading.as_ref().map(LoadingModels::begin);
-        warmth.warm(guard);
+        warmth.warm();
         warmth
     }
 
@@ -76,13 +75,17 @@ impl Warmth {
     /// Another model takes its place.
     pub(super) fn retire(&self) {
         self.attempts.cancel();
+        if let Some(loading) = &self.loading {
+            loading.retire();
+        }
     }
 
     /// A session uses the model. One that may have been unloaded meanwhile is warmed up in the background, so that
-    /// a caller who hangs up does not stop it from loading. If that fails, the server is not ready until it succeeds.
+    /// a caller who hangs up does not stop it from loading. If that fails, and no other model of the server answers, the
+    /// server is not ready.
     pub(super) fn use_now(self: &Arc<Self>) {
         if self.used().is_some_and(|at| at.elapsed() > COLD_AFTER) {
-            self.warm(None);
+            self.warm();
         }
     }
 
@@ -98,29 +101,32 @@ impl Warmth {
     }
 
     /// Makes attempts in the background until one succeeds, if there is a runtime and none is being made.
-    fn warm(self: &Arc<Self>, loading: Option<LoadingModel>) {
+    fn warm(self: &Arc<Self>) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            return;
+            return self.is_ready();
         };
         if self.is_warming.swap(true, Ordering::Relaxed) {
             return;
         }
         let (warmth, attempts) = (self.clone(), self.attempts.clone());
         runtime.spawn(async move {
-            let until_warm = warmth.until_warm(loading);
+            let until_warm = warmth.until_warm();
             attempts.run_until_cancelled(until_warm).await;
             warmth.is_warming.store(false, Ordering::Relaxed);
         });
     }
 
-    async fn until_warm(&self, mut loading: Option<LoadingModel>) {
+    fn is_ready(&self) {
+        if let Some(loading) = &self.loading {
+            loading.is_ready();
+        }
+    }
+
+    async fn until_warm(&self) {
         let (mut wait, longest) = BACK_OFF;
         while let Err(error) = self.attempt().await {
-            if loading.is_none() {
-                loading = self.loading.as_ref().map(LoadingModels::begin);
-            }
-            if let Some(loading) = &loading {
-                loading.because(error.cause());
+            if let Some(loading) = &self.loading {
+                loading.fails(error.cause());
             }
             let (model, reason) = (self.llm.name(), error.details());
             let seconds = wait.as_secs();
@@ -134,6 +140,7 @@ impl Warmth {
             wait = (wait * 2).min(longest);
         }
         self.used();
+        self.is_ready();
         tracing::info!(model = self.llm.name(), "the language model is ready");
     }
 }
@@ -288,6 +295,36 @@ mod tests {
         llm.set(1, None);
         pass(10.0).await;
         assert_eq!(metrics.loading_because(), None);
+    }
+
+    /// A key that was revoked for one agent's model took all servers out of the balancer.
+    #[tokio::test(start_paused = true)]
+    async fn a_model_that_fails_leaves_the_server_ready_for_the_agents_of_others() {
+        let (llm, warmth, metrics) = start(0, None);
+        let other = Arc::new(Loads::default());
+        other.set(5, Some(401));
+        let others = Warmth::start(other.clone(), &Policy::default(), &metrics);
+        pass(4.0).await;
+        assert!(metrics.loading_because().is_some(), "it may still load");
+        pass(2.0).await;
+        assert_eq!(metrics.loading_because(), None);
+        let failing = metrics.failing_models();
+        assert!(
+            failing.len() == 1 && failing[0].contains("the key"),
+            "{failing:?}"
+        );
+
+        llm.set(1, Some(500));
+        pass(300.0).await;
+        warmth.use_now();
+        pass(2.0).await;
+        let why = metrics.loading_because();
+        assert!(why.is_some(), "none answers");
+        other.set(0, None);
+        pass(40.0).await;
+        assert_eq!(metrics.loading_because(), None);
+        assert!(metrics.failing_models()[0].contains("500"));
+        drop((warmth, others));
     }
 
     #[tokio::test(start_paused = true)]
