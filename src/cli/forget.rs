@@ -7,7 +7,7 @@ use crate::telemetry;
 use crate::tools::JournalFile;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind};
@@ -46,6 +46,7 @@ impl Forget {
             who.len() >= SHORTEST,
             "\"{who}\" is too short to name a session or a caller: give at least {SHORTEST} letters"
         );
+        self.check_places(config)?;
         let mut sessions = BTreeSet::from([who.to_owned()]);
         let calls = config
             .call_recording
@@ -80,8 +81,7 @@ impl Forget {
             };
             named("session") || named("caller") || has(&line["arguments"], who)
         };
-        let audit = config.audit.as_ref().map(|audit| audit.file.clone());
-        for file in index.into_iter().chain(audit) {
+        for file in index.into_iter().chain([config.audit.file.clone()]) {
             self.lines(&file, is_theirs)?;
         }
         let done = match &config.store {
@@ -94,6 +94,26 @@ impl Forget {
         } else {
             super::FAILED.into()
         })
+    }
+
+    /// Checks that this is where the server keeps its files: nothing would be found elsewhere, and nobody would notice.
+    fn check_places(&self, config: &Config) -> Result<()> {
+        let (journal, audit) = (&config.tools.journal, &config.audit.file);
+        let calls = config.call_recording.as_ref().map(|calls| &calls.folder);
+        let places = [journal, audit]
+            .into_iter()
+            .chain(calls)
+            .chain(&self.record);
+        ensure!(
+            config.store.is_some() || places.clone().any(|place| place.exists()),
+            "no server has kept anything at {}. Run this as the server's user, with its configuration and its \
+             XDG_STATE_HOME",
+            places
+                .map(|place| place.display().to_string())
+                .collect::<Vec<_>>()
+                .join(", ")
+        );
+        Ok(())
     }
 
     fn verb(&self) -> &'static str {
@@ -147,11 +167,11 @@ impl Forget {
 
     /// Whether the journal could be changed, or need not be.
     fn journal(&self, path: &Path, who: &str, sessions: &BTreeSet<String>) -> Result<bool> {
-        let is_theirs = |key: &str, arguments: &Map<String, Value>| {
+        let is_theirs = |key: &str, values: &[Value]| {
             let of_session = sessions
                 .iter()
                 .any(|session| key.starts_with(session.as_str()));
-            of_session || arguments.values().any(|value| has(value, who))
+            of_session || values.iter().any(|value| has(value, who))
         };
         let forgotten = JournalFile::forget(path, is_theirs, self.dry_run)?;
         let shown = path.display();

@@ -32,7 +32,7 @@ impl Kept {
                 .as_ref()
                 .map(|calls| calls.folder.clone()),
             turns: config.log.turns.clone(),
-            audit: config.audit.as_ref().map(|audit| audit.file.clone()),
+            audit: Some(config.audit.file.clone()),
         }
     }
 
@@ -141,9 +141,15 @@ fn is_session(name: &str) -> bool {
     name.len() > form.len() && name.bytes().zip(form).all(fits)
 }
 
+/// Deletes all that can be deleted. The error is the first one.
 fn delete(files: Vec<PathBuf>) -> io::Result<usize> {
-    files.iter().try_for_each(std::fs::remove_file)?;
-    Ok(files.len())
+    let removed = files.iter().map(std::fs::remove_file);
+    let failed = removed.filter_map(Result::err);
+    // `undertone forget` may have been quicker.
+    let mut failed = failed.filter(|error| error.kind() != io::ErrorKind::NotFound);
+    let first = failed.next();
+    failed.for_each(drop);
+    first.map_or(Ok(files.len()), Err)
 }
 
 /// Takes out the lines from before a time. Those without one are from earlier versions: they are old.

@@ -115,7 +115,8 @@ fn audit(config: &Config) -> Result<Option<AuditLog>> {
         let opened = AuditLog::open(&config.file, config.arguments);
         opened.with_context(|| format!("audit.file: cannot write {}", config.file.display()))
     };
-    config.audit.as_ref().map(open).transpose()
+    let audit = Some(&config.audit).filter(|audit| audit.enabled);
+    audit.map(open).transpose()
 }
 
 /// The web service that is told of calls, with a folder for reports that it does not take.

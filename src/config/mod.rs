@@ -121,8 +121,8 @@ pub struct Config {
     pub log: LogConfig,
     /// Where traces go; `None` if there are none.
     pub traces: Option<TraceSettings>,
-    /// The audit log; `None` if there is none.
-    pub audit: Option<AuditConfig>,
+    /// The audit log.
+    pub audit: AuditConfig,
     /// How long what was kept of sessions stays.
     pub retention: Retention,
 }
@@ -168,6 +168,8 @@ pub struct CallRecordingConfig {
 /// The file that lists the calls that may have changed something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditConfig {
+    /// Whether lines are added. Old ones are deleted in any case.
+    pub enabled: bool,
     /// The file.
     pub file: PathBuf,
     /// Whether it has the calls' arguments.

@@ -144,13 +144,14 @@ impl Check<'_> {
         self.wrong(given, problem, fix)
     }
 
-    pub(super) fn audit(&self, raw: &RawAudit) -> Option<AuditConfig> {
+    pub(super) fn audit(&self, raw: &RawAudit) -> AuditConfig {
         let named = self.path("audit.file", &raw.file);
         let file = named.unwrap_or_else(|| self.state_folder().join("audit.jsonl"));
-        raw.enabled.then_some(AuditConfig {
+        AuditConfig {
+            enabled: raw.enabled,
             file,
             arguments: raw.arguments,
-        })
+        }
     }
 
     pub(super) fn retention(&self, raw: &RawRetention) -> Checked<Retention> {

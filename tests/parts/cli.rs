@@ -852,7 +852,7 @@ fn what_was_kept_of_a_caller_is_deleted_and_nothing_else() {
         "reports/session-b.json",
         "{\"caller\":\"+155501001\",\"turns\":[]}",
     );
-    let settings = "[call_recording]\nfolder = 'calls'\n[audit]\nfile = 'audit.jsonl'\n[tools]\njournal = 'journal.jsonl'\n";
+    let settings = "[call_recording]\nfolder = 'calls'\n[audit]\nenabled = false\nfile = 'audit.jsonl'\n[tools]\njournal = 'journal.jsonl'\n";
     write("undertone.toml", settings);
     write(
         "calls/calls.jsonl",
@@ -881,6 +881,8 @@ fn what_was_kept_of_a_caller_is_deleted_and_nothing_else() {
         intent("session-a-1", "x"),
         intent("session-b-1", "y"),
         intent("session-c-1", "+15550100"),
+        intent("session-d-1", "z"),
+        "{\"line\":\"result\",\"key\":\"session-d-1\",\"time\":\"2026-01-01T00:00:01Z\",\"result\":{\"Ok\":{\"sent to\":\"+15550100\"}}}\n".to_owned(),
     ];
     write("journal.jsonl", &calls.concat());
     let read = |path: &str| std::fs::read_to_string(folder.join(path)).unwrap();
@@ -923,5 +925,16 @@ fn what_was_kept_of_a_caller_is_deleted_and_nothing_else() {
     assert!(
         !run(folder, &["forget", "+1"]).status.success(),
         "too short"
+    );
+    // Another user's state folder, in which no server has kept anything.
+    write("undertone.toml", "");
+    let mut elsewhere = undertone(folder, &["forget", "+15550100"]);
+    let elsewhere = elsewhere.env("XDG_STATE_HOME", folder.join("state"));
+    let elsewhere = elsewhere.output().unwrap();
+    assert!(!elsewhere.status.success());
+    assert!(
+        stderr(&elsewhere).contains("journal.jsonl"),
+        "{}",
+        stderr(&elsewhere)
     );
 }

@@ -111,14 +111,14 @@ impl JournalFile {
         Ok(Self(Arc::new(Mutex::new(state))))
     }
 
-    /// Forgets the calls that `is_theirs` by key and arguments, or only counts them if it is a `trial`. `None` if another
-    /// process uses the file, and nothing can be taken out.
+    /// Forgets the calls that `is_theirs` by key and values, which are the arguments and the result, or only counts them if
+    /// it is a `trial`. `None` if another process uses the file, and nothing can be taken out.
     ///
     /// # Errors
     /// [`JournalError::File`], [`JournalError::NoFile`].
     pub fn forget(
         path: &Path,
-        is_theirs: impl Fn(&str, &Map<String, Value>) -> bool,
+        is_theirs: impl Fn(&str, &[Value]) -> bool,
         trial: bool,
     ) -> Result<Option<usize>, JournalError> {
         Self::check(path)?;
@@ -387,6 +387,17 @@ impl State {
 }
 
 impl Entry {
+    /// All that it has of people's words: the arguments, and the result or why there is none.
+    fn values(&self) -> [Value; 2] {
+        let result = self.result.as_ref().map(|(_, result)| result);
+        let result = match result {
+            Some(Ok(value)) => value.clone(),
+            Some(Err(error)) => error.to_string().into(),
+            None => Value::Null,
+        };
+        [Value::Object(self.arguments.clone()), result]
+    }
+
     /// How long this process has known it.
     fn age(&self) -> Option<Duration> {
         self.learned.map(|learned| now().duration_since(learned))
@@ -488,7 +499,7 @@ fn open(
 
 fn forget(
     path: &Path,
-    is_theirs: impl Fn(&str, &Map<String, Value>) -> bool,
+    is_theirs: impl Fn(&str, &[Value]) -> bool,
     trial: bool,
 ) -> io::Result<Option<usize>> {
     if !path.exists() {
@@ -498,14 +509,16 @@ fn forget(
         .truncate(false)
         .write(true)
         .open(path.with_extension("lock"))?;
+    // Before it is read: what a server adds meanwhile would be lost.
+    let is_free = !trial && lock.try_lock().is_ok();
     let mut entries = read(path)?;
     let before = entries.len();
-    entries.retain(|key, entry| !is_theirs(key, &entry.arguments));
+    entries.retain(|key, entry| !is_theirs(key, &entry.values()));
     let theirs = before - entries.len();
     if trial || theirs == 0 {
         return Ok(Some(theirs));
     }
-    if lock.try_lock().is_err() {
+    if !is_free {
         return Ok(None);
     }
     rewrite(path, folder_of(path), &entries)?;
@@ -830,7 +843,7 @@ mod tests {
         for key in ["a-1", "b-1"] {
             begin(&journal, key, 0).await;
         }
-        let is_theirs = |key: &str, _: &Map<String, Value>| key.starts_with("a-");
+        let is_theirs = |key: &str, _: &[Value]| key.starts_with("a-");
         assert_eq!(
             JournalFile::forget(&path, is_theirs, true).unwrap(),
             Some(1)
