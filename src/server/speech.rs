@@ -36,6 +36,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use wording::{Container, Wording};
 
 /// The largest recording, bytes: OpenAI's bound.
@@ -102,6 +103,8 @@ struct Turn {
     place: Arc<Place>,
     /// Until it is dropped, the request counts as served.
     _permit: OwnedSemaphorePermit,
+    /// A server that shuts down waits for it.
+    _served: TaskTrackerToken,
 }
 
 #[allow(
@@ -124,6 +127,9 @@ fn admitted<'a>(shared: &'a Shared, headers: &HeaderMap) -> Result<&'a Speech, R
 )]
 async fn turn(shared: &Shared, headers: &HeaderMap, place: Arc<Place>) -> Result<Turn, Response> {
     let speech = admitted(shared, headers)?;
+    if shared.context.drain.is_cancelled() {
+        return Err(busy("the server shuts down"));
+    }
     let permit = timeout(WAIT, speech.turns.clone().acquire_owned()).await;
     let Ok(Ok(permit)) = permit else {
         return Err(busy(
@@ -135,6 +141,7 @@ async fn turn(shared: &Shared, headers: &HeaderMap, place: Arc<Place>) -> Result
         engines: speech.engines.clone(),
         place,
         _permit: permit,
+        _served: shared.tasks.token(),
     })
 }
 

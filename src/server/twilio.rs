@@ -59,7 +59,7 @@ async fn answer(
         Ok(form) => {
             let account = form.get("AccountSid").map_or("", String::as_str);
             match super::limits::may_call(&shared, account) {
-                true => connected(&shared, &form, ""),
+                true => connected(&shared, &form, "", false),
                 false => busy(),
             }
         }
@@ -79,7 +79,7 @@ async fn after_transfer(
         Ok(form) if form.get("DialCallStatus").map(String::as_str) == Some("completed") => {
             twiml("<Hangup/>")
         }
-        Ok(form) => connected(&shared, &form, "<Say>Nobody answers there.</Say>"),
+        Ok(form) => connected(&shared, &form, "<Say>Nobody answers there.</Say>", true),
         Err(refused) => refused,
     }
 }
@@ -104,7 +104,7 @@ async fn answer_placed(
     };
     let line = form.get("CallSid").map_or("", String::as_str);
     match shared.placed.answered(&placed.call, line) {
-        true => connected(&shared, &form, ""),
+        true => connected(&shared, &form, "", true),
         false => twiml("<Hangup/>"),
     }
 }
@@ -167,7 +167,14 @@ fn asked(
 }
 
 /// Connects a call to this server if there is room, after the TwiML verbs in `first`.
-fn connected(shared: &Shared, form: &BTreeMap<String, String>, first: &str) -> Response {
+///
+/// A `promised` call was taken or placed before, and is connected even under overload.
+fn connected(
+    shared: &Shared,
+    form: &BTreeMap<String, String>,
+    first: &str,
+    promised: bool,
+) -> Response {
     let settings = shared.settings();
     let Some(twilio) = &settings.twilio else {
         return not_found();
@@ -176,7 +183,7 @@ fn connected(shared: &Shared, form: &BTreeMap<String, String>, first: &str) -> R
         return (StatusCode::BAD_REQUEST, "CallSid is missing").into_response();
     };
     // The socket checks for a place again when it connects.
-    if shared.admission.place(false).is_err() {
+    if shared.admission.place(promised).is_err() {
         return busy();
     }
     let ticket = shared.tickets.issue(call, told(form));

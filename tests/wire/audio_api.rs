@@ -302,3 +302,32 @@ async fn requests_for_speech_wait_for_their_turn_and_are_told_when_to_come_again
     let served = speech(&server, None, json!({"input": "Hi."})).await;
     assert_eq!(served.status(), StatusCode::OK);
 }
+
+/// A shutdown cut a transcription in progress.
+#[tokio::test]
+async fn a_drain_waits_for_requests_for_speech_and_takes_no_more() {
+    let mut server = serve(local());
+    let mut slow = TcpStream::connect(server.address).await.expect("open");
+    let head = "POST /v1/audio/transcriptions HTTP/1.1\r\nHost: localhost\r\n\
+                Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 6\r\n\
+                Connection: close\r\nExpect: 100-continue\r\n\r\n";
+    slow.write_all(head.as_bytes()).await.expect("sent");
+    let mut told = [0; 25];
+    let read = timeout(PATIENCE, slow.read_exact(&mut told)).await;
+    read.expect("in time").expect("an answer");
+    assert_eq!(&told, b"HTTP/1.1 100 Continue\r\n\r\n");
+    server.shutdown.cancel();
+    let refused = speech(&server, None, json!({"input": "Hi."})).await;
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(!server.task.is_finished());
+    slow.write_all(b"--b--\n").await.expect("sent");
+    let mut answer = String::new();
+    let read = timeout(PATIENCE, slow.read_to_string(&mut answer)).await;
+    read.expect("in time").expect("a whole answer");
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    let ended = timeout(PATIENCE, &mut server.task).await;
+    ended
+        .expect("in time")
+        .expect("no panic")
+        .expect("no error");
+}

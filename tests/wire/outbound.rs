@@ -12,6 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use support::live::{self, without_models};
 use support::twilio::{self, ACCOUNT, CALL, PUBLIC, TOKEN};
@@ -136,6 +137,15 @@ fn engines(llm: &Scripted, heard: &'static str) -> Builders {
 
 /// A server with a token, and the options of the sessions that it opens.
 fn serve(settings: ServerSettings, engines: Builders) -> (Server, mpsc::Receiver<SessionOptions>) {
+    serve_while(Arc::default(), settings, engines)
+}
+
+/// The same, which is overloaded when `overloaded` says so.
+fn serve_while(
+    overloaded: Arc<AtomicBool>,
+    settings: ServerSettings,
+    engines: Builders,
+) -> (Server, mpsc::Receiver<SessionOptions>) {
     let settings = ServerSettings {
         auth_token: Some(KEY.to_owned().into()),
         agents: [("baker".to_owned(), false), ("default".to_owned(), false)]
@@ -149,7 +159,11 @@ fn serve(settings: ServerSettings, engines: Builders) -> (Server, mpsc::Receiver
         opened.try_send(options.clone()).expect("the test takes it");
         Ok(session::open(&engines, &options))
     });
-    (Server::serve(App::new(settings, sessions)), options)
+    let app = App {
+        room: Arc::new(move || !overloaded.load(Relaxed)),
+        ..App::new(settings, sessions)
+    };
+    (Server::serve(app), options)
 }
 
 async fn place(server: &Server, token: &str, body: Value) -> (u16, Value) {
@@ -253,6 +267,34 @@ async fn a_call_through_twilio_is_placed_answered_and_over() {
     ];
     assert_eq!(tell(&server, &callback, &parameters).await.0, 204);
     assert_eq!(status(&server, &id).await, "completed");
+}
+
+/// The load rose while the telephone rang, and whoever answered heard that all lines were busy.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_answers_a_placed_call_is_connected_even_under_overload() {
+    let (api, mut placed) = calls_json().await;
+    let overloaded = Arc::new(AtomicBool::new(false));
+    let llm = Scripted::default();
+    let (server, _sessions) = serve_while(
+        overloaded.clone(),
+        with_twilio(&api),
+        engines(&llm, "Hello?"),
+    );
+    let wanted = json!({"to": CALLEE, "agent": "baker"});
+    assert_eq!(place(&server, KEY, wanted.clone()).await.0, 201);
+    overloaded.store(true, Relaxed);
+    assert_eq!(place(&server, KEY, wanted).await.0, 503);
+    let form = timeout(PATIENCE, placed.recv()).await;
+    let form = form.expect("in time").expect("a call");
+    let parameters = [
+        ("AccountSid", ACCOUNT),
+        ("CallSid", CALL),
+        ("From", OWN),
+        ("To", CALLEE),
+    ];
+    let answer = tell(&server, &form["Url"], &parameters).await;
+    let mut phone = Phone::answered_as(&server, answer).await;
+    phone.until("mark").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
