@@ -1,22 +1,34 @@
 //! Tests that the manifests in `contrib/kubernetes` fit the product: configuration, ports, paths, arguments, metrics.
 
 use crate::support::{Server, local};
+use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 use undertone::config::{Config, Environment, Flags, load};
 use undertone::metrics::Metrics;
-use undertone::server::App;
+use undertone::server::{App, ServerSettings};
 use undertone::session::SessionError;
 use yaml_rust2::{Yaml, YamlLoader};
 
 const MANIFESTS: &str = include_str!("../../contrib/kubernetes/undertone.yaml");
+const MONITOR: &str = include_str!("../../contrib/kubernetes/podmonitor.yaml");
+const ALERTS: &str = include_str!("../../contrib/prometheus/undertone.rules.yml");
+
+fn manifests(kind: &str) -> Vec<Yaml> {
+    let documents = YamlLoader::load_from_str(MANIFESTS).expect("YAML");
+    let of_kind = |document: &Yaml| document["kind"].as_str() == Some(kind);
+    documents.into_iter().filter(of_kind).collect()
+}
 
 fn manifest(kind: &str) -> Yaml {
-    let documents = YamlLoader::load_from_str(MANIFESTS).expect("YAML");
-    let mut documents = documents.into_iter();
-    let found = documents.find(|document| document["kind"].as_str() == Some(kind));
+    let found = manifests(kind).into_iter().next();
     found.unwrap_or_else(|| panic!("there is no {kind}"))
+}
+
+/// The labels of the pods.
+fn labels() -> Yaml {
+    manifest("StatefulSet")["spec"]["template"]["metadata"]["labels"].clone()
 }
 
 fn pod() -> Yaml {
@@ -37,12 +49,16 @@ fn text<'a>(yaml: &'a Yaml, key: &str) -> &'a str {
         .unwrap_or_else(|| panic!("no {key}: {yaml:?}"))
 }
 
+/// What the secret has under a key.
+fn secret(key: &str) -> String {
+    format!("the-{key}-of-this-installation")
+}
+
 /// The configuration of a pod, with its environment. Unknown keys and variables are errors.
 fn configuration() -> Config {
     let folder = tempfile::tempdir().expect("a folder");
     for name in ["token", "key"] {
-        let secret = folder.path().join(name);
-        std::fs::write(secret, "a-secret-of-more-than-sixteen").expect("written");
+        std::fs::write(folder.path().join(name), secret(name)).expect("written");
     }
     let map = manifest("ConfigMap");
     let here = folder.path().to_str().expect("a path");
@@ -97,10 +113,31 @@ fn the_ports_are_those_of_the_configuration() {
         ["192.0.2.7".parse::<std::net::IpAddr>().unwrap()]
     );
     assert!(config.server.bind.ip().is_unspecified());
-    assert_eq!(
-        manifest("Service")["spec"]["ports"][0]["targetPort"].as_str(),
-        Some("http")
-    );
+    for service in manifests("Service") {
+        let target = service["spec"]["ports"][0]["targetPort"].as_str();
+        assert_eq!(target, Some("http"), "{service:?}");
+    }
+}
+
+#[test]
+fn only_browsers_are_led_to_the_pod_that_they_had() {
+    let mut affinities = BTreeMap::new();
+    for service in manifests("Service") {
+        let (name, spec) = (text(&service["metadata"], "name"), &service["spec"]);
+        assert_eq!(spec["selector"], labels(), "{name}");
+        if spec["clusterIP"].is_badvalue() {
+            let affinity = spec["sessionAffinity"].as_str().map(str::to_owned);
+            affinities.insert(name.to_owned(), affinity);
+        } else {
+            // That of the pods' names, which is not for calls.
+            assert_eq!(text(&manifest("StatefulSet")["spec"], "serviceName"), name);
+        }
+    }
+    let expected = BTreeMap::from([
+        ("undertone".to_owned(), Some("ClientIP".to_owned())),
+        ("undertone-phones".to_owned(), None),
+    ]);
+    assert_eq!(affinities, expected);
 }
 
 #[test]
@@ -124,10 +161,19 @@ fn replicas_share_a_store_and_a_key() {
     assert!(config.server.client_secret_key.is_some());
 }
 
+/// A server with the settings of a pod, at a free port of loopback.
+fn serve() -> Server {
+    let settings = ServerSettings {
+        bind: local().bind,
+        ..configuration().server
+    };
+    let nobody = Arc::new(|_| Err(SessionError::Overloaded));
+    Server::serve(App::new(settings, nobody))
+}
+
 #[tokio::test]
 async fn the_probes_ask_for_paths_that_are_there() {
-    let nobody = Arc::new(|_| Err(SessionError::Overloaded));
-    let server = Server::serve(App::new(local(), nobody));
+    let server = serve();
     let container = container();
     let path = |probe: &str| text(&container[probe]["httpGet"], "path").to_owned();
     for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
@@ -139,10 +185,38 @@ async fn the_probes_ask_for_paths_that_are_there() {
         path("readinessProbe"),
         "a drain is no death"
     );
-    let template = &manifest("StatefulSet")["spec"]["template"]["metadata"];
-    let metrics = text(&template["annotations"], "prometheus.io/path");
-    let answer = server.get(metrics, "").await;
-    assert!(answer.contains("undertone_sessions"), "{answer}");
+}
+
+#[tokio::test]
+async fn prometheus_shows_the_token_of_the_secret() {
+    let server = serve();
+    let documents = YamlLoader::load_from_str(MONITOR).expect("YAML");
+    let monitor = &documents[0]["spec"];
+    let endpoint = &list(monitor, "podMetricsEndpoints")[0];
+    let path = text(endpoint, "path");
+    let answer = server.get(path, "").await;
+    assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+    let (scheme, shown) = (
+        text(&endpoint["authorization"], "type"),
+        &endpoint["authorization"]["credentials"],
+    );
+    let authorization = format!("Authorization: {scheme} {}\r\n", secret(text(shown, "key")));
+    let answer = server.get(path, &authorization).await;
+    assert!(answer.contains("\nundertone_sessions "), "{answer}");
+
+    let (pod, container) = (pod(), container());
+    let mut volumes = list(&pod, "volumes").iter();
+    let mounted = volumes.find_map(|volume| volume["secret"]["secretName"].as_str());
+    assert_eq!(mounted, Some(text(shown, "name")));
+    let mut ports = list(&container, "ports").iter();
+    assert!(ports.any(|port| text(port, "name") == text(endpoint, "port")));
+    let labels = labels();
+    assert_eq!(monitor["selector"]["matchLabels"], labels);
+    let job = text(&labels, text(monitor, "jobLabel"));
+    assert!(
+        ALERTS.contains(&format!("up{{job=\"{job}\"}}")),
+        "the alerts are on another job than {job}"
+    );
 }
 
 #[test]
@@ -195,9 +269,6 @@ fn the_pod_is_locked_down_and_has_what_it_mounts() {
     }
     for kind in ["StatefulSet", "PodDisruptionBudget"] {
         let selected = manifest(kind)["spec"]["selector"]["matchLabels"].clone();
-        assert_eq!(
-            selected, set["spec"]["template"]["metadata"]["labels"],
-            "{kind}"
-        );
+        assert_eq!(selected, labels(), "{kind}");
     }
 }

@@ -2,6 +2,7 @@
 
 use super::journal::{booking_once, call_relay, world};
 use crate::common;
+use crate::support::live::{self, without_models};
 use crate::support::program::{self, Program, said, until};
 use crate::support::replicas::{Redis, balancer, own_address};
 use crate::support::{Client, PATIENCE, twilio};
@@ -26,6 +27,7 @@ use tokio::time::timeout;
 use tokio_tungstenite::connect_async;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{Error, Message};
+use undertone::llm::scripted::Scripted;
 
 const TOKEN: &str = "the-token-of-all-servers";
 
@@ -202,6 +204,55 @@ async fn the_balancer_makes_no_call_twice() {
     let repeated = post("/v1/realtime/client_secrets").await;
     assert!(repeated > 1, "a request that may be repeated is");
     assert_eq!(post("/v1/calls/outbound").await, 1);
+}
+
+/// A Realtime client that shows the balancer's cookie if it has one, and the cookie that it is given.
+async fn open_with(address: &str, query: &str, cookie: Option<&str>) -> (Client, Option<String>) {
+    let url = format!("ws://{address}/v1/realtime?{query}");
+    let mut request = url.into_client_request().expect("a request");
+    if let Some(cookie) = cookie {
+        let shown = cookie.parse().expect("a header");
+        request.headers_mut().insert("cookie", shown);
+    }
+    let (socket, response) = connect_async(request).await.expect("a session");
+    let given = response.headers().get("set-cookie");
+    let given = given.map(|cookie| cookie.to_str().expect("text"));
+    // Without its attributes.
+    let given = given.and_then(|cookie| cookie.split(';').next());
+    let client = Client {
+        socket,
+        protocol: None,
+    };
+    (client, given.map(str::to_owned))
+}
+
+/// Others have their sessions there, too, so that without the cookie it would be sent to another server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_balancers_cookie_leads_a_client_back_to_its_session() {
+    let servers = [(); 2].map(|()| {
+        let llm = Scripted::always("<speech>Hello.</speech>");
+        live::serve(without_models(Arc::new(llm)))
+    });
+    let addresses = servers.each_ref().map(|server| server.address);
+    let (_balancer, address) = balancer(&addresses).await;
+    let (mut client, cookie) = open_with(&address, "resumable=1", None).await;
+    let cookie = cookie.expect("a cookie");
+    let offered = client.until("undertone.session.resumable").await;
+    let secret = offered.last().expect("one")["resume"]
+        .as_str()
+        .expect("text");
+    let mut others = Vec::new();
+    for _ in 0..2 {
+        let (other, given) = open_with(&address, "", Some(&cookie)).await;
+        assert_eq!(given, None, "it is at the server of its cookie");
+        others.push(other);
+    }
+    // The connection is lost.
+    drop(client);
+    let query = format!("resume={secret}");
+    let (mut client, _) = open_with(&address, &query, Some(&cookie)).await;
+    client.until("undertone.session.resumed").await;
+    drop(others);
 }
 
 async fn answer_all_but_posts(mut stream: TcpStream, posts: Arc<AtomicUsize>) {
