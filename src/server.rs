@@ -97,6 +97,9 @@ const SEND_BUFFER: u32 = 32 * 1024;
 /// The most connections that may wait to be accepted.
 const LISTEN_BACKLOG: u32 = 1024;
 
+/// How long before the drain deadline telephone calls say goodbye: time for the current turn. At most half of the drain.
+const FAREWELL: Duration = Duration::from_secs(15);
+
 /// How long closing the last sockets may take after the drain deadline.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -223,7 +226,8 @@ pub async fn run(
             sessions: app.sessions,
             limits: app.settings.socket,
             counters: app.counters,
-            drain: shutdown.clone(),
+            drain: shutdown,
+            farewell: CancellationToken::new(),
             stop: stop.clone(),
         },
         metrics: app.metrics,
@@ -255,7 +259,7 @@ pub async fn run(
         never = accept_requests(&listener, router, &shared) => match never {},
         never = doors::accept_clients(&doors, &shared) => match never {},
         never = calls::accept_tcp(tcp.as_ref(), &shared) => match never {},
-        () = drained(&shutdown, &tasks, deadline) => {}
+        () = drained(&shared, deadline) => {}
     }
     drop((listener, doors, tcp));
     stop.cancel();
@@ -266,11 +270,17 @@ pub async fn run(
 }
 
 /// Waits for shutdown, then for all sessions to end or the deadline to pass.
-async fn drained(shutdown: &CancellationToken, tasks: &TaskTracker, deadline: Duration) {
-    shutdown.cancelled().await;
+async fn drained(shared: &Shared, deadline: Duration) {
+    let (context, tasks) = (&shared.context, &shared.tasks);
+    context.drain.cancelled().await;
     tracing::info!(sessions = tasks.len(), "draining");
     tasks.close();
-    if timeout(deadline, tasks.wait()).await.is_err() {
+    let last = FAREWELL.min(deadline / 2);
+    if timeout(deadline - last, tasks.wait()).await.is_ok() {
+        return;
+    }
+    context.farewell.cancel();
+    if timeout(last, tasks.wait()).await.is_err() {
         tracing::warn!(left = tasks.len(), "the drain deadline has passed");
     }
 }

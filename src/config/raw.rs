@@ -685,7 +685,7 @@ impl Default for RawCallRecording {
     fn default() -> Self {
         Self {
             folder: String::new(),
-            consent: "This call is recorded.".into(),
+            consent: pack(None).recorded.into(),
             agents: Vec::new(),
         }
     }

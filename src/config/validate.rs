@@ -12,7 +12,7 @@ use super::raw::{
 use super::*;
 use crate::conversation::{
     AnswerPolicy, BargeInPolicy, Briefing, EndpointPolicy, FillerLead, FillerPolicy,
-    ListeningWords, SpeculationPolicy, Timeouts, TurnDetection, VadPolicy,
+    ListeningWords, Opening, SpeculationPolicy, Timeouts, TurnDetection, VadPolicy,
 };
 use crate::language::{ENGLISH, Pack, is_tag, pack};
 use crate::llm::markup::CallForm;
@@ -258,7 +258,7 @@ impl Check<'_> {
             timeouts: self.timeouts(raw)?,
             tool_steps: self.whole("session.max_tool_steps", session.max_tool_steps, 0..=20)?,
             answer: self.answer(&raw.session)?,
-            greeting: self.greeting("session.greeting", &session.greeting)?,
+            opening: Opening::greeting(self.greeting("session.greeting", &session.greeting)?),
             briefing: Briefing {
                 instructions: self.instructions(llm)?,
                 plans: session.plans,

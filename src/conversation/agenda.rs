@@ -17,6 +17,8 @@ pub(super) struct Agenda {
     next: Option<NextAnswer>,
     /// Items that are still being transcribed. Answers wait for them.
     untranscribed: BTreeSet<ItemId>,
+    /// The user has heard the notice of the policy.
+    noticed: bool,
     pub(super) silence: Silence,
     pub(super) absence: Absence,
 }
@@ -43,6 +45,19 @@ impl Agenda {
     /// Replaces all announcements with this one.
     pub(super) fn announce_only(&mut self, text: String) {
         self.announcements = VecDeque::from([text]);
+    }
+
+    /// Queues the `notice` before all others unless it `was_heard`. `true` if it did.
+    pub(super) fn give_notice(
+        &mut self,
+        notice: &str,
+        was_heard: impl FnOnce(&str) -> bool,
+    ) -> bool {
+        self.noticed = self.noticed || notice.is_empty() || was_heard(notice);
+        if !self.noticed {
+            self.announce_next(notice.to_owned());
+        }
+        !self.noticed
     }
 
     /// Removes an announcement.

@@ -330,6 +330,21 @@ impl History {
         }
     }
 
+    /// Whether the user has said nothing yet.
+    pub(super) fn is_unanswered(&self) -> bool {
+        let mut messages = self.items.iter().filter_map(Item::message);
+        !messages.any(|message| matches!(message, Message::User { .. }))
+    }
+
+    /// Whether the agent has said these words and the user has heard them, as far as known.
+    pub(super) fn has_said(&self, words: &str) -> bool {
+        let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let words = plain(words);
+        self.items.iter().filter_map(Item::message).any(
+            |message| matches!(message, Message::Agent { text, .. } if plain(&text).contains(&words)),
+        )
+    }
+
     /// Whether nothing has been added since the agent last spoke.
     pub(super) fn ends_with_the_agent(&self) -> bool {
         let last = self.items.iter().rev().find_map(Item::message);

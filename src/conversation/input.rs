@@ -259,6 +259,9 @@ pub enum Input {
     HangUp,
     /// The server is shutting down: finish the current turn, then hang up.
     Drain,
+    /// The server is shutting down, and the other party cannot come back by itself: finish the current turn, say
+    /// goodbye, then hang up.
+    Farewell,
     /// The client's connection was lost. It may come back, until [`Input::HangUp`].
     ClientLost,
     /// The client is back.

@@ -35,6 +35,7 @@
 //! | `keypad` | the meaning of telephone keys |
 //! | `silence` | when a silent user is prompted, and when the session ends |
 //! | `absence` | a client whose connection was lost and that may come back |
+//! | `opening` | the words with which the agent begins |
 //! | `agenda` | work that waits until nobody speaks |
 //! | `text_limits` | how much text a client may add |
 //! | `clauses` | where a clause ends; which text is not spoken |
@@ -79,6 +80,7 @@ mod keypad;
 mod latency;
 mod machine;
 mod model_pace;
+mod opening;
 mod outcome;
 mod output;
 mod overlap;
@@ -118,12 +120,13 @@ pub use input::{
     Context, HeardUpTo, Input, MaxTokens, NewItem, Place, ResponsePlace, ResponseTerms, Settings,
 };
 pub use latency::TurnLatency;
+pub use opening::Opening;
 pub use outcome::{ConfirmationOutcome, HangUpReason, ResponseStatus};
 pub use output::{Event, Output};
 pub use overlap::{BargeInPolicy, ListeningWords};
 pub use policy::{
     AnswerPolicy, Declarations, EndpointPolicy, FillerLead, FillerPolicy, Policy,
-    SpeculationPolicy, TextLimits, Timeouts, VadPolicy,
+    SpeculationPolicy, Timeouts, VadPolicy,
 };
 pub use sentence::spoken_length;
 pub use shed::Shed;
@@ -133,5 +136,6 @@ pub use speculation::{
     Because, Before, Decision, Decline, Discard, DraftRecord, Fate, HeldRecord, PredictionRecord,
     RunRecord, SpeculationEvent, TurnRecord, Verdict, verdict,
 };
+pub use text_limits::TextLimits;
 pub use turn_detection::{Eagerness, EndOfTurnRule, TurnDetection};
 pub use wiring::Conversation;

@@ -2,7 +2,9 @@
 
 use super::briefing::Briefing;
 use super::draft::DraftPolicy;
+use super::opening::Opening;
 use super::overlap::{BargeInPolicy, ListeningWords};
+use super::text_limits::TextLimits;
 use super::turn_detection::{Eagerness, TurnDetection};
 use crate::llm::Phrases;
 use crate::time::Micros;
@@ -40,8 +42,9 @@ pub struct Policy {
     /// The agent's voice and language.
     #[serde(default, skip_serializing_if = "Speaker::is_default")]
     pub speaker: Speaker,
-    /// Spoken when the session begins; nothing if empty.
-    pub greeting: String,
+    /// Spoken when the session begins.
+    #[serde(flatten)]
+    pub opening: Opening,
     /// The model's instructions besides the conversation.
     #[serde(flatten)]
     pub briefing: Briefing,
@@ -304,7 +307,7 @@ impl Default for Policy {
             answer: AnswerPolicy::default(),
             max_tokens: None,
             speaker: Speaker::default(),
-            greeting: String::new(),
+            opening: Opening::default(),
             briefing: Briefing::default(),
             phrases: Phrases::default(),
             tools: Arc::default(),
@@ -425,26 +428,6 @@ impl Default for SpeculationPolicy {
             token_price: 0.0,
             token_cost_per_day: None,
             draft: None,
-        }
-    }
-}
-
-/// Limits on the text that a client may add, in characters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct TextLimits {
-    /// Instructions and tools together.
-    pub set_up: usize,
-    /// One item, or one transcript of a client with its own recogniser.
-    pub item: usize,
-}
-
-impl Default for TextLimits {
-    /// Generous limits for engines whose prompts have no limit, such as the local brain.
-    fn default() -> Self {
-        Self {
-            set_up: 256 * 1024,
-            item: 64 * 1024,
         }
     }
 }

@@ -23,6 +23,8 @@ pub struct Pack {
     pub name: &'static str,
     /// The greeting of telephone calls, unless the operator has another.
     pub hello: &'static str,
+    /// Says that the call is recorded.
+    pub recorded: &'static str,
     /// The fixed phrases, as TOML.
     pub(crate) phrases: &'static str,
     pub(crate) sentences: &'static Sentences,

@@ -12,6 +12,7 @@ pub(super) static PACK: Pack = Pack {
     tag: "und",
     name: "",
     hello: "Hello, how can I help you?",
+    recorded: "This call is recorded.",
     phrases: include_str!("../../prompts/phrases.toml"),
     sentences: &SENTENCES,
     wording: None,

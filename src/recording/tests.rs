@@ -1,7 +1,8 @@
 use super::*;
 use crate::asr::{TurnReport, TurnState};
 use crate::conversation::{
-    CallId, ClauseId, Conversation, Experience, Job, Micros, RequestId, RunId, Samples, Time,
+    CallId, ClauseId, Conversation, Experience, Job, Micros, Opening, RequestId, RunId, Samples,
+    Time,
 };
 use crate::llm::LlmEvent;
 use crate::prediction::{Prediction, Source};
@@ -22,7 +23,7 @@ fn policy() -> Policy {
     tool.speculation.eligibility = Eligibility::Full;
     tool.speculation.cost = 0.1 + 0.2;
     Policy {
-        greeting: "Hello there.".into(),
+        opening: Opening::greeting("Hello there."),
         tools: Arc::new(vec![Arc::new(tool)]),
         ..Policy::default()
     }

@@ -5,7 +5,7 @@ use super::notes::Instructions;
 use super::options::SessionOptions;
 use super::phrases::Sayings;
 use super::warmth::Warmth;
-use crate::conversation::Policy;
+use crate::conversation::{Opening, Policy};
 use crate::language::pack;
 use crate::llm::Llm;
 use crate::metrics::Metrics;
@@ -308,7 +308,7 @@ impl Shared<'_> {
             phone.greeting = policy.speaker.pack().hello.to_owned();
         }
         if let Some(greeting) = greeting {
-            policy.greeting.clone_from(&greeting);
+            policy.opening = Opening::greeting(greeting.clone());
             phone.greeting = greeting;
         }
         let is_its = |tool: &Arc<Declaration>| {

@@ -5,7 +5,7 @@ use super::budget::BudgetStore;
 use super::detectors::VadBuilder;
 use super::observers::Observers;
 use crate::asr::{Asr, AsrError, AsrService};
-use crate::conversation::{Micros, Policy, Timeouts};
+use crate::conversation::{Micros, Opening, Policy, Timeouts};
 use crate::llm::Llm;
 use crate::prediction::Predictor;
 use crate::tools::{Journal, LiveTools};
@@ -156,7 +156,7 @@ impl PhoneSettings {
     /// The numbers behind the rules of a call.
     pub(super) fn policy(self, policy: &Policy) -> Policy {
         Policy {
-            greeting: self.greeting,
+            opening: Opening::greeting(self.greeting),
             timeouts: Timeouts {
                 silence_prompt: self.silence_prompt,
                 ..policy.timeouts

@@ -2,6 +2,7 @@
 
 use super::tracks::Tracks;
 use crate::conversation::{Samples, Time};
+use crate::language::{Pack, pack};
 use crate::telemetry;
 use hound::{SampleFormat, WavSpec, WavWriter};
 use prometheus_client::metrics::counter::Counter;
@@ -59,12 +60,13 @@ impl CallRecordings {
         self.agents.is_empty() || self.agents.iter().any(|name| name == agent)
     }
 
-    /// A greeting after the words that tell of the recording.
-    pub(super) fn greeting(&self, greeting: &str) -> String {
-        [self.consent.trim(), greeting.trim()]
-            .join(" ")
-            .trim()
-            .to_owned()
+    /// The words that tell of the recording. The default ones are in the agent's language.
+    pub(super) fn notice(&self, language: &Pack) -> String {
+        let own = self.consent.trim();
+        match own == pack(None).recorded {
+            true => language.recorded.to_owned(),
+            false => own.to_owned(),
+        }
     }
 
     /// Recordings that could not be made, or not to their end.
@@ -268,14 +270,27 @@ mod tests {
         assert_eq!(lost.get(), 1);
     }
 
+    /// A German agent said in English that the call is recorded.
+    #[test]
+    fn the_default_notice_is_in_the_language_of_the_agent() {
+        let folder = tempfile::tempdir().unwrap();
+        let notice = |consent: &str| {
+            let calls = CallRecordings::new(folder.path(), consent.into(), Vec::new());
+            calls.unwrap().notice(pack(Some("de-AT")))
+        };
+        let german = "Dieses Gespräch wird aufgezeichnet.";
+        assert_eq!(notice("This call is recorded."), german);
+        assert_eq!(notice(" Wir nehmen auf. "), "Wir nehmen auf.");
+        assert_eq!(notice(""), "");
+    }
+
     #[tokio::test]
     async fn a_call_becomes_a_file_that_only_its_owner_reads() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let calls = CallRecordings::new(folder.path(), "This call is recorded.".into(), Vec::new());
         let calls = calls.unwrap();
-        assert_eq!(calls.greeting("Hello."), "This call is recorded. Hello.");
-        assert_eq!(calls.greeting(""), "This call is recorded.");
+        assert_eq!(calls.notice(pack(None)), "This call is recorded.");
         let mut recorder = calls.begin("7", None, Samples::RATE).unwrap();
         recorder.user(SECOND, &[0.5; 16_000]);
         recorder.agent(SECOND, &[8_000; 16_000]);

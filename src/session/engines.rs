@@ -15,7 +15,7 @@ use super::source::{LONGEST, Report};
 use super::voices::{KnownVoice, Spoken, Voices};
 use super::warmth::Warmth;
 use crate::asr::{Hints, Recognised, TellTurn};
-use crate::conversation::{self, Briefing, Declarations, Policy, Shed};
+use crate::conversation::{self, Briefing, Declarations, Opening, Policy, Shed};
 use crate::language::{ENGLISH, base, packs};
 use crate::llm::Llm;
 use crate::metrics::Metrics;
@@ -329,7 +329,7 @@ impl Engines {
         let policy = match options.profile {
             Profile::Conversation => agent.policy.clone(),
             Profile::ClientFirst => Policy {
-                greeting: String::new(),
+                opening: Opening::default(),
                 ..agent.policy.clone()
             },
             Profile::PhoneCall => agent.phone_policy.clone(),
@@ -342,15 +342,16 @@ impl Engines {
             // The local recogniser goes on in time.
             timeouts.transcript_timeout = timeouts.transcript_timeout + LONGEST;
         }
-        let mut greeting = notes::greeting(policy.greeting, &options.values);
-        if let Some(calls) = self.observers.calls_of(&agent.name, options) {
-            greeting = calls.greeting(&greeting);
-        }
+        let speaker = speaker_of(agent, options);
+        let calls = self.observers.calls_of(&agent.name, options);
         Policy {
             tools,
             timeouts,
-            greeting,
-            speaker: speaker_of(agent, options),
+            opening: Opening {
+                notice: calls.map_or_else(String::new, |calls| calls.notice(speaker.pack())),
+                greeting: notes::greeting(policy.opening.greeting, &options.values),
+            },
+            speaker,
             briefing: self.briefing_of(agent, options, &Found::new()),
             ..policy
         }
@@ -360,7 +361,7 @@ impl Engines {
     pub(crate) fn greeting(&self, options: &SessionOptions) -> String {
         let agent = self.agents.of(options);
         let policy = self.policy_of(agent, options, Declarations::default());
-        policy.greeting
+        policy.opening.words()
     }
 
     fn briefing_of(&self, agent: &Agent, options: &SessionOptions, found: &Found) -> Briefing {

@@ -57,7 +57,8 @@ impl Sayings {
 /// The clauses of an agent.
 fn sayings(policy: &Policy, phone_policy: &Policy) -> Vec<String> {
     let phrases = policy.phrases().all().map(str::to_owned);
-    let greetings = [policy.greeting.clone(), phone_policy.greeting.clone()];
+    let greetings =
+        [&policy.opening, &phone_policy.opening].map(|opening| opening.greeting.clone());
     let greetings = greetings
         .into_iter()
         .filter(|text| !(text.is_empty() || is_template(text)));

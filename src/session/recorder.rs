@@ -305,7 +305,7 @@ impl Recorded {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conversation::Micros;
+    use crate::conversation::{Micros, Opening};
     use crate::recording::{Recording, replay};
 
     /// Writes into memory and hands it over at the end.
@@ -335,7 +335,7 @@ mod tests {
     fn what_is_recorded_can_be_replayed() {
         let (recorder, written) = in_memory(100);
         let policy = Policy {
-            greeting: "Hello.".into(),
+            opening: Opening::greeting("Hello."),
             ..Policy::default()
         };
         let mut recorded = Recorded::with(Header::new(policy, learned()), Some(recorder), None);
@@ -387,7 +387,7 @@ mod tests {
         // Nobody may make a file there.
         let recordings = Recordings::new(Path::new("/sys/kernel")).unwrap();
         let policy = Policy {
-            greeting: "Hello.".into(),
+            opening: Opening::greeting("Hello."),
             ..Policy::default()
         };
         let (experience, subject) = (Experience::default(), Subject::default());

@@ -115,9 +115,9 @@ impl Intake {
     }
 
     /// Asks the session to finish. This is the server's request, so the client's limit does not apply.
-    pub fn drain(&mut self) {
+    pub fn drain(&mut self, how: Input) {
         self.requests += 1;
-        self.urgent.push_back(Input::Drain);
+        self.urgent.push_back(how);
     }
 
     /// Tells the session that the client's connection is lost. What waits for the session goes on waiting.

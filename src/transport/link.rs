@@ -6,7 +6,7 @@
 use super::intake::{Intake, IntakeLimits};
 use super::pump::{End, PumpContext};
 use crate::conversation::{HeardUpTo, Input, ItemId, Micros};
-use crate::session::{Inbound, Outbound, SessionError, SessionHandle, SessionOptions};
+use crate::session::{Inbound, Outbound, Profile, SessionError, SessionHandle, SessionOptions};
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
@@ -21,6 +21,8 @@ pub struct Link {
     span: Span,
     began: Instant,
     draining: bool,
+    /// It is a telephone call, which goes on while the server drains.
+    is_call: bool,
 }
 
 /// An event that the pump handles.
@@ -61,6 +63,7 @@ impl Link {
             span: Span::none(),
             began: Instant::now(),
             draining: false,
+            is_call: false,
         }
     }
 
@@ -70,6 +73,7 @@ impl Link {
     /// [`SessionError`], which is logged.
     pub fn open(&mut self, options: SessionOptions) -> Result<(), SessionError> {
         self.intake = Intake::new(self.limits, options.input_rate);
+        self.is_call = options.profile == Profile::PhoneCall;
         let opened = (self.context.sessions)(options);
         let handle = opened.inspect_err(|error| tracing::warn!(%error, "cannot open a session"))?;
         self.context.counters.sessions.fetch_add(1, Relaxed);
@@ -154,7 +158,11 @@ impl Link {
     /// Waits for the next event and feeds the session meanwhile. Cancel-safe.
     pub async fn next(&mut self) -> Signal {
         loop {
-            let (stop, drain) = (&self.context.stop, &self.context.drain);
+            let stop = &self.context.stop;
+            let (drain, how) = match self.is_call {
+                true => (&self.context.farewell, Input::Farewell),
+                false => (&self.context.drain, Input::Drain),
+            };
             let Some(SessionHandle {
                 inbound, outbound, ..
             }) = &mut self.session
@@ -175,7 +183,7 @@ impl Link {
                 () = stop.cancelled() => return Signal::Stop,
                 () = drain.cancelled(), if !self.draining => {
                     self.draining = true;
-                    self.intake.drain();
+                    self.intake.drain(how);
                 }
                 said = outbound.recv() => return said.map_or(Signal::Lost, Signal::Said),
                 room = room(inbound, due) => {
@@ -224,7 +232,6 @@ fn since(began: Instant) -> Micros {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::Profile;
     use std::sync::Arc;
     use std::time::Duration;
     use tokio::time::timeout;
@@ -239,6 +246,10 @@ mod tests {
     }
 
     fn linked() -> (Link, Session, PumpContext) {
+        linked_as(Profile::Conversation)
+    }
+
+    fn linked_as(profile: Profile) -> (Link, Session, PumpContext) {
         let (inbound, heard) = mpsc::channel(64);
         let (says, outbound) = mpsc::channel(64);
         let handle = std::sync::Mutex::new(Some(SessionHandle {
@@ -254,10 +265,11 @@ mod tests {
             limits: super::super::pump::SocketLimits::default(),
             counters: Arc::default(),
             drain: CancellationToken::new(),
+            farewell: CancellationToken::new(),
             stop: CancellationToken::new(),
         };
         let mut link = Link::new(IntakeLimits::LIVE, RATE, context.clone());
-        let options = SessionOptions::new(Profile::Conversation, RATE);
+        let options = SessionOptions::new(profile, RATE);
         link.open(options.clone()).unwrap();
         assert_eq!(link.open(options), Err(SessionError::Overloaded));
         assert_eq!(context.counters.sessions.load(Relaxed), 1);
@@ -291,6 +303,20 @@ mod tests {
         assert_eq!(heard_ms(&mut session), 2_000);
         idle(&mut link, 240).await;
         assert_eq!(heard_ms(&mut session), 500);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_telephone_call_goes_on_while_the_server_drains_until_little_time_is_left() {
+        let (mut link, mut session, context) = linked_as(Profile::PhoneCall);
+        context.drain.cancel();
+        idle(&mut link, 10).await;
+        assert!(session.heard.try_recv().is_err());
+        context.farewell.cancel();
+        idle(&mut link, 10).await;
+        let asked = session.heard.try_recv();
+        assert!(matches!(asked, Ok(Inbound::Request(Input::Farewell))));
+        idle(&mut link, 10).await;
+        assert!(session.heard.try_recv().is_err());
     }
 
     #[tokio::test(start_paused = true)]

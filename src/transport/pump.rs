@@ -66,8 +66,10 @@ pub struct PumpContext {
     pub limits: SocketLimits,
     /// Counted into.
     pub counters: Arc<Counters>,
-    /// The server shuts down: the session is asked to finish.
+    /// The server shuts down: the session is asked to finish. Telephone calls go on.
     pub drain: CancellationToken,
+    /// Little time is left: telephone calls, whose callers cannot come back by themselves, are asked to finish.
+    pub farewell: CancellationToken,
     /// No more time: the socket is closed.
     pub stop: CancellationToken,
 }

@@ -9,8 +9,8 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use undertone::asr::{Asr, Hints, Recognised, WhisperOnnx};
 use undertone::audio::{to_f32, to_i16};
 use undertone::conversation::{
-    BargeInPolicy, Conversation, EndOfTurnRule, Event, Input, Micros, Output, Policy, Samples,
-    Time, TurnDetection, VadPolicy,
+    BargeInPolicy, Conversation, EndOfTurnRule, Event, Input, Micros, Opening, Output, Policy,
+    Samples, Time, TurnDetection, VadPolicy,
 };
 use undertone::prediction::{ExampleFiles, Matching, Router, Rules, Settings, Today};
 use undertone::session::Observers;
@@ -115,7 +115,7 @@ impl HearingModels {
                 barge_in,
                 ..policy.vad
             },
-            greeting: "Once upon a time".into(),
+            opening: Opening::greeting("Once upon a time"),
             ..policy
         });
         let talks = Heard {

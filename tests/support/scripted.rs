@@ -78,8 +78,8 @@ impl Scripted {
         while let Some(inbound) = requests.recv().await {
             match inbound {
                 Inbound::Audio(samples) => self.audio(&samples).await,
-                Inbound::Request(Input::Drain) if self.script.stuck => {}
-                Inbound::Request(Input::Drain) => {
+                Inbound::Request(Input::Drain | Input::Farewell) if self.script.stuck => {}
+                Inbound::Request(Input::Drain | Input::Farewell) => {
                     return self.send(Outbound::HangUp(HangUpReason::Shutdown)).await;
                 }
                 Inbound::Spoken { item, .. } => self.request(*item).await,

@@ -458,7 +458,8 @@ async fn a_call_that_vanished_is_freed() {
 #[tokio::test]
 async fn a_drain_lets_calls_end_and_takes_none() {
     let settings = ServerSettings {
-        drain_deadline: Duration::from_secs(60),
+        // Calls go on for half of it.
+        drain_deadline: Duration::from_secs(4),
         ..local()
     };
     let (factory, mut sessions) = by_hand();
@@ -467,8 +468,11 @@ async fn a_drain_lets_calls_end_and_takes_none() {
     caller.say(AUDIO_8, 8_000, 1, 1).await;
     let mut session = opened(&mut sessions).await;
     server.shutdown.cancel();
-    while !matches!(session.next().await, Some(Inbound::Request(Input::Drain))) {}
     Caller::dial(address).await.hung_up().await;
+    while !matches!(
+        session.next().await,
+        Some(Inbound::Request(Input::Farewell))
+    ) {}
     session.say(1, 3);
     session.send(Outbound::HangUp(HangUpReason::Shutdown));
     caller.until(AUDIO_8, 1).await;

@@ -50,6 +50,7 @@ fn echo_routes() -> Router {
             limits: SocketLimits::default(),
             counters: Counters::default().into(),
             drain: CancellationToken::new(),
+            farewell: CancellationToken::new(),
             stop: CancellationToken::new(),
         };
         socket::limit(upgrade, 64 * 1024).on_upgrade(async move |socket| {

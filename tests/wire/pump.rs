@@ -137,6 +137,7 @@ impl Client {
             limits: SocketLimits::default(),
             counters: Arc::default(),
             drain: CancellationToken::new(),
+            farewell: CancellationToken::new(),
             stop: CancellationToken::new(),
         };
         let (speaks, from) = mpsc::channel(8);

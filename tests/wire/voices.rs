@@ -7,6 +7,7 @@ use support::live::{self, Call, Heard, said};
 use support::speech_services::{self, KEY, SpeechService};
 use support::{Client, Server, local};
 use tokio_tungstenite::tungstenite::Message;
+use undertone::conversation::Opening;
 use undertone::llm::scripted::Scripted;
 use undertone::server::ServerSettings;
 use undertone::session::{Builders, OtherVoice};
@@ -294,7 +295,7 @@ async fn a_client_chooses_the_speed_between_responses() {
 async fn an_agent_has_a_speed_of_its_own_and_what_was_prepared_has_it_too() {
     let mut builders = builders();
     builders.policy.speaker.speed = Speed::of(2.0);
-    builders.policy.greeting = "Hello there.".into();
+    builders.policy.opening = Opening::greeting("Hello there.");
     let server = live::serve(builders);
     let mut call = Call::to(&server).await;
     let greeting = call.until("response.done").await;

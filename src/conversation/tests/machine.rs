@@ -10,7 +10,7 @@ const MESSAGE: &str = "Your cake is ready.";
 /// A call that the server has placed, with this message for machines.
 fn placed(message: &str) -> Sim {
     let mut sim = Sim::new(Policy {
-        greeting: GREETING.into(),
+        opening: Opening::greeting(GREETING),
         ..Policy::default()
     });
     sim.input(Input::Placed {
@@ -60,6 +60,22 @@ fn a_machine_that_greets_for_long_is_not_asked_whether_it_is_still_there() {
     sim.silence(8_000);
     assert_eq!(sim.spoken(), [GREETING, MESSAGE]);
     assert_eq!(hung_up(&sim).unwrap().1, HangUpReason::Machine);
+}
+
+/// Somebody who dictated an address was hung up on.
+#[test]
+fn a_person_who_has_answered_may_speak_for_long() {
+    let mut sim = placed("");
+    sim.speak("hello", 600);
+    sim.silence(3_000);
+    sim.speak("it is seventeen Harbour Street on the third floor", 10_000);
+    sim.silence(4_000);
+    assert!(!sim.saw(is_machine));
+    assert_eq!(sim.hung_up, None);
+    let mut sim = placed("");
+    sim.speak("hello you are through to the offices of a company", 10_000);
+    sim.silence(4_000);
+    assert!(sim.saw(is_machine));
 }
 
 #[test]

@@ -93,7 +93,7 @@ fn every_clause_names_its_voice_and_language() {
     };
     for speaker in [speaker, Speaker::default()] {
         let mut sim = Sim::new(Policy {
-            greeting: "Hello there.".into(),
+            opening: Opening::greeting("Hello there."),
             speaker: speaker.clone(),
             ..Policy::default()
         });
@@ -766,11 +766,36 @@ fn an_announcement_waits_for_silence() {
 #[test]
 fn a_greeting_is_the_first_thing_said() {
     let mut sim = Sim::new(Policy {
-        greeting: "Hello there.".into(),
+        opening: Opening::greeting("Hello there."),
         ..Policy::default()
     });
     sim.silence(2_000);
     assert_eq!(sim.spoken(), ["Hello there."]);
+}
+
+/// A caller who said "Hello?" while the agent told of the recording was recorded without having heard of it.
+#[test]
+fn a_notice_is_repeated_until_it_was_heard() {
+    let notice = "This call is recorded from now on.";
+    let opening = Opening {
+        notice: notice.into(),
+        greeting: "Hello there.".into(),
+    };
+    let said = |sim: &Sim| sim.spoken().join(" ").matches(notice).count();
+    for (wait, times) in [(0, 2), (10_000, 1)] {
+        let mut sim = Sim::new(Policy {
+            opening: opening.clone(),
+            ..Policy::default()
+        });
+        sim.scripts = vec![vec![say("Yes, I am here."), end()]; 3].into();
+        sim.silence(300 + wait);
+        ask(&mut sim, "hello is anybody there", 8_000);
+        assert_eq!(said(&sim), times);
+        let spoken = sim.spoken().join(" ");
+        assert!(spoken.ends_with("Yes, I am here."), "{spoken}");
+        ask(&mut sim, "what time is it", 8_000);
+        assert_eq!(said(&sim), times);
+    }
 }
 
 #[test]
@@ -865,6 +890,27 @@ fn draining_finishes_the_turn() {
     sim.silence(4_000);
     assert_eq!(sim.spoken(), ["It is noon."]);
     assert_eq!(sim.hung_up, Some(HangUpReason::Shutdown));
+}
+
+/// A caller who was thinking heard the line go dead when the server shut down.
+#[test]
+fn a_caller_who_cannot_come_back_hears_a_goodbye_before_the_line_is_closed() {
+    for turn in [true, false] {
+        let mut sim = sim();
+        sim.scripts.push_back(vec![say("It is noon."), end()]);
+        if turn {
+            sim.speak("what time is it", 1_000);
+        }
+        sim.input(Input::Farewell);
+        sim.silence(8_000);
+        let goodbye = Phrases::default().goodbye_too_long;
+        let said = match turn {
+            true => format!("It is noon. {goodbye}"),
+            false => goodbye,
+        };
+        assert_eq!(sim.spoken().join(" "), said);
+        assert_eq!(sim.hung_up, Some(HangUpReason::Shutdown));
+    }
 }
 
 #[test]

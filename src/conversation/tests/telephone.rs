@@ -90,7 +90,7 @@ fn a_silent_caller_is_asked_twice_and_then_the_call_ends() {
             silence_prompt: Some(Micros::from_ms(4_000)),
             ..Timeouts::default()
         },
-        greeting: "Hello.".into(),
+        opening: Opening::greeting("Hello."),
         ..Policy::default()
     });
     while sim.hung_up.is_none() {

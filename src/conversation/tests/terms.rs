@@ -731,7 +731,7 @@ fn a_user_who_is_silent_for_longer_than_the_client_allows_is_asked_and_not_hung_
 #[test]
 fn a_session_that_transcribes_answers_nothing_and_runs_nothing() {
     let mut sim = Sim::new(Policy {
-        greeting: "Hello.".into(),
+        opening: Opening::greeting("Hello."),
         ..with(vec![(*tool("clock", Effect::Read)).clone()])
     });
     let settings = Settings {

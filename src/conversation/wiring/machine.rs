@@ -16,8 +16,10 @@ impl Conversation {
     /// Whether these words of the user's tell that a machine has answered. Nothing that it says is answered.
     pub(super) fn meets_machine(&mut self, words: &str) -> bool {
         let now = self.common.now;
-        let began = self.turn.utterance().map(|utterance| utterance.began());
-        let spoken = began.map_or(Micros(0), |began| now.since(began));
+        // Only who speaks first can be a machine that greets; later a person may dictate something.
+        let is_first = self.history.is_unanswered();
+        let began = self.turn.utterance().filter(|_| is_first);
+        let spoken = began.map_or(Micros(0), |utterance| now.since(utterance.began()));
         if !self.ending.machine.answers(words, spoken, now) {
             return false;
         }

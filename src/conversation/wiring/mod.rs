@@ -96,9 +96,9 @@ impl Conversation {
             keypad: Keypad::default(),
             common: Common::new(policy, experience),
         };
-        let greeting = &conversation.common.policy.greeting;
-        if !greeting.is_empty() {
-            conversation.agenda.announce(greeting.clone());
+        let opening = conversation.common.policy.opening.words();
+        if !opening.is_empty() {
+            conversation.agenda.announce(opening);
         }
         conversation.settle();
         conversation.route_before_words(Moment::Opened);
@@ -212,6 +212,7 @@ impl Conversation {
             Input::Placed { message } => self.watch_for_machine(message),
             Input::Beep => self.on_beep(),
             Input::Drain => self.ending.hang_up_for(HangUpReason::Shutdown),
+            Input::Farewell => self.say_goodbye(HangUpReason::Shutdown),
             Input::ClientLost => self.on_client_lost(),
             Input::ClientBack { heard } => self.on_client_back(heard),
         }

@@ -245,7 +245,16 @@ impl Conversation {
         }
         self.route(text, true);
         if self.client.answers_turns() {
-            self.start_response(latency);
+            let (history, notice) = (&self.history, &self.common.policy.opening.notice);
+            if self
+                .agenda
+                .give_notice(notice, |notice| history.has_said(notice))
+            {
+                let next = self.agenda.take_next_answer().unwrap_or_default();
+                self.respond_after_this(next);
+            } else {
+                self.start_response(latency);
+            }
         }
         self.drop_held();
     }

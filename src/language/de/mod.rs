@@ -13,6 +13,7 @@ pub(super) static PACK: Pack = Pack {
     tag: "de",
     name: "German",
     hello: "Hallo, wie kann ich Ihnen helfen?",
+    recorded: "Dieses Gespräch wird aufgezeichnet.",
     phrases: include_str!("phrases.toml"),
     sentences: &words::SENTENCES,
     wording: Some(&requests::WORDING),

@@ -29,6 +29,7 @@ pub(super) static PACK: Pack = Pack {
     tag: super::ENGLISH,
     name: "English",
     hello: "Hello, how can I help you?",
+    recorded: "This call is recorded.",
     phrases: include_str!("../../../prompts/phrases.toml"),
     sentences: &SENTENCES,
     wording: None,

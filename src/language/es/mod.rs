@@ -13,6 +13,7 @@ pub(super) static PACK: Pack = Pack {
     tag: "es",
     name: "Spanish",
     hello: "Hola, ¿en qué puedo ayudarle?",
+    recorded: "Esta llamada se está grabando.",
     phrases: include_str!("phrases.toml"),
     sentences: &words::SENTENCES,
     wording: Some(&requests::WORDING),

@@ -195,6 +195,7 @@ impl World {
             limits: SocketLimits::default(),
             counters: Arc::<Counters>::default(),
             drain: CancellationToken::new(),
+            farewell: CancellationToken::new(),
             stop: CancellationToken::new(),
         };
         let dialect = Box::new(Realtime::new(None, None, false).on_track());
