@@ -316,3 +316,101 @@ fn written_forms_are_spoken() {
         assert_eq!(words.join(", "), spoken, "{text}");
     }
 }
+
+fn reply(question: &str, text: &str) -> Reply {
+    let asked = Asked {
+        question,
+        tool: "tool",
+        arguments: &Map::new(),
+    };
+    PACK.reply(text, asked)
+}
+
+#[test]
+fn hesitation_and_apologies_are_no_yes() {
+    let question = "Soll ich die Bestellung abschicken?";
+    for text in [
+        "Na ja.",
+        "Naja.",
+        "Na ja, gut.",
+        "Ja, tut mir leid.",
+        "Ja, also.",
+        "Ja, leider.",
+        "Tut mir leid.",
+        "Na?",
+        "Gut, also",
+    ] {
+        assert_eq!(reply(question, text), Reply::Other, "{text}");
+        assert!(!PACK.agrees(text), "{text}");
+    }
+    for text in [
+        "Na klar.",
+        "Na gut.",
+        "Also gut.",
+        "Na gut, bitte.",
+        "Na los!",
+    ] {
+        assert_eq!(reply(question, text), Reply::Yes, "{text}");
+    }
+    for text in [
+        "Nein, tut mir leid.",
+        "Leider nein.",
+        "Nein, leider nicht.",
+        "Also nein.",
+    ] {
+        assert_eq!(reply(question, text), Reply::No, "{text}");
+    }
+}
+
+#[test]
+fn the_verb_of_a_question_about_ending_is_no_refusal() {
+    let timer = "Soll ich den Timer abbrechen?";
+    for (question, text) in [
+        (timer, "Ja, abbrechen."),
+        (timer, "Brechen Sie ihn ab."),
+        (timer, "Ja, brich den Timer ab."),
+        (timer, "Bitte den Timer abbrechen."),
+        (timer, "Ja bitte, stoppen Sie ihn."),
+        ("Soll ich den Timer beenden?", "Ja, beenden."),
+        ("Soll ich den Timer auf 5 Minuten stoppen?", "Ja, stoppen."),
+        (
+            "Soll ich den Termin am 3. Oktober absagen?",
+            "Ja, sagen Sie ihn ab.",
+        ),
+        ("Soll ich die Notiz löschen?", "Ja, löschen Sie die Notiz."),
+        ("Soll ich die Notiz wirklich löschen, ja?", "Ja, lösch sie."),
+        ("Soll die Buchung storniert werden?", "Ja, stornieren."),
+        ("Soll ich das tun: cancel booking?", "Ja, bitte stornieren."),
+    ] {
+        assert_eq!(reply(question, text), Reply::Yes, "{question} {text}");
+    }
+    for (question, text) in [
+        (timer, "Nein."),
+        (timer, "Nein, nicht abbrechen."),
+        (timer, "Brechen Sie ihn bitte nicht ab."),
+        (timer, "Nein, lassen Sie ihn laufen."),
+        ("Soll ich einen Timer stellen?", "Abbrechen."),
+        ("Soll ich den Termin buchen oder abbrechen?", "Abbrechen."),
+        (
+            "Sie können später stornieren. Soll ich buchen?",
+            "Stopp, abbrechen.",
+        ),
+        ("Soll ich die Notiz löschen?", "Stopp!"),
+    ] {
+        let said = text.replace("bitte ", "");
+        assert_eq!(reply(question, &said), Reply::No, "{question} {said}");
+    }
+    for (question, text) in [
+        (timer, "Stoppen."),
+        (timer, "Ja, stopp!"),
+        (timer, "Ja, brich den Wecker ab."),
+        (timer, "Ja, alle Timer abbrechen."),
+        (
+            "Soll ich den Flug und den Wagen stornieren?",
+            "Ja, stornieren Sie den Wagen.",
+        ),
+        ("Soll ich einen Timer stellen?", "Ja, abbrechen."),
+    ] {
+        assert_eq!(reply(question, text), Reply::Other, "{question} {text}");
+    }
+}

@@ -273,3 +273,89 @@ fn written_forms_are_spoken() {
         assert_eq!(words.join(", "), spoken, "{text}");
     }
 }
+
+fn reply(question: &str, text: &str) -> Reply {
+    let asked = Asked {
+        question,
+        tool: "tool",
+        arguments: &Map::new(),
+    };
+    PACK.reply(text, asked)
+}
+
+#[test]
+fn hesitation_and_apologies_are_no_yes() {
+    let question = "¿Envío el pedido?";
+    for text in [
+        "Sí, lo siento.",
+        "Lo siento.",
+        "Sí, bueno…",
+        "Bueno.",
+        "Pues…",
+        "Sí, pues",
+    ] {
+        assert_eq!(reply(question, text), Reply::Other, "{text}");
+        assert!(!PACK.agrees(text), "{text}");
+    }
+    for text in [
+        "Sí, es correcto.",
+        "Está correcto.",
+        "Sí, está correcto, gracias.",
+        "Bueno, sí.",
+        "Pues claro.",
+        "Bueno, vale.",
+    ] {
+        assert_eq!(reply(question, text), Reply::Yes, "{text}");
+    }
+    for text in [
+        "No, lo siento.",
+        "Lo siento, no.",
+        "Bueno, no.",
+        "Pues no, gracias.",
+    ] {
+        assert_eq!(reply(question, text), Reply::No, "{text}");
+    }
+}
+
+#[test]
+fn the_verb_of_a_question_about_ending_is_no_refusal() {
+    let timer = "¿Cancelo el temporizador?";
+    for (question, text) in [
+        (timer, "Cancélelo, por favor."),
+        (timer, "Sí, cancélelo."),
+        (timer, "Sí, cancele el temporizador."),
+        (timer, "Sí, cancelar."),
+        (
+            "¿Quiere que cancele la reserva del 3. de mayo?",
+            "Sí, cancélela.",
+        ),
+        ("¿Desea cancelar su reserva?", "Sí, quiero cancelarla."),
+        ("¿Paro el temporizador?", "Sí, páralo."),
+        ("¿Borro la nota?", "Bórrala, por favor."),
+        ("¿Quiere que haga esto: cancel booking?", "Sí, cancélalo."),
+    ] {
+        assert_eq!(reply(question, text), Reply::Yes, "{question} {text}");
+    }
+    for (question, text) in [
+        (timer, "No."),
+        (timer, "No, no lo cancele."),
+        (timer, "No cancele el temporizador."),
+        (timer, "No, déjelo."),
+        ("¿Pongo un temporizador?", "Cancélelo, por favor."),
+        ("¿Guardo la nota cancelar la reunión?", "Cancela."),
+        ("¿Confirmo la reserva con cancelación gratuita?", "Cancele."),
+        ("¿Lo guardo o lo cancelo?", "Cancélelo."),
+        ("¿Borro la nota?", "Cancela."),
+    ] {
+        assert_eq!(reply(question, text), Reply::No, "{question} {text}");
+    }
+    for (question, text) in [
+        (timer, "Cancelar."),
+        (timer, "No, cancélelo."),
+        (timer, "Sí, cancele la alarma."),
+        ("¿Pongo un temporizador?", "Sí, cancélelo."),
+        ("¿Cancelo el vuelo y el coche?", "Sí, cancele el coche."),
+    ] {
+        assert_eq!(reply(question, text), Reply::Other, "{question} {text}");
+    }
+}
