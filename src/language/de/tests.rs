@@ -414,3 +414,180 @@ fn the_verb_of_a_question_about_ending_is_no_refusal() {
         assert_eq!(reply(question, text), Reply::Other, "{question} {text}");
     }
 }
+
+#[test]
+fn questions_about_timers_leave_them_alone() {
+    for said in [
+        "Wann geht der Timer aus?",
+        "Um wie viel Uhr klingelt der Wecker?",
+        "Bis wann läuft der Timer?",
+        "Ist der Timer schon aus?",
+        "Läuft noch ein Timer?",
+        "Wie viel Zeit habe ich noch auf dem Timer?",
+        "Welchen Timer habe ich gestellt?",
+        "Sag mir, wie lange der Timer noch läuft.",
+    ] {
+        assert_eq!(one(said), Request::ListTimers, "{said}");
+    }
+    assert_eq!(one("Warum ist der Timer aus?"), Request::Unknown);
+    for said in [
+        "Mach den Timer aus.",
+        "Schalte bitte den Wecker aus!",
+        "Timer aus.",
+        "Können Sie den Timer stoppen?",
+        "Stell den Timer ab.",
+    ] {
+        assert_eq!(one(said), Request::CancelTimer(Target::Only), "{said}");
+    }
+    for said in [
+        "Stell noch einen Timer auf fünf Minuten.",
+        "Noch ein Timer auf fünf Minuten, bitte",
+        "Stell einen Timer auf fünf Minuten, ich gehe aus dem Haus",
+    ] {
+        assert_eq!(one(said), timer(300), "{said}");
+    }
+}
+
+#[test]
+fn another_day_is_computed_or_left_unanswered() {
+    let today = json!({"time": "3:05 PM", "date": "Saturday, February 28, 2026", "zone": "local"});
+    for (said, answer) in [
+        (
+            "Welcher Tag ist heute?",
+            "Es ist Samstag, der 28. Februar 2026.",
+        ),
+        (
+            "Guten Morgen, welcher Tag ist heute?",
+            "Es ist Samstag, der 28. Februar 2026.",
+        ),
+        (
+            "Was ist das heutige Datum?",
+            "Es ist Samstag, der 28. Februar 2026.",
+        ),
+        (
+            "Welcher Tag der Woche ist heute?",
+            "Es ist Samstag, der 28. Februar 2026.",
+        ),
+        (
+            "Welcher Tag ist morgen?",
+            "Morgen ist Sonntag, der 1. März 2026.",
+        ),
+        (
+            "Welches Datum haben wir übermorgen?",
+            "Übermorgen ist Montag, der 2. März 2026.",
+        ),
+        (
+            "Welcher Tag war gestern?",
+            "Gestern war Freitag, der 27. Februar 2026.",
+        ),
+        (
+            "Welches Datum ist am Montag?",
+            "Am Montag ist der 2. März 2026.",
+        ),
+        (
+            "Der wievielte ist nächsten Samstag?",
+            "Am Samstag ist der 7. März 2026.",
+        ),
+    ] {
+        assert_eq!(one(said), Request::Time(None), "{said}");
+        let result = (WORDING.result)("get_time", &today, said);
+        assert_eq!(result.as_deref(), Some(answer), "{said}");
+    }
+    for said in [
+        "Welcher Tag ist in einer Woche?",
+        "Welches Datum war letzten Montag?",
+        "Welches Datum war am Montag?",
+        "Welcher Wochentag ist der dritte Oktober?",
+        "Welcher Tag ist der Muttertag?",
+        "Welcher Tag ist in drei Tagen?",
+        "Wie wird das Wetter übermorgen in Köln?",
+        "Wie wird das Wetter am Montag in Köln?",
+        "Regnet es am Wochenende?",
+    ] {
+        assert_eq!(one(said), Request::Unknown, "{said}");
+    }
+    let morning = one("Wie ist das Wetter heute Morgen in Köln?");
+    let place = Some("Cologne".to_owned());
+    assert_eq!(
+        morning,
+        Request::Weather {
+            place,
+            day: "today"
+        }
+    );
+}
+
+#[test]
+fn lengths_are_no_labels_and_times_of_day_no_lengths() {
+    for (said, seconds) in [
+        ("Stell einen Timer für eine Stunde.", 3600),
+        ("Stell einen Timer für eine halbe Stunde", 1800),
+        ("Timer auf eine Stunde dreißig", 5400),
+        ("Stell einen Timer auf zwei Stunden und zehn", 7800),
+        ("Stell einen Timer auf zwei Minuten dreißig", 150),
+        ("Timer auf drei viertel Stunden", 2700),
+        ("Stell einen Timer auf zwei Stunden und eine halbe", 9000),
+    ] {
+        assert_eq!(one(said), timer(seconds), "{said}");
+    }
+    for said in [
+        "Stell den Wecker auf sieben Uhr",
+        "Stell den Wecker auf halb acht",
+        "Weck mich um viertel nach sechs",
+        "Stell den Wecker auf sieben",
+        "Weck mich um sieben Uhr dreißig.",
+    ] {
+        assert_eq!(one(said), Request::Talk(Talk::TimeOfDay), "{said}");
+    }
+    let label = Some("pasta".to_owned());
+    let pasta = Request::SetTimer {
+        seconds: Some(480),
+        label,
+    };
+    assert_eq!(
+        one("Stell einen Timer für die Pasta auf acht Minuten"),
+        pasta
+    );
+    let label = Target::Label("pasta".into());
+    assert_eq!(
+        one("Mach den Timer für die Pasta aus"),
+        Request::CancelTimer(label)
+    );
+}
+
+#[test]
+fn phrases_that_were_misread() {
+    let fahrenheit = |value| Request::Convert {
+        value,
+        from: "degrees Celsius",
+        to: "degrees Fahrenheit",
+    };
+    for said in [
+        "Wie viel Grad Fahrenheit sind zwanzig Grad Celsius?",
+        "Wie viel Fahrenheit sind 20 Grad Celsius?",
+        "Wieviel Grad Fahrenheit entsprechen 20 Grad Celsius?",
+    ] {
+        assert_eq!(one(said), fahrenheit(20.0), "{said}");
+    }
+    let inch = Request::Convert {
+        value: 1.0,
+        from: "inches",
+        to: "centimeters",
+    };
+    assert_eq!(one("Wie viele Zentimeter sind ein Zoll?"), inch);
+    for said in [
+        "Das habe ich nicht verstanden.",
+        "Entschuldigung, ich habe Sie nicht verstanden.",
+        "Das hab ich leider akustisch nicht verstanden",
+        "Ich verstehe Sie nicht.",
+        "Was haben Sie gesagt?",
+    ] {
+        assert_eq!(one(said), Request::Talk(Talk::Repeat), "{said}");
+    }
+    let usa = Request::Time(Some("United States".into()));
+    assert_eq!(one("Wie spät ist es in den USA?"), usa);
+    let time =
+        json!({"place": "United States", "time": "3:05 PM", "date": "Sunday, March 1, 2026"});
+    let answer = (WORDING.result)("get_time", &time, "Wie spät ist es in den USA?");
+    assert_eq!(answer.as_deref(), Some("Es ist 15 Uhr 5 in den USA."));
+}

@@ -359,3 +359,159 @@ fn the_verb_of_a_question_about_ending_is_no_refusal() {
         assert_eq!(reply(question, text), Reply::Other, "{question} {text}");
     }
 }
+
+#[test]
+fn questions_about_timers_leave_them_alone() {
+    for said in [
+        "¿Cuándo termina el temporizador?",
+        "¿A qué hora suena la alarma?",
+        "¿Cuánto falta para que termine el temporizador?",
+        "¿Está apagada la alarma?",
+        "¿Cuántos temporizadores hay?",
+        "¿Me puede decir cuánto le queda al temporizador?",
+    ] {
+        assert_eq!(one(said), Request::ListTimers, "{said}");
+    }
+    assert_eq!(one("¿Por qué termina el temporizador?"), Request::Unknown);
+    for said in [
+        "Cancela temporizador.",
+        "Para el temporizador.",
+        "¿Puedes parar el temporizador?",
+        "Quiero que canceles el temporizador.",
+        "Apaga la alarma",
+        "Quítame la alarma",
+    ] {
+        assert_eq!(one(said), Request::CancelTimer(Target::Only), "{said}");
+    }
+    assert_eq!(
+        one("Cancela temporizador de dos horas."),
+        Request::CancelTimer(Target::Seconds(7200))
+    );
+    assert_eq!(one("Pon otro temporizador de cinco minutos."), timer(300));
+}
+
+#[test]
+fn another_day_is_computed_or_left_unanswered() {
+    let today = json!({"time": "3:05 PM", "date": "Saturday, February 28, 2026", "zone": "local"});
+    for (said, answer) in [
+        ("¿Qué día es hoy?", "Es sábado, 28 de febrero de 2026."),
+        (
+            "¿Cuál es la fecha de hoy?",
+            "Es sábado, 28 de febrero de 2026.",
+        ),
+        (
+            "¿Qué día de la semana es hoy?",
+            "Es sábado, 28 de febrero de 2026.",
+        ),
+        (
+            "¿A cuántos estamos hoy?",
+            "Es sábado, 28 de febrero de 2026.",
+        ),
+        (
+            "¿Qué día es mañana?",
+            "Mañana es domingo, 1 de marzo de 2026.",
+        ),
+        (
+            "¿Qué día es pasado mañana?",
+            "Pasado mañana es lunes, 2 de marzo de 2026.",
+        ),
+        (
+            "¿Qué fecha fue ayer?",
+            "Ayer fue viernes, 27 de febrero de 2026.",
+        ),
+        ("¿Qué fecha es el lunes?", "El lunes es 2 de marzo de 2026."),
+        (
+            "¿Qué día cae el próximo sábado?",
+            "El sábado es 7 de marzo de 2026.",
+        ),
+    ] {
+        assert_eq!(one(said), Request::Time(None), "{said}");
+        let result = (WORDING.result)("get_time", &today, said);
+        assert_eq!(result.as_deref(), Some(answer), "{said}");
+    }
+    for said in [
+        "¿Qué día es dentro de una semana?",
+        "¿Qué fecha fue el lunes pasado?",
+        "¿Qué día de la semana es el tres de octubre?",
+        "¿Qué día es Navidad?",
+        "¿Qué tiempo hará pasado mañana en Sevilla?",
+        "¿Qué tiempo hará el lunes en Sevilla?",
+        "¿Va a llover el fin de semana?",
+    ] {
+        assert_eq!(one(said), Request::Unknown, "{said}");
+    }
+    let morning = one("¿Qué tiempo hace esta mañana en Sevilla?");
+    let place = Some("Seville".to_owned());
+    assert_eq!(
+        morning,
+        Request::Weather {
+            place,
+            day: "today"
+        }
+    );
+}
+
+#[test]
+fn lengths_are_no_labels_and_times_of_day_no_lengths() {
+    for (said, seconds) in [
+        ("Pon un temporizador para media hora", 1800),
+        ("Pon un temporizador para una hora.", 3600),
+        ("Pon un temporizador de dos horas y cuarto", 8100),
+        ("Pon un temporizador de dos horas y media", 9000),
+        ("Pon un temporizador de una hora y diez", 4200),
+        ("Pon un temporizador de treinta y un minutos", 1860),
+        ("Pon un temporizador de dos minutos y treinta segundos", 150),
+    ] {
+        assert_eq!(one(said), timer(seconds), "{said}");
+    }
+    for said in [
+        "Pon la alarma para las siete",
+        "Pon una alarma a la una",
+        "Despiértame a mediodía con la alarma",
+    ] {
+        assert_eq!(one(said), Request::Talk(Talk::TimeOfDay), "{said}");
+    }
+    let label = Some("pasta".to_owned());
+    let pasta = Request::SetTimer {
+        seconds: Some(480),
+        label,
+    };
+    assert_eq!(
+        one("Pon un temporizador para la pasta de ocho minutos"),
+        pasta
+    );
+}
+
+#[test]
+fn phrases_that_were_misread() {
+    let fahrenheit = Request::Convert {
+        value: 20.0,
+        from: "degrees Celsius",
+        to: "degrees Fahrenheit",
+    };
+    for said in [
+        "¿Cuántos grados Fahrenheit son veinte grados Celsius?",
+        "¿A cuántos grados Fahrenheit equivalen 20 grados Celsius?",
+    ] {
+        assert_eq!(one(said), fahrenheit, "{said}");
+    }
+    for said in [
+        "No le he entendido.",
+        "No entiendo.",
+        "Perdón, no te entendí bien",
+        "No he entendido nada.",
+        "¿Qué ha dicho?",
+    ] {
+        assert_eq!(one(said), Request::Talk(Talk::Repeat), "{said}");
+    }
+    let mexico = Request::Time(Some("Mexico City".into()));
+    assert_eq!(one("¿Qué hora es en la Ciudad de México?"), mexico);
+    let usa = Request::Time(Some("United States".into()));
+    assert_eq!(one("¿Qué hora es en los Estados Unidos?"), usa);
+    let time = json!({"place": "Mexico City", "time": "9:00 AM", "date": "Sunday, March 1, 2026"});
+    let answer = (WORDING.result)("get_time", &time, "¿Qué hora es en la Ciudad de México?");
+    assert_eq!(
+        answer.as_deref(),
+        Some("En Ciudad de México son las 9 de la mañana.")
+    );
+}
