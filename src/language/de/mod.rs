@@ -1,6 +1,8 @@
 //! German.
 
 mod numbers;
+mod one;
+mod ordinals;
 mod requests;
 mod spoken;
 mod words;

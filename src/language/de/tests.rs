@@ -591,3 +591,107 @@ fn phrases_that_were_misread() {
     let answer = (WORDING.result)("get_time", &time, "Wie spät ist es in den USA?");
     assert_eq!(answer.as_deref(), Some("Es ist 15 Uhr 5 in den USA."));
 }
+
+#[track_caller]
+fn speaks(text: &str, spoken: &str) {
+    let phrases = PACK.spoken(text, 60).into_iter();
+    let words: Vec<String> = phrases.map(|phrase| phrase.words).collect();
+    assert_eq!(words.join(", "), spoken, "{text}");
+}
+
+#[test]
+fn ranges_and_long_numbers_are_no_telephone_numbers() {
+    for (text, spoken) in [
+        ("1.250.000 €", "1250000 Euro"),
+        ("3.700.000 Einwohner", "3700000 Einwohner"),
+        ("1250000 Einwohner", "1250000 Einwohner"),
+        ("250 000 Einwohner", "250000 Einwohner"),
+        ("20-30 €", "20 bis 30 Euro"),
+        ("20 € – 30 €", "20 Euro bis 30 Euro"),
+        ("$20-$30", "20 bis 30 Dollar"),
+        ("1.000-2.000 €", "1000 bis 2000 Euro"),
+        ("von 10 - 12 Uhr", "von 10 bis 12 Uhr"),
+        ("8:00-10:30 Uhr", "8 Uhr bis 10 Uhr 30"),
+        ("von 22-6 Uhr", "von 22 bis 6 Uhr"),
+        ("2024-2025", "2024 bis 2025"),
+        ("2024/2025", "2024 2025"),
+        ("3–4 Tage", "3 bis 4 Tage"),
+        ("Sie gewannen 3-1.", "Sie gewannen 3 zu 1"),
+        ("10 - 4 ist 6", "10 minus 4 ist 6"),
+        ("am 2026-03-01", "am ersten März 2026"),
+        ("+49 30 1234567", "plus 4 9 3 0 1 2 3 4 5 6 7"),
+        ("0171-123 45 67", "0 1 7 1 1 2 3 4 5 6 7"),
+        ("555-123-4567", "5 5 5 1 2 3 4 5 6 7"),
+        (
+            "Ihre Bestellnummer ist 48219375.",
+            "Ihre Bestellnummer ist 4 8 2 1 9 3 7 5",
+        ),
+    ] {
+        speaks(text, spoken);
+    }
+}
+
+#[test]
+fn one_is_an_article_before_a_noun() {
+    for (text, spoken) in [
+        ("1 Stunde und 1 Minute", "eine Stunde und eine Minute"),
+        ("in 1 Stunde", "in einer Stunde"),
+        ("auf 1 Minute", "auf eine Minute"),
+        ("Es ist 1 Uhr 5.", "Es ist ein Uhr 5"),
+        ("um 1:00 Uhr", "um ein Uhr"),
+        ("für 1 Tag", "für einen Tag"),
+        ("vor 1 Jahr", "vor einem Jahr"),
+        ("1 Meile ist 1 h weit", "eine Meile ist eine Stunde weit"),
+        ("1-2 Stunden", "ein bis 2 Stunden"),
+        ("von 1 bis 2 Uhr", "von 1 bis 2 Uhr"),
+        ("0,1 Liter", "0,1 Liter"),
+        ("21 Stunden", "21 Stunden"),
+        ("Zimmer 1", "Zimmer 1"),
+    ] {
+        speaks(text, spoken);
+    }
+}
+
+#[test]
+fn ordinals_are_not_torn_at_their_dot() {
+    for (text, spoken) in [
+        ("im 19. Jahrhundert", "im neunzehnten Jahrhundert"),
+        ("Der 2. Platz", "Der zweite Platz"),
+        ("in der 3. Etage", "in der dritten Etage"),
+        ("Am Ende der 2. Halbzeit", "Am Ende der zweiten Halbzeit"),
+        ("vom 1. bis 3. Oktober", "vom ersten bis dritten Oktober"),
+        (
+            "vom 1. bis zum 3. Oktober",
+            "vom ersten bis zum dritten Oktober",
+        ),
+        ("der 1. und 2. Platz", "der erste und zweite Platz"),
+        ("Das ist Ihr 3. Anruf", "Das ist Ihr dritter Anruf"),
+        ("ein 2. Mal", "ein zweites Mal"),
+        ("zum 100. Geburtstag", "zum hundertsten Geburtstag"),
+        ("die 21. Frage", "die einundzwanzigste Frage"),
+        ("Heute ist der 3.", "Heute ist der dritte"),
+        (
+            "Es ist Montag, der 2. März 2026.",
+            "Es ist Montag, der zweite März 2026",
+        ),
+        (
+            "Das ist, wie gesagt, der 2. Versuch",
+            "Das ist, wie gesagt, der zweite Versuch",
+        ),
+        ("2024/25", "2024 25"),
+        (
+            "Wir treffen uns am 5. Danach essen wir.",
+            "Wir treffen uns am fünften, Danach essen wir",
+        ),
+        (
+            "Das waren 19. Danach kam nichts.",
+            "Das waren 19, Danach kam nichts",
+        ),
+        (
+            "Zähle bis 10. Morgen geht es weiter.",
+            "Zähle bis 10, Morgen geht es weiter",
+        ),
+    ] {
+        speaks(text, spoken);
+    }
+}

@@ -1,6 +1,7 @@
 //! Spanish.
 
 mod numbers;
+mod one;
 mod requests;
 mod spoken;
 mod words;

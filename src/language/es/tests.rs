@@ -515,3 +515,58 @@ fn phrases_that_were_misread() {
         Some("En Ciudad de México son las 9 de la mañana.")
     );
 }
+
+#[track_caller]
+fn speaks(text: &str, spoken: &str) {
+    let phrases = PACK.spoken(text, 60).into_iter();
+    let words: Vec<String> = phrases.map(|phrase| phrase.words).collect();
+    assert_eq!(words.join(", "), spoken, "{text}");
+}
+
+#[test]
+fn ranges_and_long_numbers_are_no_telephone_numbers() {
+    for (text, spoken) in [
+        ("1.250.000 €", "1250000 euros"),
+        ("3.700.000 habitantes", "3700000 habitantes"),
+        ("20-30 €", "20 a 30 euros"),
+        ("5-10 minutos", "5 a 10 minutos"),
+        ("de 10 - 12 horas", "de 10 a 12 horas"),
+        ("2024-2025", "2024 a 2025"),
+        ("el 2026-03-01", "el 1 de marzo de 2026"),
+        ("91 123 45 67", "9 1 1 2 3 4 5 6 7"),
+        ("+34 600 123 456", "más 3 4 6 0 0 1 2 3 4 5 6"),
+        ("600123456", "6 0 0 1 2 3 4 5 6"),
+        (
+            "Su pedido es 48219375 y llega hoy",
+            "Su pedido es 4 8 2 1 9 3 7 5 y llega hoy",
+        ),
+    ] {
+        speaks(text, spoken);
+    }
+}
+
+#[test]
+fn numbers_that_end_in_one_agree_with_their_noun() {
+    for (text, spoken) in [
+        ("1 hora y 1 minuto", "una hora y un minuto"),
+        ("21 minutos", "veintiún minutos"),
+        ("31 horas", "treinta y una horas"),
+        ("21 horas", "veintiuna horas"),
+        ("101 días", "ciento un días"),
+        ("21 €", "veintiún euros"),
+        ("21.500 €", "veintiún mil 500 euros"),
+        ("11 minutos", "11 minutos"),
+        ("1 km", "un kilómetro"),
+        (
+            "Es la 1 y media de la madrugada.",
+            "Es la una y media de la madrugada",
+        ),
+        ("a la 1:00", "a la una"),
+        ("a las 21:15", "a las veintiuna y cuarto"),
+        ("Son las 3 y 21.", "Son las 3 y 21"),
+        ("2,1 litros", "2,1 litros"),
+        ("el 21 de marzo", "el 21 de marzo"),
+    ] {
+        speaks(text, spoken);
+    }
+}
