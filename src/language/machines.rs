@@ -1,6 +1,6 @@
 //! Answering machines' words, in all languages that have a pack: networks speak another than the caller.
 
-/// What machines say, and people who answer never do, not even in an offer.
+/// Phrases of machines that people who answer never say, not even in an offer.
 const TONES: [&str; 23] = [
     "after the tone",
     "after the beep",
@@ -27,7 +27,7 @@ const TONES: [&str; 23] = [
     "tras el tono",
 ];
 
-/// What machines say. People say it in questions and offers only: "Would you like to leave a message?"
+/// Phrases of machines that people say in questions and offers only: "Would you like to leave a message?"
 const PHRASES: [&str; 43] = [
     "leave a message",
     "leave me a message",
