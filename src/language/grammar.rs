@@ -24,16 +24,34 @@ pub(super) struct Grammar {
     pub(super) date: &'static str,
     /// The end of such a question, with the group `place`.
     pub(super) place: &'static str,
+    /// Words of a date question besides the day and the place. With any other word it may be about another date.
+    pub(super) date_words: &'static [&'static str],
+    /// Those that speak of the past.
+    pub(super) past: &'static [&'static str],
+    /// Today, or a part of it.
+    pub(super) today: &'static str,
+    /// Other days with their distance from today and their names at the beginning of an answer.
+    pub(super) other_days: &'static [(&'static str, i64, &'static str)],
+    /// The days of the week, from Monday, as the next of that name.
+    pub(super) weekdays: [&'static str; 7],
+    /// Words of a longer time, none of which is part of a place.
+    pub(super) long_time: &'static str,
     /// A sentence is about timers.
     pub(super) timer: &'static str,
+    /// Such a sentence asks about those that run, whatever its verb; or it asks for a reason.
+    pub(super) asks: &'static str,
+    pub(super) wonders: &'static str,
     /// Such a sentence cancels one; asks for those that run; means all; names a time of day; has a `label`.
     pub(super) cancel: &'static str,
     pub(super) list: &'static str,
     pub(super) all: &'static str,
     pub(super) time_of_day: &'static str,
     pub(super) label: &'static str,
-    /// A sentence is about the weather; days other than now.
+    /// Words before a length that belong to it: "auf zehn Minuten".
+    pub(super) before_length: &'static [&'static str],
+    /// A sentence is about the weather; days other than now; days without a forecast.
     pub(super) weather: &'static str,
+    pub(super) no_forecast: &'static str,
     pub(super) days: &'static [(&'static str, &'static str)],
     /// Lengths of time that are rewritten as digits and units first.
     pub(super) lengths: &'static [(&'static str, &'static str)],
@@ -47,12 +65,23 @@ pub(super) struct Grammar {
     pub(super) conversions: &'static [&'static str],
     /// The English plural of a unit, its forms here: singular, plural, and others.
     pub(super) units: &'static [(&'static str, &'static [&'static str])],
-    /// The names of places that are others than in English: here and there.
+    /// The names of places that are others than in English: here and there. Those with a capital are only said.
     pub(super) places: &'static [(&'static str, &'static str)],
+    /// Articles before the name of a place.
+    pub(super) articles: &'static [&'static str],
     /// The word between two requests.
     pub(super) and: &'static str,
     /// A text in lower case, without marks, with numbers as digits.
     pub(super) normalise: fn(&str) -> String,
+}
+
+/// A day other than today.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Day {
+    /// Its distance from today in days, and its name at the beginning of an answer.
+    Away(i64, &'static str),
+    /// The next day of this name, from Monday.
+    Weekday(usize),
 }
 
 /// The patterns, compiled.
@@ -65,13 +94,20 @@ pub(super) struct Reader {
     time: Regex,
     date: Regex,
     place: Regex,
+    today: Regex,
+    other_days: Vec<(Regex, i64, &'static str)>,
+    weekdays: Vec<Regex>,
+    long_time: Regex,
     timer: Regex,
+    asks: Regex,
+    wonders: Regex,
     cancel: Regex,
     list: Regex,
     all: Regex,
     time_of_day: Regex,
     label: Regex,
     weather: Regex,
+    no_forecast: Regex,
     days: Vec<(Regex, &'static str)>,
     lengths: Vec<(Regex, &'static str)>,
     length: Regex,
@@ -105,13 +141,24 @@ impl Reader {
             time: Regex::new(grammar.time)?,
             date: Regex::new(grammar.date)?,
             place: Regex::new(grammar.place)?,
+            today: Regex::new(grammar.today)?,
+            other_days: (grammar.other_days.iter())
+                .map(|(words, days, name)| Ok((Regex::new(words)?, *days, *name)))
+                .collect::<Result<_, regex::Error>>()?,
+            weekdays: (grammar.weekdays.iter())
+                .map(|words| Regex::new(words))
+                .collect::<Result<_, _>>()?,
+            long_time: Regex::new(grammar.long_time)?,
             timer: Regex::new(grammar.timer)?,
+            asks: Regex::new(grammar.asks)?,
+            wonders: Regex::new(grammar.wonders)?,
             cancel: Regex::new(grammar.cancel)?,
             list: Regex::new(grammar.list)?,
             all: Regex::new(grammar.all)?,
             time_of_day: Regex::new(grammar.time_of_day)?,
             label: Regex::new(grammar.label)?,
             weather: Regex::new(grammar.weather)?,
+            no_forecast: Regex::new(grammar.no_forecast)?,
             days: table(grammar.days)?,
             lengths: table(grammar.lengths)?,
             length: Regex::new(&length)?,
@@ -170,16 +217,28 @@ impl Reader {
         if let Some((_, talk)) = talk(&core) {
             return Request::Talk(*talk);
         }
+        let of_timers = self.timer.is_match(&core);
+        if of_timers && self.asks.is_match(&core) {
+            return Request::ListTimers;
+        }
         if self.refused.is_match(&core) {
             return Request::Refused;
         }
-        if self.timer.is_match(&core) {
+        if of_timers {
             return self.timer(&core);
         }
-        if self.time.is_match(&core) || self.date.is_match(&core) {
-            return Request::Time(self.place(&core));
+        if self.time.is_match(&core) {
+            return Request::Time(self.place(&self.today.replace_all(&core, "")));
+        }
+        if self.date.is_match(&core) {
+            return self
+                .date(&core)
+                .map_or(Request::Unknown, |(place, _)| Request::Time(place));
         }
         if self.weather.is_match(&core) {
+            if self.no_forecast.is_match(&core) {
+                return Request::Unknown;
+            }
             let mut core = core;
             let mut day = "now";
             for (words, named) in &self.days {
@@ -211,6 +270,48 @@ impl Reader {
         self.date.is_match(&said) && !self.time.is_match(&said)
     }
 
+    /// The place and the day of a question for the date; `None` if it has words that may name another date.
+    fn date(&self, core: &str) -> Option<(Option<String>, Option<Day>)> {
+        let without = |rule: &Regex, text: &str| rule.replace_all(text, " ").into_owned();
+        let rest = without(&self.today, &without(&self.date, core));
+        let mut days = Vec::new();
+        let mut rest = self
+            .other_days
+            .iter()
+            .fold(rest, |rest, (words, away, name)| {
+                days.extend(words.is_match(&rest).then_some(Day::Away(*away, name)));
+                without(words, &rest)
+            });
+        for (day, words) in self.weekdays.iter().enumerate() {
+            days.extend(words.is_match(&rest).then_some(Day::Weekday(day)));
+            rest = without(words, &rest);
+        }
+        let rest = rest.split_whitespace().collect::<Vec<_>>().join(" ");
+        if days.len() > 1 || self.long_time.is_match(&rest) {
+            return None;
+        }
+        let place = self.place(&rest);
+        let rest = without(&self.place, &rest);
+        let mut words = rest.split_whitespace();
+        let is_past = rest
+            .split_whitespace()
+            .any(|word| self.grammar.past.contains(&word));
+        let is_relative = matches!(days.first(), Some(Day::Away(..)));
+        let fits = is_relative || !is_past;
+        let known = |word: &str| {
+            self.grammar.date_words.contains(&word) || self.grammar.past.contains(&word)
+        };
+        (fits && words.all(known)).then(|| (place, days.first().copied()))
+    }
+
+    /// The day other than today whose date was asked for.
+    pub(super) fn other_day(&self, said: &str) -> Option<Day> {
+        let cores = sentences(said).into_iter();
+        let mut cores = cores.map(|sentence| self.core(&(self.grammar.normalise)(sentence)));
+        let core = cores.find(|core| self.date.is_match(core))?;
+        self.date(&core)?.1
+    }
+
     /// A timer of this length, for the answer to "for how long?".
     pub(super) fn timer_of(&self, said: &str) -> Option<Request> {
         let lengths = self.lengths((self.grammar.normalise)(said));
@@ -225,11 +326,15 @@ impl Reader {
 
     fn timer(&self, core: &str) -> Request {
         let lengths = self.lengths(core.to_owned());
-        let label = self.label.captures(core).and_then(|found| {
+        let unmeasured = self.without_lengths(core);
+        let label = self.label.captures(&unmeasured).and_then(|found| {
             let label = found.name("label")?.as_str().trim();
-            (!label.is_empty() && !label.contains(|c: char| c.is_ascii_digit()))
-                .then(|| label.to_owned())
+            let is_other = label.is_empty() || self.timer.is_match(label);
+            (!is_other && !label.contains(|c: char| c.is_ascii_digit())).then(|| label.to_owned())
         });
+        if self.wonders.is_match(core) {
+            return Request::Unknown;
+        }
         if self.cancel.is_match(core) {
             return Request::CancelTimer(match (lengths.as_slice(), label) {
                 _ if self.all.is_match(core) => Target::All,
@@ -285,13 +390,40 @@ impl Reader {
             .collect()
     }
 
+    /// A normalised text without lengths of time and the words that lead to them.
+    fn without_lengths(&self, text: &str) -> String {
+        let text = rewritten(&self.lengths, text.to_owned());
+        let mut kept: Vec<&str> = Vec::new();
+        let mut from = 0;
+        let ends = self.length.find_iter(&text).map(|found| found.range());
+        for length in ends.chain(std::iter::once(text.len()..text.len())) {
+            kept.extend(text[from..length.start].split_whitespace());
+            let leads = |word: &&str| self.grammar.before_length.contains(word);
+            while kept.last().is_some_and(leads) {
+                kept.pop();
+            }
+            from = length.end;
+        }
+        kept.join(" ")
+    }
+
     fn place(&self, core: &str) -> Option<String> {
         let found = self.place.captures(core)?;
         let name = found.name("place")?.as_str().trim();
-        let english = self.grammar.places.iter().find(|(here, _)| *here == name);
-        let name = english.map_or(name, |(_, there)| there);
-        let known = places::find(name).map(|place| place.name);
-        Some(known.unwrap_or_else(|_| places::title_case(name)))
+        let article = name.split_once(' ');
+        let article = article.filter(|(first, _)| self.grammar.articles.contains(first));
+        let names = [Some(name), article.map(|(_, rest)| rest)];
+        let names = || names.into_iter().flatten();
+        let english = |name: &str| {
+            let mut places = self.grammar.places.iter();
+            places.find_map(|(here, there)| (*here == name).then_some(*there))
+        };
+        let name = names().find_map(english).unwrap_or(name);
+        let known = names().map(|other| english(other).unwrap_or(other));
+        let known = std::iter::once(name)
+            .chain(known)
+            .find_map(|name| places::find(name).ok());
+        Some(known.map_or_else(|| places::title_case(name), |place| place.name))
     }
 
     /// A place as it is called here: "Tokio" for "Tokyo".
@@ -302,7 +434,12 @@ impl Reader {
             .places
             .iter()
             .find(|(_, there)| *there == lower);
-        found.map_or_else(|| name.to_owned(), |(here, _)| places::title_case(here))
+        let has_capital = |name: &str| name.contains(char::is_uppercase);
+        match found {
+            Some((here, _)) if has_capital(here) => (*here).to_owned(),
+            Some((here, _)) => places::title_case(here),
+            None => name.to_owned(),
+        }
     }
 
     fn unit(&self, name: &str) -> Option<&'static str> {
@@ -323,9 +460,12 @@ impl Reader {
             .conversions
             .iter()
             .find_map(|rule| rule.captures(core))?;
-        let value = found
-            .name("value")
-            .map_or(Some(1.0), |value| value.as_str().parse().ok())?;
+        let value = found.name("value").map_or("", |value| value.as_str());
+        // "Ein" and "una" are one.
+        let value = match value.contains(|c: char| c.is_ascii_digit()) {
+            true => value.parse().ok()?,
+            false => 1.0,
+        };
         Some(Request::Convert {
             value,
             from: self.unit(&found["from"])?,

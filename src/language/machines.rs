@@ -1,16 +1,39 @@
 //! Answering machines' words, in all languages that have a pack: networks speak another than the caller.
 
-/// Parts of what machines say, and people who answer hardly ever do.
-const PHRASES: [&str; 40] = [
+/// Phrases of machines that people who answer never say, not even in an offer.
+const TONES: [&str; 23] = [
+    "after the tone",
+    "after the beep",
+    "at the tone",
+    "at the beep",
+    "nach dem signalton",
+    "nach dem piepton",
+    "nach dem piep",
+    "nach dem ton",
+    "después de la señal",
+    "después del tono",
+    "después de oír la señal",
+    "después de oír el tono",
+    "después de escuchar la señal",
+    "después de escuchar el tono",
+    "al oír la señal",
+    "al oír el tono",
+    "al escuchar la señal",
+    "al escuchar el tono",
+    "cuando oiga la señal",
+    "cuando oiga el tono",
+    "tras la señal",
+    "tras oír la señal",
+    "tras el tono",
+];
+
+/// Phrases of machines that people say in questions and offers only: "Would you like to leave a message?"
+const PHRASES: [&str; 43] = [
     "leave a message",
     "leave me a message",
     "leave your message",
     "leave us a message",
     "leave your name",
-    "after the tone",
-    "after the beep",
-    "at the tone",
-    "at the beep",
     "record your message",
     "can't take your call",
     "cannot take your call",
@@ -31,31 +54,135 @@ const PHRASES: [&str; 40] = [
     "voice mail",
     "answering machine",
     "mailbox",
-    "nach dem signalton",
-    "nach dem piepton",
-    "nach dem ton",
     "eine nachricht hinterlassen",
-    "hinterlassen sie",
     "anrufbeantworter",
-    "nicht erreichbar",
-    "después de la señal",
-    "después del tono",
     "buzón de voz",
     "contestador",
+    "contestador automático",
+    "dejar un mensaje",
+    "deje su mensaje",
+    "deje un mensaje",
+    "deja tu mensaje",
+    "deja un mensaje",
+    "déjenos un mensaje",
+    "déjame un mensaje",
+    "grabe su mensaje",
+    "el número que ha marcado",
+    "el número que usted marcó",
+    "el teléfono al que llama",
+    "la persona a la que llama",
+    "fuera de cobertura",
+];
+
+/// Phrases that only machines say together with one of these words: a person, too, is "nicht erreichbar".
+const TOGETHER: [(&str, &[&str]); 2] = [
+    (
+        "nicht erreichbar",
+        &[
+            "teilnehmer",
+            "teilnehmerin",
+            "gesprächspartner",
+            "rufnummer",
+            "anschluss",
+            "ich bin",
+            "bin ich",
+            "wir sind",
+            "sind wir",
+        ],
+    ),
+    (
+        "hinterlassen sie",
+        &[
+            "ton",
+            "signalton",
+            "piepton",
+            "piep",
+            "signal",
+            "teilnehmer",
+            "rufnummer",
+            "ich bin",
+            "bin ich",
+            "wir sind",
+            "sind wir",
+            "rufe zurück",
+            "rufen zurück",
+        ],
+    ),
+];
+
+/// A person who takes a message says one of these.
+const OFFERS: [&str; 20] = [
+    "would you like",
+    "would you care",
+    "do you want",
+    "do you wish",
+    "take a message",
+    "leave a message with me",
+    "may i ask",
+    "can i ask",
+    "möchten sie",
+    "möchtest du",
+    "wollen sie",
+    "willst du",
+    "soll ich",
+    "nachricht bei mir",
+    "quiere",
+    "quieres",
+    "desea",
+    "deseas",
+    "le gustaría",
+    "te gustaría",
+];
+
+/// Beginnings that are no offer but a condition, which machines say; and people who speak of somebody else.
+const NOT_COUNTED: [&str; 8] = [
+    " si desea ",
+    " si deseas ",
+    " si quiere ",
+    " si quieres ",
+    " he can't ",
+    " she can't ",
+    " he cannot ",
+    " she cannot ",
 ];
 
 /// Whether an answering machine says these words.
 pub(crate) fn tells(words: &str) -> bool {
-    let words = words.to_lowercase().replace('\u{2019}', "'");
-    let plain = |c: char| c.is_alphanumeric() || c == '\'';
-    let words: Vec<&str> = words
-        .split(|c| !plain(c))
-        .filter(|w| !w.is_empty())
-        .collect();
-    let words = format!(" {} ", words.join(" "));
-    PHRASES
-        .iter()
-        .any(|phrase| words.contains(&format!(" {phrase} ")))
+    let text = words.to_lowercase().replace('\u{2019}', "'");
+    let sentences = text.split_inclusive(['.', '!', '?', ';']);
+    let says = |text: &str, phrase: &str| text.contains(&format!(" {phrase} "));
+    let whole = plain(&text);
+    if TONES.iter().any(|phrase| says(&whole, phrase)) {
+        return true;
+    }
+    let whole = counted(&whole);
+    if OFFERS.iter().any(|phrase| says(&whole, phrase)) {
+        return false;
+    }
+    let together = |(phrase, others): &(&str, &[&str])| {
+        says(&whole, phrase) && others.iter().any(|other| says(&whole, other))
+    };
+    let tells = |sentence: &str| {
+        let words = counted(&plain(sentence));
+        PHRASES.iter().any(|phrase| says(&words, phrase))
+    };
+    let mut statements = sentences.filter(|sentence| !sentence.ends_with('?'));
+    TOGETHER.iter().any(together) || statements.any(tells)
+}
+
+/// Plain words without those that are not counted.
+fn counted(plain: &str) -> String {
+    let words = NOT_COUNTED.iter();
+    words.fold(plain.to_owned(), |plain, words| plain.replace(words, " "))
+}
+
+/// The words of a text in lower case with a space before and after each.
+fn plain(text: &str) -> String {
+    let is_letter = |c: char| c.is_alphanumeric() || c == '\'';
+    let words = text
+        .split(|c| !is_letter(c))
+        .filter(|word| !word.is_empty());
+    words.fold(" ".into(), |text: String, word| text + word + " ")
 }
 
 #[cfg(test)]
@@ -71,6 +198,17 @@ mod tests {
             "Your call has been forwarded to an automatic voice mail system.",
             "Bitte hinterlassen Sie eine Nachricht nach dem Signalton.",
             "Deje su mensaje después de la señal.",
+            "Deje su mensaje después de oír la señal.",
+            "En este momento no podemos atenderle. Grabe su mensaje, por favor.",
+            "Si desea dejar un mensaje, espere la señal.",
+            "El teléfono al que llama está apagado o fuera de cobertura.",
+            "Ahora no puedo atenderte. Deja un mensaje y te llamo.",
+            "Leider kann ich Ihren Anruf nicht annehmen. Dies ist der Anrufbeantworter von Anna.",
+            "Der gewünschte Teilnehmer ist zurzeit nicht erreichbar.",
+            "Die gewählte Rufnummer ist momentan nicht erreichbar.",
+            "Hier ist Familie Müller. Wir sind gerade nicht erreichbar. Bitte hinterlassen Sie eine Nachricht.",
+            "Möchten Sie eine Nachricht hinterlassen, sprechen Sie bitte nach dem Signalton.",
+            "If you would like to leave a message, press one.",
         ] {
             assert!(tells(machine), "{machine}");
         }
@@ -81,6 +219,28 @@ mod tests {
             "You have reached the right person.",
             "Müller, guten Tag.",
             "¿Diga?",
+        ] {
+            assert!(!tells(person), "{person}");
+        }
+    }
+
+    #[test]
+    fn a_person_who_offers_to_take_a_message_is_no_machine() {
+        for person in [
+            "She's out, would you like to leave a message?",
+            "He can't come to the phone right now.",
+            "She can't come to the phone right now. Can I take a message?",
+            "You can leave a message with me.",
+            "Voicemail?",
+            "Do you want to leave your name and number?",
+            "Möchten Sie eine Nachricht hinterlassen?",
+            "Er ist in einer Besprechung. Wollen Sie ihm eine Nachricht hinterlassen?",
+            "Soll ich Sie zu seiner Mailbox durchstellen?",
+            "Herr Müller ist gerade nicht erreichbar.",
+            "Frau Weber ist nicht erreichbar, hinterlassen Sie mir doch Ihre Nummer.",
+            "¿Quiere dejar un mensaje?",
+            "No está en este momento, ¿desea dejar un mensaje?",
+            "¿Quiere que le pase con su buzón de voz?",
         ] {
             assert!(!tells(person), "{person}");
         }

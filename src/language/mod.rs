@@ -7,7 +7,7 @@
 //! | files | subject |
 //! |---|---|
 //! | `pack`, `unknown` | packs, found by a BCP 47 tag; languages without one |
-//! | `sentences`, `spoken`, `assent`, `listening`, `fillers`, `endings`, `digits` | rules that packs share, over tables of words |
+//! | `sentences`, `spoken`, `figures`, `assent`, `listening`, `fillers`, `endings`, `digits` | rules that packs share, over tables of words |
 //! | `request`, `grammar`, `wording` | the built-in assistant's requests and answers |
 //! | `de`, `es` | German, Spanish: tables |
 //! | `en` | English, and its numbers, dates, places, units and names |
@@ -18,6 +18,7 @@ mod digits;
 pub mod en;
 mod endings;
 mod es;
+mod figures;
 mod fillers;
 mod grammar;
 mod listening;

@@ -3,6 +3,8 @@
 use super::en::dates::{MONTHS, WEEKDAYS};
 use super::en::numbers::plain;
 use super::request::Request;
+use jiff::ToSpan;
+use jiff::civil::Date;
 use serde_json::{Map, Value};
 use std::time::Duration;
 
@@ -107,6 +109,26 @@ pub(super) fn date(text: &str) -> Option<(usize, usize, u32, i32)> {
         day.parse().ok()?,
         parts.next()?.parse().ok()?,
     ))
+}
+
+/// [`date`], so many days later.
+pub(super) fn date_after(text: &str, days: i64) -> Option<(usize, usize, u32, i32)> {
+    let (_, month, day, year) = date(text)?;
+    let month = i8::try_from(month + 1).ok()?;
+    let today = Date::new(year.try_into().ok()?, month, day.try_into().ok()?).ok()?;
+    let then = today.checked_add(days.days()).ok()?;
+    Some((
+        usize::try_from(then.weekday().to_monday_zero_offset()).ok()?,
+        usize::try_from(then.month() - 1).ok()?,
+        u32::try_from(then.day()).ok()?,
+        i32::from(then.year()),
+    ))
+}
+
+/// The distance in days, 1 to 7, from the day of the week of a date to the next one of this name.
+pub(super) fn days_until(weekday: usize, text: &str) -> Option<i64> {
+    let (today, ..) = date(text)?;
+    i64::try_from((weekday + 6 - today) % 7 + 1).ok()
 }
 
 /// Hours, minutes and seconds of a length, those that are not zero, each with its singular and plural.

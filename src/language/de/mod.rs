@@ -1,6 +1,8 @@
 //! German.
 
 mod numbers;
+mod one;
+mod ordinals;
 mod requests;
 mod spoken;
 mod words;
@@ -18,8 +20,8 @@ pub(super) static PACK: Pack = Pack {
     sentences: &words::SENTENCES,
     wording: Some(&requests::WORDING),
     listening: &words::LISTENING,
-    agrees: |text| words::ASSENT.read(&plain(text), text.contains('?')) == super::Reply::Yes,
-    reply: |text, _| words::ASSENT.read(&plain(text), text.contains('?')),
+    agrees: |text| words::ASSENT.read(text, None) == super::Reply::Yes,
+    reply: |text, asked| words::ASSENT.read(text, Some(asked.question)),
     finished: super::endings::finished,
     filler: |clause| words::FILLERS.classify(&plain(clause)),
     normalise: numbers::normalise,

@@ -2,7 +2,7 @@
 
 use super::numbers::normalise;
 use super::words::{DAYS, MONTHS};
-use crate::language::grammar::{Grammar, Reader};
+use crate::language::grammar::{Day, Grammar, Reader};
 use crate::language::request::Talk;
 use crate::language::wording::{self, Sum, Wording, capitalised};
 use serde_json::{Map, Value};
@@ -39,7 +39,7 @@ static GRAMMAR: Grammar = Grammar {
             Talk::Capabilities,
         ),
         (
-            "wie bitte|was|(?:bitte )?(?:noch ?mal|noch einmal)(?: bitte)?|wiederhol das|wiederhole das|wiederholen sie das|können sie das wiederholen|kannst du das wiederholen",
+            "wie bitte|was|(?:bitte )?(?:noch ?mal|noch einmal)(?: bitte)?|wiederhol das|wiederhole das|wiederholen sie das|können sie das wiederholen|kannst du das wiederholen|(?:(?:das|es|sie|dich) )?(?:hab|habe) ich (?:(?:sie|dich|das|es|jetzt|leider|gerade|eben|akustisch) )*nicht (?:(?:ganz|richtig|gut|genau|so) )*(?:verstanden|gehört|mitbekommen|mitgekriegt)|ich (?:hab|habe) (?:(?:sie|dich|das|es|jetzt|leider|gerade|eben|akustisch) )*nicht (?:(?:ganz|richtig|gut|genau|so) )*(?:verstanden|gehört|mitbekommen|mitgekriegt)|(?:das |es )?(?:verstehe|versteh) ich (?:leider )?nicht|ich (?:verstehe|versteh|höre|hör) (?:(?:sie|dich|das|es) )?(?:(?:leider|gerade|kaum|so) )*(?:nicht|nichts|schlecht)(?: gut| richtig)?|(?:leider )?nicht verstanden|was (?:haben sie|hast du)(?: gerade| da| eben)? gesagt|wie war das",
             Talk::Repeat,
         ),
         ("ja|jawohl|genau|klar|okay|ok|gerne", Talk::Yes),
@@ -50,24 +50,117 @@ static GRAMMAR: Grammar = Grammar {
         ),
     ],
     time: r"\b(?:wie spät|wie ?viel uhr|welche uhrzeit|die uhrzeit|uhrzeit)\b",
-    date: r"\b(?:welcher tag|welcher wochentag|welchen tag|welches datum|das datum|den wievielten|der wievielte|welches jahr|welcher monat)\b",
+    date: r"\b(?:welche[rn] (?:tag(?: der woche)?|wochentag|monat)|was für ein (?:wochen)?tag|welches datum|was für ein datum|(?:das |dem )?datum|den wievielten|der wievielte|welches jahr)\b",
+    date_words: &[
+        "am",
+        "bitte",
+        "das",
+        "den",
+        "denn",
+        "der",
+        "des",
+        "die",
+        "du",
+        "es",
+        "für",
+        "haben",
+        "hat",
+        "ist",
+        "kannst",
+        "können",
+        "lautet",
+        "mir",
+        "nenn",
+        "nenne",
+        "nennen",
+        "noch",
+        "sag",
+        "sagen",
+        "schreiben",
+        "sein",
+        "sie",
+        "uns",
+        "vom",
+        "von",
+        "was",
+        "wie",
+        "wird",
+        "wir",
+    ],
+    past: &["war", "waren", "hatten"],
+    today: r"\b(?:heute (?:morgen|früh|vormittag|mittag|nachmittag|abend|nacht)|heute|heutige[nrs]?|jetzt|gerade|im moment|aktuelle[nrs]?|aktuell)\b",
+    other_days: &[
+        (r"\bübermorgen\b", 2, "Übermorgen"),
+        (r"\bvorgestern\b", -2, "Vorgestern"),
+        (r"\b(?:gestern|gestrige[nrs]?)\b", -1, "Gestern"),
+        (r"\b(?:morgen|morgige[nrs]?)\b", 1, "Morgen"),
+    ],
+    weekdays: [
+        r"\b(?:(?:am|nächste[nr]?|kommende[nr]?|diese[nr]?) )*montag\b",
+        r"\b(?:(?:am|nächste[nr]?|kommende[nr]?|diese[nr]?) )*dienstag\b",
+        r"\b(?:(?:am|nächste[nr]?|kommende[nr]?|diese[nr]?) )*mittwoch\b",
+        r"\b(?:(?:am|nächste[nr]?|kommende[nr]?|diese[nr]?) )*donnerstag\b",
+        r"\b(?:(?:am|nächste[nr]?|kommende[nr]?|diese[nr]?) )*freitag\b",
+        r"\b(?:(?:am|nächste[nr]?|kommende[nr]?|diese[nr]?) )*(?:samstag|sonnabend)\b",
+        r"\b(?:(?:am|nächste[nr]?|kommende[nr]?|diese[nr]?) )*sonntag\b",
+    ],
+    long_time: r"\b(?:\d+|stunden?|tage?n?|wochen?|wochenende|monat(?:en?|s)?|jahr(?:en?|es)?)\b",
     place: r"\b(?:in|auf|bei) (?:der |den |dem )?(?P<place>[\p{L}' ]+?)(?: ist es| es ist)?$",
     timer: r"\b(?:timer|wecker|kurzzeitwecker|countdown|eieruhr|küchenuhr)\b|\bweck(?:e|en sie)? mich\b",
-    cancel: r"\b(?:stopp|stoppe|stoppen|lösch|lösche|löschen|beende|beenden|abbrechen|brich|breche|brechen|entferne|entfernen|storniere|stornieren|aus|ausschalten|ausmachen|abstellen|stell .* ab|schalte .* ab)\b",
-    list: r"\b(?:welche|wie viele|wieviele|wie lange|wie viel zeit|wieviel zeit|laufen|läuft|liste|zeig|zeige|noch)\b",
+    asks: r"^(?:(?:um|bis|seit|in|ab) )?(?:wann|wie lange|wie ?viele?|wie weit|welche[rns]?)\b|^(?:ist|sind|läuft|laufen|habe? ich|gibt es|bleibt|bleiben|was ist mit|was macht|was sagt)\b|\bwie (?:lange|viel) (?:noch|läuft|geht|dauert|bleibt)\b",
+    wonders: r"^(?:warum|wieso|weshalb|wozu|wer)\b",
+    cancel: r"\b(?:stopp|stop|stoppe|stoppen|lösch|lösche|löschen|beende|beenden|abbrechen|brich|breche|brechen|entferne|entfernen|storniere|stornieren|ausschalten|ausmachen|ausstellen|abstellen|abschalten)\b|\b(?:mach|mache|machen|schalt|schalte|schalten|stell|stelle|stellen)\b.* (?:aus|ab)$|^(?:(?:den|die|alle|meinen|meine) )?(?:timer|wecker) (?:aus|ab|weg)$|\bkann weg$",
+    list: r"\b(?:liste|zeig|zeige|zeigen|nenn|nenne|nennen|auflisten|anzeigen|laufende[nr]?)\b|\b(?:timer|wecker) (?:läuft|laufen)\b",
     all: r"\b(?:alle|sämtliche|jeden)\b",
-    time_of_day: r"\b(?:um|gegen|bis) \d{1,2}(?: \d{1,2})?(?: uhr)?\b|\bmorgen\b",
+    time_of_day: r"\b(?:um|gegen|bis) (?:(?:halb|viertel|viertel vor|viertel nach|dreiviertel|kurz vor|kurz nach) )?\d{1,2}(?: \d{1,2})?(?: uhr)?\b|\b(?:auf|für) \d{1,2} uhr\b|\b(?:auf|für) (?:halb|viertel|viertel vor|viertel nach|dreiviertel) \d{1,2}\b|\bweck.*\b(?:auf|für) \d{1,2}(?: \d{1,2})?$|\b(?:morgen|übermorgen|mittag|mitternacht)\b",
     weather: r"\b(?:wetter|wettervorhersage|regnet es|wird es regnen|schneit es|wie (?:warm|kalt|heiß) (?:ist|wird))\b",
-    days: &[(r"\bmorgen\b", "tomorrow"), (r"\bheute\b", "today")],
-    label: r"\bfür (?:die |den |das |meine |meinen |mein )?(?P<label>\p{L}+(?: \p{L}+)?)$",
-    lengths: &[
-        (r"\b(?:eine |einer )?dreiviertel ?stunde\b", "45 minuten"),
-        (r"\b(?:eine |einer )?viertel ?stunde\b", "15 minuten"),
-        (r"\b(?:eine |einer )?halbe[nr]? stunde\b", "30 minuten"),
-        (r"\b(?:eine |einer )?halbe[nr]? minute\b", "30 sekunden"),
+    no_forecast: r"\b(?:übermorgen|gestern|vorgestern|montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonnabend|sonntag|wochenende|wochen?|tagen|stunden?|monat|nächste[nrs]?|kommende[nrs]?|januar|februar|märz|april|mai|juni|juli|august|september|oktober|november|dezember|ostern|weihnachten|silvester|neujahr)\b",
+    days: &[
         (
-            r"\b(?:eine?|einer|eines|1) (stunde|minute|sekunde)\b",
+            r"\bheute (?:morgen|früh|vormittag|mittag|nachmittag|abend|nacht)\b",
+            "today",
+        ),
+        (
+            r"\bmorgen(?: (?:früh|vormittag|mittag|nachmittag|abend|nacht))?\b",
+            "tomorrow",
+        ),
+        (r"\bheute\b", "today"),
+    ],
+    before_length: &["auf", "für", "von", "in", "über", "und", "nach"],
+    label: r"\bfür (?:die |den |das |meine |meinen |mein )?(?P<label>\p{L}+(?: \p{L}+)??)(?: (?:aus|ab|an|abbrechen|beenden|löschen|stoppen|stellen|setzen|starten|machen|ausmachen|ausschalten))*$",
+    lengths: &[
+        (
+            r"\b(?:(?:eine|einer|ne|ner) )?dreiviertel ?stunde\b|\b3 ?viertel ?stunden?\b",
+            "45 minuten",
+        ),
+        (
+            r"\b(?:(?:eine|einer|ne|ner) )?viertel ?stunde\b",
+            "15 minuten",
+        ),
+        (
+            r"\b(?:(?:eine|einer|ne|ner) )?halbe[nr]? stunde\b",
+            "30 minuten",
+        ),
+        (
+            r"\b(?:(?:eine|einer|ne|ner) )?halbe[nr]? minute\b",
+            "30 sekunden",
+        ),
+        (
+            r"\b(?:eine?|einer|eines|ne|ner|1) (stunde|minute|sekunde)\b",
             "1 $1",
+        ),
+        (
+            r"\b(\d+) stunden? und eine halbe\b",
+            "$1 stunden 30 minuten",
+        ),
+        // "Eine Stunde dreißig", if no unit follows.
+        (
+            r"\b(\d+) stunden? (?:und )?(\d{1,2})( (?:für|an|ab|aus|lang|stellen|setzen|starten|laufen)\b|$)",
+            "$1 stunden $2 minuten$3",
+        ),
+        (
+            r"\b(\d+) minuten? (?:und )?(\d{1,2})( (?:für|an|ab|aus|lang|stellen|setzen|starten|laufen)\b|$)",
+            "$1 minuten $2 sekunden$3",
         ),
     ],
     units_of_time: ["stunden?|std", "minuten?|min", "sekunden?|sek"],
@@ -89,8 +182,8 @@ static GRAMMAR: Grammar = Grammar {
         (r"\b(?:das doppelte von)\b", "2 *"),
     ],
     conversions: &[
-        r"^(?:wie ?viele?|was) (?P<to>\p{L}+) (?:sind|ist|hat|haben|ergeben) (?P<value>-?\d+(?:\.\d+)?|ein|eine) (?:grad )?(?P<from>\p{L}+)$",
-        r"^(?:wie ?viel|was) (?:sind|ist) (?P<value>-?\d+(?:\.\d+)?) (?:grad )?(?P<from>\p{L}+) in (?:grad )?(?P<to>\p{L}+)$",
+        r"^(?:wie ?viele?|was) (?:grad )?(?P<to>\p{L}+) (?:sind|entsprechen|entspricht|ist|hat|haben|ergeben) (?P<value>-?\d+(?:\.\d+)?|ein|eine) (?:grad )?(?P<from>\p{L}+)$",
+        r"^(?:wie ?viel|was) (?:sind|ist) (?P<value>-?\d+(?:\.\d+)?|ein|eine) (?:grad )?(?P<from>\p{L}+) in (?:grad )?(?P<to>\p{L}+)$",
         r"^(?:rechne|rechnen sie|konvertiere|wandle) (?P<value>-?\d+(?:\.\d+)?) (?:grad )?(?P<from>\p{L}+) in (?:grad )?(?P<to>\p{L}+)(?: um)?$",
         r"^(?P<value>-?\d+(?:\.\d+)?) (?:grad )?(?P<from>\p{L}+) in (?:grad )?(?P<to>\p{L}+)$",
     ],
@@ -151,6 +244,7 @@ static GRAMMAR: Grammar = Grammar {
         ("mexiko stadt", "mexico city"),
         ("deutschland", "germany"),
         ("österreich", "austria"),
+        ("der Schweiz", "switzerland"),
         ("schweiz", "switzerland"),
         ("spanien", "spain"),
         ("frankreich", "france"),
@@ -159,9 +253,21 @@ static GRAMMAR: Grammar = Grammar {
         ("indien", "india"),
         ("australien", "australia"),
         ("kalifornien", "california"),
+        ("der Türkei", "turkey"),
         ("türkei", "turkey"),
         ("griechenland", "greece"),
+        ("den USA", "united states"),
+        ("usa", "united states"),
+        ("vereinigten staaten", "united states"),
+        ("vereinigten staaten von amerika", "united states"),
+        ("großbritannien", "united kingdom"),
+        ("england", "united kingdom"),
+        ("vereinigten königreich", "united kingdom"),
+        ("den Niederlanden", "netherlands"),
+        ("niederlanden", "netherlands"),
+        ("holland", "netherlands"),
     ],
+    articles: &["der", "die", "das", "den", "dem"],
     and: " und ",
     normalise,
 };
@@ -249,20 +355,39 @@ fn question(tool: &str, arguments: &Map<String, Value>) -> Option<String> {
 /// "Es ist 15 Uhr 5 in Tokio."
 fn time(reader: &Reader, output: &Value, said: &str) -> Option<String> {
     let field = |name: &str| output.get(name)?.as_str();
-    let what = if reader.asks_for_date(said) {
-        let (day_of_week, month, day, year) = wording::date(field("date")?)?;
-        let (day_of_week, month) = (DAYS.get(day_of_week)?, MONTHS.get(month)?);
-        format!("{day_of_week}, der {day}. {month} {year}")
+    let is = if reader.asks_for_date(said) {
+        let today = field("date")?;
+        match reader.other_day(said) {
+            None => format!("Es ist {}", date(today, 0)?.join(", der ")),
+            Some(Day::Away(days, name)) => {
+                let verb = if days < 0 { "war" } else { "ist" };
+                format!("{name} {verb} {}", date(today, days)?.join(", der "))
+            }
+            Some(Day::Weekday(day)) => {
+                let [name, date] = date(today, wording::days_until(day, today)?)?;
+                format!("Am {name} ist der {date}")
+            }
+        }
     } else {
         match wording::clock(field("time")?)? {
-            (hour, 0) => format!("{hour} Uhr"),
-            (hour, minute) => format!("{hour} Uhr {minute}"),
+            (hour, 0) => format!("Es ist {hour} Uhr"),
+            (hour, minute) => format!("Es ist {hour} Uhr {minute}"),
         }
     };
     Some(match field("place") {
-        Some(place) => format!("Es ist {what} in {}.", reader.place_here(place)),
-        None => format!("Es ist {what}."),
+        Some(place) => format!("{is} in {}.", reader.place_here(place)),
+        None => format!("{is}."),
     })
+}
+
+/// "Montag" and "2. März 2026": a date so many days after `today`.
+fn date(today: &str, days: i64) -> Option<[String; 2]> {
+    let (day_of_week, month, day, year) = wording::date_after(today, days)?;
+    let month = MONTHS.get(month)?;
+    Some([
+        (*DAYS.get(day_of_week)?).to_owned(),
+        format!("{day}. {month} {year}"),
+    ])
 }
 
 /// "12 mal 7 ist 84."

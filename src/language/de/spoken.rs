@@ -1,7 +1,9 @@
-//! Written German to spoken words, where espeak-ng would get it wrong. It reads plain numbers, decimals with a comma
-//! and ordinals by itself.
+//! Written German to spoken words, where espeak-ng would get it wrong. It reads plain numbers and decimals with a comma
+//! by itself.
 
 use super::words::MONTHS;
+use super::{one, ordinals};
+use crate::language::figures::{self, Between};
 use crate::language::spoken::{
     Phrase, Rules, Say, cut, digits, measured, with_names, without_zeros, written_out,
 };
@@ -10,14 +12,23 @@ use std::sync::LazyLock;
 
 /// Cuts `text` at its marks into spoken phrases of at most `most_words` words.
 pub(super) fn phrases(text: &str, most_words: usize) -> Vec<Phrase> {
-    cut(&RULES.applied(text), most_words)
+    cut(&RULES.applied(&ordinals::spelled(text)), most_words)
 }
 
 /// Patterns and what is said, applied in this order.
 static RULES: LazyLock<Rules> = LazyLock::new(|| {
     let months = MONTHS.join("|");
-    let rules: [(&str, Say); 16] = [
+    let one = one::pattern();
+    let rules: [(&str, Say); 24] = [
         (r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+", |found| address(&found[0])),
+        (r"\b(\d{4})-(0\d|1[0-2])-([0-2]\d|3[01])\b", |found| {
+            let (month, day) = (without_zeros(&found[2]), without_zeros(&found[3]));
+            format!("{day}.{month}.{}", &found[1])
+        }),
+        (
+            r"\b(\d{1,2}\.(?:\d{1,2}\.(?:\d{4})?)?) ?[-–] ?(\d{1,2}\.)",
+            |found| format!("{} bis {}", &found[1], &found[2]),
+        ),
         (
             r"(?:\b([Aa]m|[Vv]om|[Zz]um|[Dd]em|[Dd]en|[Bb]is|[Aa]b) )?\b(\d{1,2})\.(\d{1,2})\.(\d{4})?",
             date,
@@ -26,6 +37,23 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
             r"(?:\b([Aa]m|[Vv]om|[Zz]um|[Dd]em|[Dd]en|[Bb]is|[Aa]b) )?\b(\d{1,2})\. (MONTH)\b",
             |found| format!("{} {}", day(found), &found[3]),
         ),
+        (figures::TELEPHONE, |found| {
+            figures::telephone(&found[0], "plus")
+        }),
+        (figures::GROUPS, |found| {
+            figures::groups(&found[0], |_| false)
+        }),
+        (figures::YEARS, |found| {
+            format!("{} {}", &found[1], &found[2])
+        }),
+        (figures::PRICES, |found| {
+            format!("{} bis {} {}", &found[2], &found[3], &found[1])
+        }),
+        (figures::MEASURES, |found| {
+            format!("{} bis {}", &found[1], &found[2])
+        }),
+        (figures::CHAIN, |found| figures::chain(&found[0], &BETWEEN)),
+        (IDENTIFIER, identifier),
         (r"\b(\d{1,2}):(\d{2})(?: ?Uhr)?\b", |found| {
             clock(&found[1], &found[2])
         }),
@@ -36,13 +64,7 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
         (r"([€$£]) ?(\d+(?:\.\d{3})*)(?:,(\d{2}))?", |found| {
             amount(&found[2], found.get(3).map(|c| c.as_str()), &found[1])
         }),
-        (r"(\d)\.(\d{3})\b", |found| {
-            format!("{}{}", &found[1], &found[2])
-        }),
-        (r"(\d)\.(\d{3})\b", |found| {
-            format!("{}{}", &found[1], &found[2])
-        }),
-        (r"\+?\b\d(?:[\d /-]{5,})\d\b", |found| telephone(&found[0])),
+        (figures::THOUSANDS, |found| found[0].replace('.', "")),
         (r"(\d) ?%", |found| format!("{} Prozent", &found[1])),
         (r"(\d) ?°C\b", |found| {
             format!("{} Grad Celsius", &found[1])
@@ -59,12 +81,33 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
             r"\b(z\. ?B\.|d\. ?h\.|usw\.|bzw\.|ca\.|Nr\.|Dr\.|Hr\.|Fr\.|inkl\.|evtl\.|ggf\.)",
             |found| written_out(&found[1], ABBREVIATIONS),
         ),
-        (r"(\d)-(\d)", |found| {
-            format!("{} bis {}", &found[1], &found[2])
-        }),
+        (one::TO_MORE, one::to_more),
+        (one.as_str(), one::one),
     ];
     Rules::new(rules.map(|(pattern, say)| (pattern.replace("MONTH", &months), say)))
 });
+
+const BETWEEN: Between = Between {
+    to: "bis",
+    score: "zu",
+    minus: "minus",
+};
+
+/// A long number without dots, with a word before it that names it and what comes after it.
+const IDENTIFIER: &str = r"((?i:nummer|code|pin|telefon|tel\.|handy|konto)(?:\W+\p{L}+){0,2}\W+)?\b(\d{7,})\b(,\d| ?[\p{Lu}€$£%°])?";
+
+/// Text that matches [`IDENTIFIER`], digit by digit unless it counts what follows.
+fn identifier(found: &Captures<'_>) -> String {
+    let group = |at| {
+        found
+            .get(at)
+            .map_or("", |group: regex::Match<'_>| group.as_str())
+    };
+    match (group(1), group(3)) {
+        ("", after) if !after.is_empty() => found[0].to_owned(),
+        (before, after) => format!("{before}{}{after}", digits(&found[2])),
+    }
+}
 
 /// "anna ät beispiel Punkt de"
 fn address(text: &str) -> String {
@@ -78,53 +121,11 @@ fn address(text: &str) -> String {
     with_names(text, &signs)
 }
 
-/// The day of "der 3. März": the form after "der"; espeak-ng would read the dot as an end.
-fn ordinal(day: &str) -> String {
-    const NAMES: [&str; 20] = [
-        "",
-        "erste",
-        "zweite",
-        "dritte",
-        "vierte",
-        "fünfte",
-        "sechste",
-        "siebte",
-        "achte",
-        "neunte",
-        "zehnte",
-        "elfte",
-        "zwölfte",
-        "dreizehnte",
-        "vierzehnte",
-        "fünfzehnte",
-        "sechzehnte",
-        "siebzehnte",
-        "achtzehnte",
-        "neunzehnte",
-    ];
-    const UNITS: [&str; 10] = [
-        "",
-        "einund",
-        "zweiund",
-        "dreiund",
-        "vierund",
-        "fünfund",
-        "sechsund",
-        "siebenund",
-        "achtund",
-        "neunund",
-    ];
-    match day.parse::<usize>() {
-        Ok(day @ 1..20) => NAMES[day].to_owned(),
-        Ok(day @ 20..30) => format!("{}zwanzigste", UNITS[day - 20]),
-        Ok(day @ 30..32) => format!("{}dreißigste", UNITS[day - 30]),
-        _ => day.to_owned(),
-    }
-}
-
 /// "am dritten", "dritte".
 fn day(found: &Captures<'_>) -> String {
-    let ordinal = ordinal(found[2].trim_start_matches('0'));
+    let number = found[2].parse().ok();
+    let ordinal = number.and_then(ordinals::ordinal);
+    let ordinal = ordinal.unwrap_or_else(|| found[2].to_owned());
     match found.get(1) {
         Some(before) => format!("{} {ordinal}n", before.as_str()),
         None => ordinal,
@@ -174,12 +175,6 @@ fn amount(whole: &str, cents: Option<&str>, sign: &str) -> String {
         None | Some("") => format!("{one} {name}"),
         Some(cents) => format!("{one} {name} {cents}"),
     }
-}
-
-/// A telephone number.
-fn telephone(text: &str) -> String {
-    let plus = if text.starts_with('+') { "plus " } else { "" };
-    format!("{plus}{}", digits(text))
 }
 
 const UNITS: &[(&str, &str)] = &[

@@ -316,3 +316,382 @@ fn written_forms_are_spoken() {
         assert_eq!(words.join(", "), spoken, "{text}");
     }
 }
+
+fn reply(question: &str, text: &str) -> Reply {
+    let asked = Asked {
+        question,
+        tool: "tool",
+        arguments: &Map::new(),
+    };
+    PACK.reply(text, asked)
+}
+
+#[test]
+fn hesitation_and_apologies_are_no_yes() {
+    let question = "Soll ich die Bestellung abschicken?";
+    for text in [
+        "Na ja.",
+        "Naja.",
+        "Na ja, gut.",
+        "Ja, tut mir leid.",
+        "Ja, also.",
+        "Ja, leider.",
+        "Tut mir leid.",
+        "Na?",
+        "Gut, also",
+    ] {
+        assert_eq!(reply(question, text), Reply::Other, "{text}");
+        assert!(!PACK.agrees(text), "{text}");
+    }
+    for text in [
+        "Na klar.",
+        "Na gut.",
+        "Also gut.",
+        "Na gut, bitte.",
+        "Na los!",
+    ] {
+        assert_eq!(reply(question, text), Reply::Yes, "{text}");
+    }
+    for text in [
+        "Nein, tut mir leid.",
+        "Leider nein.",
+        "Nein, leider nicht.",
+        "Also nein.",
+    ] {
+        assert_eq!(reply(question, text), Reply::No, "{text}");
+    }
+}
+
+#[test]
+fn the_verb_of_a_question_about_ending_is_no_refusal() {
+    let timer = "Soll ich den Timer abbrechen?";
+    for (question, text) in [
+        (timer, "Ja, abbrechen."),
+        (timer, "Brechen Sie ihn ab."),
+        (timer, "Ja, brich den Timer ab."),
+        (timer, "Bitte den Timer abbrechen."),
+        (timer, "Ja bitte, stoppen Sie ihn."),
+        ("Soll ich den Timer beenden?", "Ja, beenden."),
+        ("Soll ich den Timer auf 5 Minuten stoppen?", "Ja, stoppen."),
+        (
+            "Soll ich den Termin am 3. Oktober absagen?",
+            "Ja, sagen Sie ihn ab.",
+        ),
+        ("Soll ich die Notiz löschen?", "Ja, löschen Sie die Notiz."),
+        ("Soll ich die Notiz wirklich löschen, ja?", "Ja, lösch sie."),
+        ("Soll die Buchung storniert werden?", "Ja, stornieren."),
+        ("Soll ich das tun: cancel booking?", "Ja, bitte stornieren."),
+    ] {
+        assert_eq!(reply(question, text), Reply::Yes, "{question} {text}");
+    }
+    for (question, text) in [
+        (timer, "Nein."),
+        (timer, "Nein, nicht abbrechen."),
+        (timer, "Brechen Sie ihn bitte nicht ab."),
+        (timer, "Nein, lassen Sie ihn laufen."),
+        ("Soll ich einen Timer stellen?", "Abbrechen."),
+        ("Soll ich den Termin buchen oder abbrechen?", "Abbrechen."),
+        (
+            "Sie können später stornieren. Soll ich buchen?",
+            "Stopp, abbrechen.",
+        ),
+        ("Soll ich die Notiz löschen?", "Stopp!"),
+    ] {
+        let said = text.replace("bitte ", "");
+        assert_eq!(reply(question, &said), Reply::No, "{question} {said}");
+    }
+    for (question, text) in [
+        (timer, "Stoppen."),
+        (timer, "Ja, stopp!"),
+        (timer, "Ja, brich den Wecker ab."),
+        (timer, "Ja, alle Timer abbrechen."),
+        (
+            "Soll ich den Flug und den Wagen stornieren?",
+            "Ja, stornieren Sie den Wagen.",
+        ),
+        ("Soll ich einen Timer stellen?", "Ja, abbrechen."),
+    ] {
+        assert_eq!(reply(question, text), Reply::Other, "{question} {text}");
+    }
+}
+
+#[test]
+fn questions_about_timers_leave_them_alone() {
+    for said in [
+        "Wann geht der Timer aus?",
+        "Um wie viel Uhr klingelt der Wecker?",
+        "Bis wann läuft der Timer?",
+        "Ist der Timer schon aus?",
+        "Läuft noch ein Timer?",
+        "Wie viel Zeit habe ich noch auf dem Timer?",
+        "Welchen Timer habe ich gestellt?",
+        "Sag mir, wie lange der Timer noch läuft.",
+    ] {
+        assert_eq!(one(said), Request::ListTimers, "{said}");
+    }
+    assert_eq!(one("Warum ist der Timer aus?"), Request::Unknown);
+    for said in [
+        "Mach den Timer aus.",
+        "Schalte bitte den Wecker aus!",
+        "Timer aus.",
+        "Können Sie den Timer stoppen?",
+        "Stell den Timer ab.",
+    ] {
+        assert_eq!(one(said), Request::CancelTimer(Target::Only), "{said}");
+    }
+    for said in [
+        "Stell noch einen Timer auf fünf Minuten.",
+        "Noch ein Timer auf fünf Minuten, bitte",
+        "Stell einen Timer auf fünf Minuten, ich gehe aus dem Haus",
+    ] {
+        assert_eq!(one(said), timer(300), "{said}");
+    }
+}
+
+#[test]
+fn another_day_is_computed_or_left_unanswered() {
+    let today = json!({"time": "3:05 PM", "date": "Saturday, February 28, 2026", "zone": "local"});
+    for (said, answer) in [
+        (
+            "Welcher Tag ist heute?",
+            "Es ist Samstag, der 28. Februar 2026.",
+        ),
+        (
+            "Guten Morgen, welcher Tag ist heute?",
+            "Es ist Samstag, der 28. Februar 2026.",
+        ),
+        (
+            "Was ist das heutige Datum?",
+            "Es ist Samstag, der 28. Februar 2026.",
+        ),
+        (
+            "Welcher Tag der Woche ist heute?",
+            "Es ist Samstag, der 28. Februar 2026.",
+        ),
+        (
+            "Welcher Tag ist morgen?",
+            "Morgen ist Sonntag, der 1. März 2026.",
+        ),
+        (
+            "Welches Datum haben wir übermorgen?",
+            "Übermorgen ist Montag, der 2. März 2026.",
+        ),
+        (
+            "Welcher Tag war gestern?",
+            "Gestern war Freitag, der 27. Februar 2026.",
+        ),
+        (
+            "Welches Datum ist am Montag?",
+            "Am Montag ist der 2. März 2026.",
+        ),
+        (
+            "Der wievielte ist nächsten Samstag?",
+            "Am Samstag ist der 7. März 2026.",
+        ),
+    ] {
+        assert_eq!(one(said), Request::Time(None), "{said}");
+        let result = (WORDING.result)("get_time", &today, said);
+        assert_eq!(result.as_deref(), Some(answer), "{said}");
+    }
+    for said in [
+        "Welcher Tag ist in einer Woche?",
+        "Welches Datum war letzten Montag?",
+        "Welches Datum war am Montag?",
+        "Welcher Wochentag ist der dritte Oktober?",
+        "Welcher Tag ist der Muttertag?",
+        "Welcher Tag ist in drei Tagen?",
+        "Wie wird das Wetter übermorgen in Köln?",
+        "Wie wird das Wetter am Montag in Köln?",
+        "Regnet es am Wochenende?",
+    ] {
+        assert_eq!(one(said), Request::Unknown, "{said}");
+    }
+    let morning = one("Wie ist das Wetter heute Morgen in Köln?");
+    let place = Some("Cologne".to_owned());
+    assert_eq!(
+        morning,
+        Request::Weather {
+            place,
+            day: "today"
+        }
+    );
+}
+
+#[test]
+fn lengths_are_no_labels_and_times_of_day_no_lengths() {
+    for (said, seconds) in [
+        ("Stell einen Timer für eine Stunde.", 3600),
+        ("Stell einen Timer für eine halbe Stunde", 1800),
+        ("Timer auf eine Stunde dreißig", 5400),
+        ("Stell einen Timer auf zwei Stunden und zehn", 7800),
+        ("Stell einen Timer auf zwei Minuten dreißig", 150),
+        ("Timer auf drei viertel Stunden", 2700),
+        ("Stell einen Timer auf zwei Stunden und eine halbe", 9000),
+    ] {
+        assert_eq!(one(said), timer(seconds), "{said}");
+    }
+    for said in [
+        "Stell den Wecker auf sieben Uhr",
+        "Stell den Wecker auf halb acht",
+        "Weck mich um viertel nach sechs",
+        "Stell den Wecker auf sieben",
+        "Weck mich um sieben Uhr dreißig.",
+    ] {
+        assert_eq!(one(said), Request::Talk(Talk::TimeOfDay), "{said}");
+    }
+    let label = Some("pasta".to_owned());
+    let pasta = Request::SetTimer {
+        seconds: Some(480),
+        label,
+    };
+    assert_eq!(
+        one("Stell einen Timer für die Pasta auf acht Minuten"),
+        pasta
+    );
+    let label = Target::Label("pasta".into());
+    assert_eq!(
+        one("Mach den Timer für die Pasta aus"),
+        Request::CancelTimer(label)
+    );
+}
+
+#[test]
+fn phrases_that_were_misread() {
+    let fahrenheit = |value| Request::Convert {
+        value,
+        from: "degrees Celsius",
+        to: "degrees Fahrenheit",
+    };
+    for said in [
+        "Wie viel Grad Fahrenheit sind zwanzig Grad Celsius?",
+        "Wie viel Fahrenheit sind 20 Grad Celsius?",
+        "Wieviel Grad Fahrenheit entsprechen 20 Grad Celsius?",
+    ] {
+        assert_eq!(one(said), fahrenheit(20.0), "{said}");
+    }
+    let inch = Request::Convert {
+        value: 1.0,
+        from: "inches",
+        to: "centimeters",
+    };
+    assert_eq!(one("Wie viele Zentimeter sind ein Zoll?"), inch);
+    for said in [
+        "Das habe ich nicht verstanden.",
+        "Entschuldigung, ich habe Sie nicht verstanden.",
+        "Das hab ich leider akustisch nicht verstanden",
+        "Ich verstehe Sie nicht.",
+        "Was haben Sie gesagt?",
+    ] {
+        assert_eq!(one(said), Request::Talk(Talk::Repeat), "{said}");
+    }
+    let usa = Request::Time(Some("United States".into()));
+    assert_eq!(one("Wie spät ist es in den USA?"), usa);
+    let time =
+        json!({"place": "United States", "time": "3:05 PM", "date": "Sunday, March 1, 2026"});
+    let answer = (WORDING.result)("get_time", &time, "Wie spät ist es in den USA?");
+    assert_eq!(answer.as_deref(), Some("Es ist 15 Uhr 5 in den USA."));
+}
+
+#[track_caller]
+fn speaks(text: &str, spoken: &str) {
+    let phrases = PACK.spoken(text, 60).into_iter();
+    let words: Vec<String> = phrases.map(|phrase| phrase.words).collect();
+    assert_eq!(words.join(", "), spoken, "{text}");
+}
+
+#[test]
+fn ranges_and_long_numbers_are_no_telephone_numbers() {
+    for (text, spoken) in [
+        ("1.250.000 €", "1250000 Euro"),
+        ("3.700.000 Einwohner", "3700000 Einwohner"),
+        ("1250000 Einwohner", "1250000 Einwohner"),
+        ("250 000 Einwohner", "250000 Einwohner"),
+        ("20-30 €", "20 bis 30 Euro"),
+        ("20 € – 30 €", "20 Euro bis 30 Euro"),
+        ("$20-$30", "20 bis 30 Dollar"),
+        ("1.000-2.000 €", "1000 bis 2000 Euro"),
+        ("von 10 - 12 Uhr", "von 10 bis 12 Uhr"),
+        ("8:00-10:30 Uhr", "8 Uhr bis 10 Uhr 30"),
+        ("von 22-6 Uhr", "von 22 bis 6 Uhr"),
+        ("2024-2025", "2024 bis 2025"),
+        ("2024/2025", "2024 2025"),
+        ("3–4 Tage", "3 bis 4 Tage"),
+        ("Sie gewannen 3-1.", "Sie gewannen 3 zu 1"),
+        ("10 - 4 ist 6", "10 minus 4 ist 6"),
+        ("am 2026-03-01", "am ersten März 2026"),
+        ("+49 30 1234567", "plus 4 9 3 0 1 2 3 4 5 6 7"),
+        ("0171-123 45 67", "0 1 7 1 1 2 3 4 5 6 7"),
+        ("555-123-4567", "5 5 5 1 2 3 4 5 6 7"),
+        (
+            "Ihre Bestellnummer ist 48219375.",
+            "Ihre Bestellnummer ist 4 8 2 1 9 3 7 5",
+        ),
+    ] {
+        speaks(text, spoken);
+    }
+}
+
+#[test]
+fn one_is_an_article_before_a_noun() {
+    for (text, spoken) in [
+        ("1 Stunde und 1 Minute", "eine Stunde und eine Minute"),
+        ("in 1 Stunde", "in einer Stunde"),
+        ("auf 1 Minute", "auf eine Minute"),
+        ("Es ist 1 Uhr 5.", "Es ist ein Uhr 5"),
+        ("um 1:00 Uhr", "um ein Uhr"),
+        ("für 1 Tag", "für einen Tag"),
+        ("vor 1 Jahr", "vor einem Jahr"),
+        ("1 Meile ist 1 h weit", "eine Meile ist eine Stunde weit"),
+        ("1-2 Stunden", "ein bis 2 Stunden"),
+        ("von 1 bis 2 Uhr", "von 1 bis 2 Uhr"),
+        ("0,1 Liter", "0,1 Liter"),
+        ("21 Stunden", "21 Stunden"),
+        ("Zimmer 1", "Zimmer 1"),
+    ] {
+        speaks(text, spoken);
+    }
+}
+
+#[test]
+fn ordinals_are_not_torn_at_their_dot() {
+    for (text, spoken) in [
+        ("im 19. Jahrhundert", "im neunzehnten Jahrhundert"),
+        ("Der 2. Platz", "Der zweite Platz"),
+        ("in der 3. Etage", "in der dritten Etage"),
+        ("Am Ende der 2. Halbzeit", "Am Ende der zweiten Halbzeit"),
+        ("vom 1. bis 3. Oktober", "vom ersten bis dritten Oktober"),
+        (
+            "vom 1. bis zum 3. Oktober",
+            "vom ersten bis zum dritten Oktober",
+        ),
+        ("der 1. und 2. Platz", "der erste und zweite Platz"),
+        ("Das ist Ihr 3. Anruf", "Das ist Ihr dritter Anruf"),
+        ("ein 2. Mal", "ein zweites Mal"),
+        ("zum 100. Geburtstag", "zum hundertsten Geburtstag"),
+        ("die 21. Frage", "die einundzwanzigste Frage"),
+        ("Heute ist der 3.", "Heute ist der dritte"),
+        (
+            "Es ist Montag, der 2. März 2026.",
+            "Es ist Montag, der zweite März 2026",
+        ),
+        (
+            "Das ist, wie gesagt, der 2. Versuch",
+            "Das ist, wie gesagt, der zweite Versuch",
+        ),
+        ("2024/25", "2024 25"),
+        (
+            "Wir treffen uns am 5. Danach essen wir.",
+            "Wir treffen uns am fünften, Danach essen wir",
+        ),
+        (
+            "Das waren 19. Danach kam nichts.",
+            "Das waren 19, Danach kam nichts",
+        ),
+        (
+            "Zähle bis 10. Morgen geht es weiter.",
+            "Zähle bis 10, Morgen geht es weiter",
+        ),
+    ] {
+        speaks(text, spoken);
+    }
+}

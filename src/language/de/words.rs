@@ -1,9 +1,11 @@
 //! German words that decide about turns and answers.
 
-use crate::language::assent::Assent;
+use crate::language::assent::{Assent, Ending};
 use crate::language::fillers::Fillers;
 use crate::language::listening::Listening;
 use crate::language::sentences::Sentences;
+use regex::Regex;
+use std::sync::LazyLock;
 
 pub(super) static SENTENCES: Sentences = Sentences {
     conjunctions: &[
@@ -41,8 +43,28 @@ pub(super) static ASSENT: Assent = Assent {
         "ja klar",
         "klar",
         "na klar",
+        "na gut",
+        "na schön",
+        "na gern",
+        "na gerne",
+        "na sicher",
+        "na los",
+        "na dann los",
+        "na ja klar",
+        "aber ja",
+        "aber klar",
+        "aber gern",
+        "aber gerne",
+        "also gut",
+        "also ja",
+        "also los",
+        "ja ist gut",
+        "ja ist richtig",
         "genau",
+        "genau so",
         "richtig",
+        "ist richtig",
+        "ist korrekt",
         "stimmt",
         "das stimmt",
         "das ist richtig",
@@ -98,6 +120,8 @@ pub(super) static ASSENT: Assent = Assent {
     ],
     no: &[
         "nein",
+        "also nein",
+        "na nein",
         "nee",
         "ne",
         "nö",
@@ -148,8 +172,6 @@ pub(super) static ASSENT: Assent = Assent {
         "ach",
         "ah",
         "oh",
-        "na",
-        "also",
         "doch",
         "schön",
         "äh",
@@ -157,9 +179,175 @@ pub(super) static ASSENT: Assent = Assent {
         "das ist nett",
         "sehr nett",
         "entschuldigung",
-        "tut mir leid",
     ],
+    regrets: &[
+        "tut mir leid",
+        "tut mir sehr leid",
+        "es tut mir leid",
+        "leider",
+    ],
+    endings: &[
+        Ending {
+            asked: &ASKS_TO_STOP,
+            commands: &[
+                "brich … ab",
+                "breche … ab",
+                "brechen sie … ab",
+                "… abbrechen",
+                "ich möchte … abbrechen",
+                "ich will … abbrechen",
+                "stopp …",
+                "stoppe …",
+                "stoppen sie …",
+                "… stoppen",
+                "beende …",
+                "beenden sie …",
+                "… beenden",
+                "mach … aus",
+                "machen sie … aus",
+                "schalte … aus",
+                "schalten sie … aus",
+                "stell … ab",
+                "stellen sie … ab",
+                "… ausschalten",
+                "… ausmachen",
+            ],
+            verbs: &[
+                "abbrechen",
+                "brich ab",
+                "brechen sie ab",
+                "stoppen",
+                "beenden",
+                "ausschalten",
+                "ausmachen",
+                "abstellen",
+            ],
+            cries: &["stopp", "stop"],
+            spares: &[
+                "brich … nicht ab",
+                "brechen sie … nicht ab",
+                "stopp … nicht",
+                "stoppe … nicht",
+                "stoppen sie … nicht",
+                "beende … nicht",
+                "beenden sie … nicht",
+                "… nicht abbrechen",
+                "… nicht stoppen",
+                "… nicht beenden",
+                "lass … laufen",
+                "lassen sie … laufen",
+                "laufen lassen",
+                "weiterlaufen lassen",
+            ],
+        },
+        Ending {
+            asked: &ASKS_TO_DELETE,
+            commands: &[
+                "lösch …",
+                "lösche …",
+                "löschen sie …",
+                "… löschen",
+                "entferne …",
+                "entfernen sie …",
+                "… entfernen",
+            ],
+            verbs: &["löschen", "entfernen", "weg damit", "kann weg"],
+            cries: &[],
+            spares: &[
+                "lösch … nicht",
+                "lösche … nicht",
+                "löschen sie … nicht",
+                "… nicht löschen",
+                "… nicht entfernen",
+                "behalte …",
+                "behalten sie …",
+            ],
+        },
+        Ending {
+            asked: &ASKS_TO_CANCEL,
+            commands: &[
+                "storniere …",
+                "stornieren sie …",
+                "… stornieren",
+                "sag … ab",
+                "sage … ab",
+                "sagen sie … ab",
+                "… absagen",
+                "kündige …",
+                "kündigen sie …",
+                "… kündigen",
+            ],
+            verbs: &["stornieren", "absagen", "kündigen"],
+            cries: &[],
+            spares: &[
+                "storniere … nicht",
+                "stornieren sie … nicht",
+                "… nicht stornieren",
+                "sag … nicht ab",
+                "sagen sie … nicht ab",
+                "… nicht absagen",
+                "kündige … nicht",
+                "kündigen sie … nicht",
+                "… nicht kündigen",
+            ],
+        },
+    ],
+    pronouns: &["ihn", "sie", "es"],
+    articles: &[
+        "der", "die", "das", "den", "dem", "diesen", "diese", "dieses", "meinen", "meine", "mein",
+        "deinen", "deine", "dein", "ihren", "ihre", "ihr", "unseren", "unsere",
+    ],
+    choice: &OFFERS_A_CHOICE,
+    list: &LISTS,
 };
+
+/// A question for a verb, which ends it: "Soll ich den Timer abbrechen?", "Soll er abgebrochen werden?"; or one for a
+/// tool by its English name.
+fn asks_to(infinitives: &str, participles: &str, first: &str, english: &str) -> Option<Regex> {
+    let tag = "(?: ,)?(?: ja| oder| richtig| bitte| wirklich)?";
+    Regex::new(&format!(
+        r"(?:^| )(?:{infinitives}|(?:{participles}) werden){tag}$|^(?:{first}) ich\b|^soll ich das tun (?:{english})\b"
+    ))
+    .ok()
+}
+
+static ASKS_TO_STOP: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    asks_to(
+        "abbrechen|stoppen|anhalten|beenden|ausschalten|ausmachen|abschalten|abstellen",
+        "abgebrochen|gestoppt|angehalten|beendet|ausgeschaltet|abgeschaltet|abgestellt",
+        "breche|stoppe|beende",
+        "cancel|stop|end|abort",
+    )
+});
+
+static ASKS_TO_DELETE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    asks_to(
+        "löschen|entfernen",
+        "gelöscht|entfernt",
+        "lösche|entferne",
+        "delete|remove",
+    )
+});
+
+static ASKS_TO_CANCEL: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    asks_to(
+        "stornieren|absagen|kündigen",
+        "storniert|abgesagt|gekündigt",
+        "storniere|kündige",
+        "cancel",
+    )
+});
+
+/// "oder" at the end only asks for a yes.
+static OFFERS_A_CHOICE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"\boder \S|\b(?:nicht|kein|keine|keinen|statt|stattdessen|anstatt|wenn|falls|sonst)\b",
+    )
+    .ok()
+});
+
+static LISTS: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r" , (?:\S+ ){2}|\b(?:und|nur|ohne|außer|bis auf|sowie)\b").ok());
 
 pub(super) static LISTENING: Listening = Listening {
     words: &[

@@ -2,7 +2,7 @@
 
 use crate::language::digits;
 
-const NUMBERS: [(&str, u64); 44] = [
+const NUMBERS: [(&str, u64); 45] = [
     ("cero", 0),
     ("uno", 1),
     ("dos", 2),
@@ -27,6 +27,7 @@ const NUMBERS: [(&str, u64); 44] = [
     ("veinte", 20),
     ("veintiuno", 21),
     ("veintiún", 21),
+    ("veintiuna", 21),
     ("veintidós", 22),
     ("veintidos", 22),
     ("veintitrés", 23),
@@ -106,7 +107,9 @@ fn number(words: &[&str]) -> Option<(u64, usize)> {
         match (words.get(length).copied(), next) {
             // "treinta y cinco", but not "5 y 10".
             (Some("y"), _) if (30..100).contains(&(group % 100)) && group % 10 == 0 => {
-                let unit = words.get(length + 1).copied().and_then(value);
+                let one = |word: &str| matches!(word, "un" | "una").then_some(1);
+                let unit = words.get(length + 1).copied();
+                let unit = unit.and_then(|word| value(word).or_else(|| one(word)));
                 match unit.filter(|unit| (1..10).contains(unit)) {
                     Some(unit) => {
                         group += unit;
@@ -157,6 +160,8 @@ mod tests {
             ("tres coma cinco por dos", "3.5 por 2"),
             ("1.200 metros y 2,5 litros", "1200 metros y 2.5 litros"),
             ("una hora y media", "una hora y media"),
+            ("treinta y un minutos", "31 minutos"),
+            ("cuarenta y una, veintiuna", "41 21"),
             ("quiero uno", "quiero 1"),
         ] {
             assert_eq!(normalise(text), expected, "{text}");

@@ -2,7 +2,7 @@
 
 use super::numbers::normalise;
 use super::words::{DAYS, MONTHS};
-use crate::language::grammar::{Grammar, Reader};
+use crate::language::grammar::{Day, Grammar, Reader};
 use crate::language::request::Talk;
 use crate::language::wording::{self, Sum, Wording, capitalised};
 use serde_json::{Map, Value};
@@ -39,7 +39,7 @@ static GRAMMAR: Grammar = Grammar {
             Talk::Capabilities,
         ),
         (
-            "cómo|qué|cómo dices|cómo dice|repite|repítelo|repítalo|repita|otra vez|puedes repetir(?:lo)?|puede repetir(?:lo)?|qué has dicho|qué ha dicho",
+            "cómo|qué|cómo dices|cómo dice|repite|repítelo|repítalo|repita|otra vez|puedes repetir(?:lo)?|puede repetir(?:lo)?|me lo (?:puedes|puede) repetir|qué has dicho|qué ha dicho|qué dijo|qué dijiste|cómo dijo|cómo ha dicho|mande|no (?:(?:le|te|lo|la|se) )*(?:he |ha )?(?:entendido|oído|escuchado|comprendido)(?: (?:bien|nada|eso))*|no (?:(?:le|te|lo|la|se) )*(?:entiendo|entendí|comprendo|oigo|oí|escucho|escuché|oye|escucha)(?: (?:bien|nada|eso|lo que dice|lo que dices))*",
             Talk::Repeat,
         ),
         ("sí|claro|vale|de acuerdo|okay|ok", Talk::Yes),
@@ -50,15 +50,74 @@ static GRAMMAR: Grammar = Grammar {
         ),
     ],
     time: r"\b(?:qué hora|la hora|qué horas)\b",
-    date: r"\b(?:qué día|qué fecha|la fecha|a cuántos estamos|a qué estamos|qué mes|qué año)\b",
+    date: r"\b(?:qué día(?: de la semana| del mes)?|qué fecha|la fecha|a cuántos estamos|a qué (?:día )?estamos|qué mes|qué año)\b",
+    date_words: &[
+        "a",
+        "cae",
+        "caerá",
+        "cuál",
+        "dame",
+        "dar",
+        "de",
+        "decir",
+        "del",
+        "deme",
+        "el",
+        "en",
+        "es",
+        "estamos",
+        "estaremos",
+        "exacta",
+        "la",
+        "me",
+        "para",
+        "puede",
+        "puedes",
+        "que",
+        "ser",
+        "será",
+        "tendremos",
+        "tenemos",
+        "va",
+    ],
+    past: &["fue", "era", "estábamos", "estuvimos", "cayó", "pasado"],
+    today: r"\b(?:(?:hoy |de |esta |por la )+(?:mañana|tarde|noche)|esta (?:mañana|tarde|noche)|(?:de |el día de )?hoy(?: día| en día)?|ahora(?: mismo)?|actual)\b",
+    other_days: &[
+        (r"\bpasado mañana\b", 2, "Pasado mañana"),
+        (r"\b(?:anteayer|antes de ayer|antier)\b", -2, "Anteayer"),
+        (r"\bayer\b", -1, "Ayer"),
+        (r"\bmañana\b", 1, "Mañana"),
+    ],
+    weekdays: [
+        r"\b(?:(?:el|próximo|este) )*lunes(?: (?:próximo|que viene))?\b",
+        r"\b(?:(?:el|próximo|este) )*martes(?: (?:próximo|que viene))?\b",
+        r"\b(?:(?:el|próximo|este) )*miércoles(?: (?:próximo|que viene))?\b",
+        r"\b(?:(?:el|próximo|este) )*jueves(?: (?:próximo|que viene))?\b",
+        r"\b(?:(?:el|próximo|este) )*viernes(?: (?:próximo|que viene))?\b",
+        r"\b(?:(?:el|próximo|este) )*sábado(?: (?:próximo|que viene))?\b",
+        r"\b(?:(?:el|próximo|este) )*domingo(?: (?:próximo|que viene))?\b",
+    ],
+    long_time: r"\b(?:\d+|horas?|días?|semanas?|mes|meses|años?)\b",
     place: r"\b(?:en|de) (?P<place>[\p{L}' ]+?)(?: es)?$",
     timer: r"\b(?:temporizador|temporizadores|alarma|alarmas|cronómetro|cuenta atrás|cuenta regresiva|despertador)\b|\b(?:despiértame|despiérteme|avísame|avíseme) en\b",
-    cancel: r"^(?:para|pare|parar) (?:el|la|los|las|mi|mis|todos|todas|ese|este)\b|\b(?:cancela|cancele|cancelar|borra|borre|borrar|quita|quite|quitar|elimina|elimine|eliminar|detén|detenga|detener|apaga|apague|apagar|termina)\b (?:el|la|los|las|mi|mis|todos|todas|ese|este)\b",
-    list: r"\b(?:qué|cuáles|cuántos|cuántas|cuánto|lista|muestra|muéstrame|queda|quedan|falta|faltan|hay)\b",
+    asks: r"^(?:(?:a|en|hasta|desde|por|dentro de) )?(?:cuándo|cuánt[oa]s?|cuáles|cuál|qué hora|qué (?:temporizador(?:es)?|alarmas?|cronómetros?|tiempo))\b|^(?:está|están|hay|sigue|siguen|tengo|queda|quedan|falta|faltan|ha terminado|ha sonado|terminó|sonó|ya)\b|\bcuánt[oa]s? (?:tiempo |minutos |horas )?(?:(?:le|les|me) )?(?:queda|quedan|falta|faltan)\b",
+    wonders: r"^(?:por qué|para qué|quién)\b",
+    cancel: r"^(?:para|pare|pará|termina|termine) (?:ya )?(?:\p{L}+ )?(?:temporizador(?:es)?|alarmas?|cronómetro|cuenta|despertador)\b|\b(?:cancela|cancele|canceles|cancelá|cancelar|cancélame|cancéleme|anula|anule|anular|borra|borre|borres|borrar|quita|quite|quites|quitar|quítame|quíteme|elimina|elimine|elimines|eliminar|detén|detenga|detengas|detener|parar|pares|apaga|apague|apagues|apagar|desactiva|desactive|desactivar) (?:\p{L}+ ){0,3}?(?:temporizador(?:es)?|alarmas?|cronómetro|cuenta|despertador)\b|\b(?:cancélal[oa]s?|cancélel[oa]s?|páral[oa]|párel[oa]|apágal[oa]|apáguel[oa]|quítal[oa]|quítel[oa]|bórral[oa]s?|bórrel[oa]s?)\b",
+    list: r"\b(?:lista|muestra|muéstrame|muéstreme|enséñame|queda|quedan|falta|faltan|hay)\b",
     all: r"\b(?:todos|todas)\b",
-    time_of_day: r"\ba las? \d{1,2}\b|\bmañana\b",
+    time_of_day: r"\b(?:a|para|sobre|hacia|de) las? (?:\d{1,2}|una)\b|\bmañana\b|\bmedio ?día\b|\bmedia ?noche\b",
     weather: r"\b(?:tiempo hace|tiempo hará|tiempo va a hacer|qué tiempo|el tiempo en|el tiempo (?:hoy|mañana)|el clima|pronóstico|lloverá|va a llover|llueve|nieva|qué temperatura|frío hace|calor hace)\b",
-    days: &[(r"\bmañana\b", "tomorrow"), (r"\bhoy\b", "today")],
+    no_forecast: r"\b(?:pasado mañana|ayer|anteayer|lunes|martes|miércoles|jueves|viernes|sábado|domingo|fin de semana|semana|días|horas?|mes|que viene|próxim[oa]s?|enero|febrero|marzo|abril|mayo|junio|julio|agosto|septiembre|octubre|noviembre|diciembre|navidad)\b",
+    days: &[
+        (r"\bmañana por la (?:mañana|tarde|noche)\b", "tomorrow"),
+        (
+            r"\b(?:hoy por la (?:mañana|tarde|noche)|(?:esta|por la) (?:mañana|tarde|noche))\b",
+            "today",
+        ),
+        (r"\bmañana\b", "tomorrow"),
+        (r"\bhoy\b", "today"),
+    ],
+    before_length: &["de", "en", "por", "para", "y", "a", "durante"],
     label: r"\bpara (?:la |el |las |los |mi |mis )?(?P<label>\p{L}+(?: \p{L}+)?)$",
     lengths: &[
         (
@@ -68,12 +127,25 @@ static GRAMMAR: Grammar = Grammar {
         (r"\b(?:un )?cuarto de hora\b", "15 minutos"),
         (r"\b(?:una |1 )?hora y media\b", "90 minutos"),
         (r"\b(?:una |1 )?hora y cuarto\b", "75 minutos"),
+        (r"\b(?:una |1 )?hora y 3 cuartos\b", "105 minutos"),
+        (r"\b(\d+) horas y cuarto\b", "$1.25 horas"),
+        (r"\b(\d+) horas y 3 cuartos\b", "$1.75 horas"),
+        (r"\b(\d+) y media horas\b", "$1.5 horas"),
         (r"\b(?:un |1 )?minuto y medio\b", "90 segundos"),
         (r"\b(\d+) horas y media\b", "$1.5 horas"),
         (r"\b(\d+) minutos y medio\b", "$1.5 minutos"),
         (r"\bmedia hora\b", "30 minutos"),
         (r"\bmedio minuto\b", "30 segundos"),
         (r"\b(?:una?|1) (hora|minuto|segundo)\b", "1 $1"),
+        // "Una hora y diez", if no unit follows.
+        (
+            r"\b(\d+) horas? (?:y|con) (\d{1,2})( (?:para|por)\b|$)",
+            "$1 horas $2 minutos$3",
+        ),
+        (
+            r"\b(\d+) minutos? (?:y|con) (\d{1,2})( (?:para|por)\b|$)",
+            "$1 minutos $2 segundos$3",
+        ),
     ],
     units_of_time: ["horas?", "minutos?|min", "segundos?|seg"],
     sum: r"^(?:(?:cuánto|cuántos|qué) (?:es|son|da|suman|hace)|calcula|calcule) (?P<sum>.+?)$",
@@ -97,8 +169,8 @@ static GRAMMAR: Grammar = Grammar {
         (r"\bel doble de\b", "2 *"),
     ],
     conversions: &[
-        r"^cuánt[oa]s (?P<to>\p{L}+) (?:son|hay en|tienen|tiene|es) (?P<value>-?\d+(?:\.\d+)?|una?) (?:grados )?(?P<from>\p{L}+)$",
-        r"^(?:cuánto|qué) (?:son|es) (?P<value>-?\d+(?:\.\d+)?) (?:grados )?(?P<from>\p{L}+) en (?:grados )?(?P<to>\p{L}+)$",
+        r"^(?:a )?cuánt[oa]s (?:grados )?(?P<to>\p{L}+) (?:son|equivalen|equivale|hay en|tienen|tiene|es) (?P<value>-?\d+(?:\.\d+)?|una?) (?:grados )?(?P<from>\p{L}+)$",
+        r"^(?:cuánto|qué) (?:son|es) (?P<value>-?\d+(?:\.\d+)?|una?) (?:grados )?(?P<from>\p{L}+) en (?:grados )?(?P<to>\p{L}+)$",
         r"^(?:convierte|convierta|pasa|pase) (?P<value>-?\d+(?:\.\d+)?) (?:grados )?(?P<from>\p{L}+) (?:a|en) (?:grados )?(?P<to>\p{L}+)$",
         r"^(?P<value>-?\d+(?:\.\d+)?) (?:grados )?(?P<from>\p{L}+) (?:a|en) (?:grados )?(?P<to>\p{L}+)$",
     ],
@@ -159,6 +231,7 @@ static GRAMMAR: Grammar = Grammar {
         ("nueva delhi", "new delhi"),
         ("singapur", "singapore"),
         ("la habana", "havana"),
+        ("Ciudad de México", "mexico city"),
         ("ciudad de méxico", "mexico city"),
         ("sevilla", "seville"),
         ("alemania", "germany"),
@@ -171,7 +244,13 @@ static GRAMMAR: Grammar = Grammar {
         ("reino unido", "united kingdom"),
         ("estocolmo", "stockholm"),
         ("sídney", "sydney"),
+        ("usa", "united states"),
+        ("estados unidos de américa", "united states"),
+        ("inglaterra", "united kingdom"),
+        ("países bajos", "netherlands"),
+        ("suiza", "switzerland"),
     ],
+    articles: &["el", "la", "los", "las"],
     and: " y ",
     normalise,
 };
@@ -263,9 +342,22 @@ fn question(tool: &str, arguments: &Map<String, Value>) -> Option<String> {
 fn time(reader: &Reader, output: &Value, said: &str) -> Option<String> {
     let field = |name: &str| output.get(name)?.as_str();
     let what = if reader.asks_for_date(said) {
-        let (day_of_week, month, day, year) = wording::date(field("date")?)?;
-        let (day_of_week, month) = (DAYS.get(day_of_week)?, MONTHS.get(month)?);
-        format!("es {day_of_week}, {day} de {month} de {year}")
+        let today = field("date")?;
+        match reader.other_day(said) {
+            None => format!("es {}", date(today, 0)?.join(", ")),
+            Some(Day::Away(days, name)) => {
+                let verb = if days < 0 { "fue" } else { "es" };
+                format!(
+                    "{} {verb} {}",
+                    name.to_lowercase(),
+                    date(today, days)?.join(", ")
+                )
+            }
+            Some(Day::Weekday(day)) => {
+                let [name, date] = date(today, wording::days_until(day, today)?)?;
+                format!("el {name} es {date}")
+            }
+        }
     } else {
         let (hour, minute) = wording::clock(field("time")?)?;
         hours(hour, minute)
@@ -274,6 +366,16 @@ fn time(reader: &Reader, output: &Value, said: &str) -> Option<String> {
         Some(place) => format!("En {} {what}.", reader.place_here(place)),
         None => format!("{}.", capitalised(&what)),
     })
+}
+
+/// "lunes" and "2 de marzo de 2026": a date so many days after `today`.
+fn date(today: &str, days: i64) -> Option<[String; 2]> {
+    let (day_of_week, month, day, year) = wording::date_after(today, days)?;
+    let month = MONTHS.get(month)?;
+    Some([
+        (*DAYS.get(day_of_week)?).to_owned(),
+        format!("{day} de {month} de {year}"),
+    ])
 }
 
 /// "son las 3 y 5 de la tarde", "es la 1 de la madrugada".

@@ -1,7 +1,9 @@
 //! Written Spanish to spoken words, where espeak-ng would get it wrong. It reads plain numbers and decimals with a
 //! comma by itself.
 
+use super::one;
 use super::words::MONTHS;
+use crate::language::figures::{self, Between};
 use crate::language::spoken::{
     Phrase, Rules, Say, cut, digits, measured, with_names, without_zeros, written_out,
 };
@@ -15,10 +17,31 @@ pub(super) fn phrases(text: &str, most_words: usize) -> Vec<Phrase> {
 
 /// Patterns and what is said, applied in this order.
 static RULES: LazyLock<Rules> = LazyLock::new(|| {
-    let rules: [(&str, Say); 15] = [
+    let one = one::pattern();
+    let rules: [(&str, Say); 24] = [
         (r"[¿¡]", |_| String::new()),
         (r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+", |found| address(&found[0])),
+        (r"\b(\d{4})-(0\d|1[0-2])-([0-2]\d|3[01])\b", |found| {
+            format!("{}/{}/{}", &found[3], &found[2], &found[1])
+        }),
         (r"\b(\d{1,2})/(\d{1,2})/(\d{4})\b", date),
+        (figures::TELEPHONE, |found| {
+            figures::telephone(&found[0], "más")
+        }),
+        (figures::GROUPS, |found| {
+            figures::groups(&found[0], is_telephone)
+        }),
+        (figures::YEARS, |found| {
+            format!("{} {}", &found[1], &found[2])
+        }),
+        (figures::PRICES, |found| {
+            format!("{} a {} {}", &found[2], &found[3], &found[1])
+        }),
+        (figures::MEASURES, |found| {
+            format!("{} a {}", &found[1], &found[2])
+        }),
+        (figures::CHAIN, |found| figures::chain(&found[0], &BETWEEN)),
+        (IDENTIFIER, identifier),
         (r"\b(\d{1,2}):(\d{2})(?: ?h\b)?", |found| {
             clock(&found[1], &found[2])
         }),
@@ -29,13 +52,8 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
         (r"([€$£]) ?(\d+(?:\.\d{3})*)(?:,(\d{2}))?", |found| {
             amount(&found[2], found.get(3).map(|c| c.as_str()), &found[1])
         }),
-        (r"(\d)\.(\d{3})\b", |found| {
-            format!("{}{}", &found[1], &found[2])
-        }),
-        (r"(\d)\.(\d{3})\b", |found| {
-            format!("{}{}", &found[1], &found[2])
-        }),
-        (r"\+?\b\d(?:[\d -]{5,})\d\b", |found| telephone(&found[0])),
+        (figures::THOUSANDS, |found| found[0].replace('.', "")),
+        (one::THOUSANDS, one::thousands),
         (r"(\d) ?%", |found| format!("{} por ciento", &found[1])),
         (r"(\d) ?°C\b", |found| {
             format!("{} grados Celsius", &found[1])
@@ -52,9 +70,38 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
             r"\b(p\. ?ej\.|etc\.|Sra\.|Sr\.|Dra\.|Dr\.|aprox\.|núm\.|EE\. ?UU\.|Uds\.|Ud\.)",
             |found| written_out(&found[1], ABBREVIATIONS),
         ),
+        (one.as_str(), one::one),
+        (one::HOURS, one::hours),
     ];
     Rules::new(rules)
 });
+
+const BETWEEN: Between = Between {
+    to: "a",
+    score: "a",
+    minus: "menos",
+};
+
+/// Whether digits in groups of three are a Spanish telephone number.
+fn is_telephone(number: &str) -> bool {
+    number.len() == 9 && number.starts_with(['6', '7', '8', '9'])
+}
+
+/// A long number without dots, with a word before it that names it and what comes after it.
+const IDENTIFIER: &str = r"((?i:número|código|pin|teléfono|móvil|pedido|referencia|cuenta)(?:\W+\p{L}+){0,2}\W+)?\b(\d{7,})\b(,\d| ?[€$£%°]| \p{L})?";
+
+/// Text that matches [`IDENTIFIER`], digit by digit unless it counts what follows.
+fn identifier(found: &Captures<'_>) -> String {
+    let group = |at| {
+        found
+            .get(at)
+            .map_or("", |group: regex::Match<'_>| group.as_str())
+    };
+    match (group(1), group(3)) {
+        ("", after) if !after.is_empty() => found[0].to_owned(),
+        (before, after) => format!("{before}{}{after}", digits(&found[2])),
+    }
+}
 
 /// "ana arroba ejemplo punto es"
 fn address(text: &str) -> String {
@@ -115,12 +162,6 @@ fn amount(whole: &str, cents: Option<&str>, sign: &str) -> String {
         None | Some("") => said,
         Some(cents) => format!("{said} con {cents}"),
     }
-}
-
-/// A telephone number.
-fn telephone(text: &str) -> String {
-    let plus = if text.starts_with('+') { "más " } else { "" };
-    format!("{plus}{}", digits(text))
 }
 
 const UNITS: &[(&str, &str)] = &[

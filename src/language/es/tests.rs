@@ -273,3 +273,300 @@ fn written_forms_are_spoken() {
         assert_eq!(words.join(", "), spoken, "{text}");
     }
 }
+
+fn reply(question: &str, text: &str) -> Reply {
+    let asked = Asked {
+        question,
+        tool: "tool",
+        arguments: &Map::new(),
+    };
+    PACK.reply(text, asked)
+}
+
+#[test]
+fn hesitation_and_apologies_are_no_yes() {
+    let question = "¿Envío el pedido?";
+    for text in [
+        "Sí, lo siento.",
+        "Lo siento.",
+        "Sí, bueno…",
+        "Bueno.",
+        "Pues…",
+        "Sí, pues",
+    ] {
+        assert_eq!(reply(question, text), Reply::Other, "{text}");
+        assert!(!PACK.agrees(text), "{text}");
+    }
+    for text in [
+        "Sí, es correcto.",
+        "Está correcto.",
+        "Sí, está correcto, gracias.",
+        "Bueno, sí.",
+        "Pues claro.",
+        "Bueno, vale.",
+    ] {
+        assert_eq!(reply(question, text), Reply::Yes, "{text}");
+    }
+    for text in [
+        "No, lo siento.",
+        "Lo siento, no.",
+        "Bueno, no.",
+        "Pues no, gracias.",
+    ] {
+        assert_eq!(reply(question, text), Reply::No, "{text}");
+    }
+}
+
+#[test]
+fn the_verb_of_a_question_about_ending_is_no_refusal() {
+    let timer = "¿Cancelo el temporizador?";
+    for (question, text) in [
+        (timer, "Cancélelo, por favor."),
+        (timer, "Sí, cancélelo."),
+        (timer, "Sí, cancele el temporizador."),
+        (timer, "Sí, cancelar."),
+        (
+            "¿Quiere que cancele la reserva del 3. de mayo?",
+            "Sí, cancélela.",
+        ),
+        ("¿Desea cancelar su reserva?", "Sí, quiero cancelarla."),
+        ("¿Paro el temporizador?", "Sí, páralo."),
+        ("¿Borro la nota?", "Bórrala, por favor."),
+        ("¿Quiere que haga esto: cancel booking?", "Sí, cancélalo."),
+    ] {
+        assert_eq!(reply(question, text), Reply::Yes, "{question} {text}");
+    }
+    for (question, text) in [
+        (timer, "No."),
+        (timer, "No, no lo cancele."),
+        (timer, "No cancele el temporizador."),
+        (timer, "No, déjelo."),
+        ("¿Pongo un temporizador?", "Cancélelo, por favor."),
+        ("¿Guardo la nota cancelar la reunión?", "Cancela."),
+        ("¿Confirmo la reserva con cancelación gratuita?", "Cancele."),
+        ("¿Lo guardo o lo cancelo?", "Cancélelo."),
+        ("¿Borro la nota?", "Cancela."),
+    ] {
+        assert_eq!(reply(question, text), Reply::No, "{question} {text}");
+    }
+    for (question, text) in [
+        (timer, "Cancelar."),
+        (timer, "No, cancélelo."),
+        (timer, "Sí, cancele la alarma."),
+        ("¿Pongo un temporizador?", "Sí, cancélelo."),
+        ("¿Cancelo el vuelo y el coche?", "Sí, cancele el coche."),
+    ] {
+        assert_eq!(reply(question, text), Reply::Other, "{question} {text}");
+    }
+}
+
+#[test]
+fn questions_about_timers_leave_them_alone() {
+    for said in [
+        "¿Cuándo termina el temporizador?",
+        "¿A qué hora suena la alarma?",
+        "¿Cuánto falta para que termine el temporizador?",
+        "¿Está apagada la alarma?",
+        "¿Cuántos temporizadores hay?",
+        "¿Me puede decir cuánto le queda al temporizador?",
+    ] {
+        assert_eq!(one(said), Request::ListTimers, "{said}");
+    }
+    assert_eq!(one("¿Por qué termina el temporizador?"), Request::Unknown);
+    for said in [
+        "Cancela temporizador.",
+        "Para el temporizador.",
+        "¿Puedes parar el temporizador?",
+        "Quiero que canceles el temporizador.",
+        "Apaga la alarma",
+        "Quítame la alarma",
+    ] {
+        assert_eq!(one(said), Request::CancelTimer(Target::Only), "{said}");
+    }
+    assert_eq!(
+        one("Cancela temporizador de dos horas."),
+        Request::CancelTimer(Target::Seconds(7200))
+    );
+    assert_eq!(one("Pon otro temporizador de cinco minutos."), timer(300));
+}
+
+#[test]
+fn another_day_is_computed_or_left_unanswered() {
+    let today = json!({"time": "3:05 PM", "date": "Saturday, February 28, 2026", "zone": "local"});
+    for (said, answer) in [
+        ("¿Qué día es hoy?", "Es sábado, 28 de febrero de 2026."),
+        (
+            "¿Cuál es la fecha de hoy?",
+            "Es sábado, 28 de febrero de 2026.",
+        ),
+        (
+            "¿Qué día de la semana es hoy?",
+            "Es sábado, 28 de febrero de 2026.",
+        ),
+        (
+            "¿A cuántos estamos hoy?",
+            "Es sábado, 28 de febrero de 2026.",
+        ),
+        (
+            "¿Qué día es mañana?",
+            "Mañana es domingo, 1 de marzo de 2026.",
+        ),
+        (
+            "¿Qué día es pasado mañana?",
+            "Pasado mañana es lunes, 2 de marzo de 2026.",
+        ),
+        (
+            "¿Qué fecha fue ayer?",
+            "Ayer fue viernes, 27 de febrero de 2026.",
+        ),
+        ("¿Qué fecha es el lunes?", "El lunes es 2 de marzo de 2026."),
+        (
+            "¿Qué día cae el próximo sábado?",
+            "El sábado es 7 de marzo de 2026.",
+        ),
+    ] {
+        assert_eq!(one(said), Request::Time(None), "{said}");
+        let result = (WORDING.result)("get_time", &today, said);
+        assert_eq!(result.as_deref(), Some(answer), "{said}");
+    }
+    for said in [
+        "¿Qué día es dentro de una semana?",
+        "¿Qué fecha fue el lunes pasado?",
+        "¿Qué día de la semana es el tres de octubre?",
+        "¿Qué día es Navidad?",
+        "¿Qué tiempo hará pasado mañana en Sevilla?",
+        "¿Qué tiempo hará el lunes en Sevilla?",
+        "¿Va a llover el fin de semana?",
+    ] {
+        assert_eq!(one(said), Request::Unknown, "{said}");
+    }
+    let morning = one("¿Qué tiempo hace esta mañana en Sevilla?");
+    let place = Some("Seville".to_owned());
+    assert_eq!(
+        morning,
+        Request::Weather {
+            place,
+            day: "today"
+        }
+    );
+}
+
+#[test]
+fn lengths_are_no_labels_and_times_of_day_no_lengths() {
+    for (said, seconds) in [
+        ("Pon un temporizador para media hora", 1800),
+        ("Pon un temporizador para una hora.", 3600),
+        ("Pon un temporizador de dos horas y cuarto", 8100),
+        ("Pon un temporizador de dos horas y media", 9000),
+        ("Pon un temporizador de una hora y diez", 4200),
+        ("Pon un temporizador de treinta y un minutos", 1860),
+        ("Pon un temporizador de dos minutos y treinta segundos", 150),
+    ] {
+        assert_eq!(one(said), timer(seconds), "{said}");
+    }
+    for said in [
+        "Pon la alarma para las siete",
+        "Pon una alarma a la una",
+        "Despiértame a mediodía con la alarma",
+    ] {
+        assert_eq!(one(said), Request::Talk(Talk::TimeOfDay), "{said}");
+    }
+    let label = Some("pasta".to_owned());
+    let pasta = Request::SetTimer {
+        seconds: Some(480),
+        label,
+    };
+    assert_eq!(
+        one("Pon un temporizador para la pasta de ocho minutos"),
+        pasta
+    );
+}
+
+#[test]
+fn phrases_that_were_misread() {
+    let fahrenheit = Request::Convert {
+        value: 20.0,
+        from: "degrees Celsius",
+        to: "degrees Fahrenheit",
+    };
+    for said in [
+        "¿Cuántos grados Fahrenheit son veinte grados Celsius?",
+        "¿A cuántos grados Fahrenheit equivalen 20 grados Celsius?",
+    ] {
+        assert_eq!(one(said), fahrenheit, "{said}");
+    }
+    for said in [
+        "No le he entendido.",
+        "No entiendo.",
+        "Perdón, no te entendí bien",
+        "No he entendido nada.",
+        "¿Qué ha dicho?",
+    ] {
+        assert_eq!(one(said), Request::Talk(Talk::Repeat), "{said}");
+    }
+    let mexico = Request::Time(Some("Mexico City".into()));
+    assert_eq!(one("¿Qué hora es en la Ciudad de México?"), mexico);
+    let usa = Request::Time(Some("United States".into()));
+    assert_eq!(one("¿Qué hora es en los Estados Unidos?"), usa);
+    let time = json!({"place": "Mexico City", "time": "9:00 AM", "date": "Sunday, March 1, 2026"});
+    let answer = (WORDING.result)("get_time", &time, "¿Qué hora es en la Ciudad de México?");
+    assert_eq!(
+        answer.as_deref(),
+        Some("En Ciudad de México son las 9 de la mañana.")
+    );
+}
+
+#[track_caller]
+fn speaks(text: &str, spoken: &str) {
+    let phrases = PACK.spoken(text, 60).into_iter();
+    let words: Vec<String> = phrases.map(|phrase| phrase.words).collect();
+    assert_eq!(words.join(", "), spoken, "{text}");
+}
+
+#[test]
+fn ranges_and_long_numbers_are_no_telephone_numbers() {
+    for (text, spoken) in [
+        ("1.250.000 €", "1250000 euros"),
+        ("3.700.000 habitantes", "3700000 habitantes"),
+        ("20-30 €", "20 a 30 euros"),
+        ("5-10 minutos", "5 a 10 minutos"),
+        ("de 10 - 12 horas", "de 10 a 12 horas"),
+        ("2024-2025", "2024 a 2025"),
+        ("el 2026-03-01", "el 1 de marzo de 2026"),
+        ("91 123 45 67", "9 1 1 2 3 4 5 6 7"),
+        ("+34 600 123 456", "más 3 4 6 0 0 1 2 3 4 5 6"),
+        ("600123456", "6 0 0 1 2 3 4 5 6"),
+        (
+            "Su pedido es 48219375 y llega hoy",
+            "Su pedido es 4 8 2 1 9 3 7 5 y llega hoy",
+        ),
+    ] {
+        speaks(text, spoken);
+    }
+}
+
+#[test]
+fn numbers_that_end_in_one_agree_with_their_noun() {
+    for (text, spoken) in [
+        ("1 hora y 1 minuto", "una hora y un minuto"),
+        ("21 minutos", "veintiún minutos"),
+        ("31 horas", "treinta y una horas"),
+        ("21 horas", "veintiuna horas"),
+        ("101 días", "ciento un días"),
+        ("21 €", "veintiún euros"),
+        ("21.500 €", "veintiún mil 500 euros"),
+        ("11 minutos", "11 minutos"),
+        ("1 km", "un kilómetro"),
+        (
+            "Es la 1 y media de la madrugada.",
+            "Es la una y media de la madrugada",
+        ),
+        ("a la 1:00", "a la una"),
+        ("a las 21:15", "a las veintiuna y cuarto"),
+        ("Son las 3 y 21.", "Son las 3 y 21"),
+        ("2,1 litros", "2,1 litros"),
+        ("el 21 de marzo", "el 21 de marzo"),
+    ] {
+        speaks(text, spoken);
+    }
+}

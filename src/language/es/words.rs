@@ -1,9 +1,11 @@
 //! Spanish words that decide about turns and answers.
 
-use crate::language::assent::Assent;
+use crate::language::assent::{Assent, Ending};
 use crate::language::fillers::Fillers;
 use crate::language::listening::Listening;
 use crate::language::sentences::Sentences;
+use regex::Regex;
+use std::sync::LazyLock;
 
 pub(super) static SENTENCES: Sentences = Sentences {
     conjunctions: &[
@@ -42,6 +44,25 @@ pub(super) static ASSENT: Assent = Assent {
         "está bien",
         "esta bien",
         "correcto",
+        "es correcto",
+        "está correcto",
+        "esta correcto",
+        "eso es correcto",
+        "todo correcto",
+        "todo está correcto",
+        "me parece correcto",
+        "está perfecto",
+        "es cierto",
+        "es verdad",
+        "está bien así",
+        "así está bien",
+        "bueno sí",
+        "bueno vale",
+        "bueno de acuerdo",
+        "bueno está bien",
+        "pues sí",
+        "pues claro",
+        "pues vale",
         "exacto",
         "exactamente",
         "eso es",
@@ -78,6 +99,8 @@ pub(super) static ASSENT: Assent = Assent {
     ],
     no: &[
         "no",
+        "bueno no",
+        "pues no",
         "no gracias",
         "mejor no",
         "para nada",
@@ -115,21 +138,208 @@ pub(super) static ASSENT: Assent = Assent {
         "gracias",
         "muchas gracias",
         "muy amable",
-        "bueno",
         "bien",
         "muy bien",
         "genial",
-        "pues",
         "ah",
         "oh",
         "eh",
         "perdón",
         "perdona",
         "perdone",
-        "lo siento",
         "estupendo",
     ],
+    regrets: &["lo siento", "lo siento mucho", "lo lamento", "bueno"],
+    endings: &[
+        Ending {
+            asked: &ASKS_TO_CANCEL,
+            commands: &[
+                "cancélalo",
+                "cancélala",
+                "cancélalos",
+                "cancélalas",
+                "cancélelo",
+                "cancélela",
+                "cancélelos",
+                "cancélelas",
+                "cancelalo",
+                "cancelelo",
+                "cancela …",
+                "cancele …",
+                "cancelar …",
+                "cancelarlo",
+                "cancelarla",
+                "quiero cancelarlo",
+                "quiero cancelarla",
+                "anúlalo",
+                "anúlala",
+                "anúlelo",
+                "anúlela",
+                "anula …",
+                "anule …",
+                "anular …",
+            ],
+            verbs: &["cancela", "cancele", "cancelar", "anula", "anule", "anular"],
+            cries: &[],
+            spares: &[
+                "no lo canceles",
+                "no la canceles",
+                "no los canceles",
+                "no las canceles",
+                "no lo cancele",
+                "no la cancele",
+                "no los cancele",
+                "no las cancele",
+                "no canceles …",
+                "no cancele …",
+                "no cancelar …",
+                "no lo anules",
+                "no la anules",
+                "no lo anule",
+                "no la anule",
+                "no anules …",
+                "no anule …",
+            ],
+        },
+        Ending {
+            asked: &ASKS_TO_STOP,
+            commands: &[
+                "páralo",
+                "párala",
+                "párelo",
+                "párela",
+                "paralo",
+                "parelo",
+                "para …",
+                "pare …",
+                "parar …",
+                "detenlo",
+                "deténlo",
+                "deténgalo",
+                "detén …",
+                "detenga …",
+                "termínalo",
+                "termínelo",
+                "apágalo",
+                "apágala",
+                "apáguelo",
+                "apáguela",
+                "apaga …",
+                "apague …",
+                "cancélalo",
+                "cancélelo",
+                "cancela …",
+                "cancele …",
+            ],
+            verbs: &[
+                "parar", "detener", "terminar", "apagar", "cancela", "cancele", "cancelar",
+            ],
+            cries: &["para", "pare"],
+            spares: &[
+                "no lo pares",
+                "no la pares",
+                "no lo pare",
+                "no la pare",
+                "no pares …",
+                "no pare …",
+                "no lo detengas",
+                "no lo detenga",
+                "no lo apagues",
+                "no lo apague",
+                "no la apagues",
+                "no la apague",
+            ],
+        },
+        Ending {
+            asked: &ASKS_TO_DELETE,
+            commands: &[
+                "bórralo",
+                "bórrala",
+                "bórralos",
+                "bórralas",
+                "bórrelo",
+                "bórrela",
+                "bórrelos",
+                "bórrelas",
+                "borra …",
+                "borre …",
+                "borrar …",
+                "elimínalo",
+                "elimínala",
+                "elimínelo",
+                "elimínela",
+                "elimina …",
+                "elimine …",
+                "eliminar …",
+                "quítalo",
+                "quítala",
+                "quítelo",
+                "quítela",
+                "quita …",
+                "quite …",
+            ],
+            verbs: &["borra", "borre", "borrar", "elimina", "elimine", "eliminar"],
+            cries: &[],
+            spares: &[
+                "no lo borres",
+                "no la borres",
+                "no lo borre",
+                "no la borre",
+                "no borres …",
+                "no borre …",
+                "no lo elimines",
+                "no la elimines",
+                "no lo elimine",
+                "no la elimine",
+            ],
+        },
+    ],
+    pronouns: &[],
+    articles: &[
+        "el", "la", "los", "las", "mi", "mis", "tu", "tus", "su", "sus", "este", "esta", "ese",
+        "esa",
+    ],
+    choice: &OFFERS_A_CHOICE,
+    list: &LISTS,
 };
+
+/// A question for a verb, with nothing before it but pronouns and polite words: "¿Cancelo el temporizador?", "¿Quiere que
+/// lo cancele?"; or one for a tool by its English name.
+fn asks_to(verbs: &str, english: &str) -> Option<Regex> {
+    let before = "quiere|quieres|desea|deseas|que|lo|la|los|las|le|te|se|de|verdad|seguro|segura|está|estás|debo|puedo|entonces|pues|procedo|a|confirma|confirmas|prefiere|va|realmente|ya|le parece bien";
+    Regex::new(&format!(
+        r"^(?:(?:{before}|,) )*(?:{verbs})(?:lo|la|los|las)?(?: |$)|^quiere que haga esto (?:{english})\b"
+    ))
+    .ok()
+}
+
+static ASKS_TO_CANCEL: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    asks_to(
+        "cancelo|cancele|cancelar|cancelamos|anulo|anule|anular|anulamos",
+        "cancel",
+    )
+});
+
+static ASKS_TO_STOP: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    asks_to(
+        "paro|pare|parar|paramos|detengo|detenga|detener|termino|termine|terminar|apago|apague|apagar",
+        "stop|end|abort",
+    )
+});
+
+static ASKS_TO_DELETE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    asks_to(
+        "borro|borre|borrar|borramos|elimino|elimine|eliminar|eliminamos|quito|quite|quitar",
+        "delete|remove",
+    )
+});
+
+static OFFERS_A_CHOICE: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"\b(?:o|u|no|sino|si|en vez|en lugar)\b").ok());
+
+static LISTS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r" , (?:\S+ ){2}|\b(?:y|e|ni|solo|sólo|sin|salvo|excepto|menos)\b").ok()
+});
 
 pub(super) static LISTENING: Listening = Listening {
     words: &[

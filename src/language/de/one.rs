@@ -1,0 +1,66 @@
+//! "1" before a German noun: "eine Stunde", "in einer Stunde", "ein Uhr". espeak-ng would say "eins".
+
+use regex::Captures;
+
+const FEMININE: &str = "Stunde|Minute|Sekunde|Kilowattstunde|Woche|Nacht|Meile|Unze|Gallone|Tonne|Million|Milliarde|Person|Nachricht|Notiz|Seite|Reservierung|Buchung|Bestellung|Frage|Flasche|Packung|Portion|Station|Etage|Karte|Möglichkeit";
+const MASCULINE: &str = "Tag|Monat|Euro|Cent|Dollar|Franken|Kilometer|Zentimeter|Millimeter|Meter|Milliliter|Liter|Timer|Wecker|Termin|Platz|Tisch|Punkt|Eintrag|Anruf|Gast|Artikel|Schritt|Zoll|Fuß|Teelöffel|Esslöffel";
+const NEUTER: &str = "Uhr|Jahr|Kilogramm|Kilo|Gramm|Pfund|Grad|Prozent|Kilowatt|Watt|Yard|Mal|Zimmer|Ergebnis|Ticket|Stück|Kind|Glas|Paket";
+/// Prepositions with the dative: "in einer Stunde".
+const DATIVE: [&str; 12] = [
+    "ab",
+    "aus",
+    "bei",
+    "binnen",
+    "in",
+    "innerhalb",
+    "mit",
+    "nach",
+    "seit",
+    "von",
+    "vor",
+    "zu",
+];
+/// Prepositions with the accusative: "für einen Tag".
+const ACCUSATIVE: [&str; 9] = [
+    "auf", "bis", "durch", "für", "gegen", "ohne", "pro", "um", "über",
+];
+
+/// "1" before one of these nouns: what is before it, the word before it, and the noun.
+pub(super) fn pattern() -> String {
+    format!(
+        r"(^|[^\p{{L}}\d.,:/–-])(?:(\p{{L}}+) )?1 (?:(?P<f>{FEMININE})n?|(?P<m>{MASCULINE})|(?P<n>{NEUTER}))\b"
+    )
+}
+
+/// Text that matches [`pattern`], with its "1" in words.
+pub(super) fn one(found: &Captures<'_>) -> String {
+    let before = found.get(2).map_or("", |word| word.as_str());
+    let lower = before.to_lowercase();
+    let dative = DATIVE.contains(&lower.as_str());
+    let name = |name| found.name(name).map(|noun| noun.as_str());
+    let (one, noun) = match (name("f"), name("m"), name("n")) {
+        (Some(noun), ..) if dative => ("einer", noun),
+        (Some(noun), ..) => ("eine", noun),
+        (_, Some(noun), _) if dative => ("einem", noun),
+        (_, Some(noun), _) if ACCUSATIVE.contains(&lower.as_str()) => ("einen", noun),
+        (_, Some(noun), _) => ("ein", noun),
+        (.., noun) => match noun.unwrap_or_default() {
+            "Uhr" => ("ein", "Uhr"),
+            noun if dative => ("einem", noun),
+            noun => ("ein", noun),
+        },
+    };
+    let space = if before.is_empty() { "" } else { " " };
+    format!("{}{before}{space}{one} {noun}", &found[1])
+}
+
+/// "1 bis 2 Stunden" as "ein bis 2 Stunden"; "1 bis 2 Uhr" stays.
+pub(super) const TO_MORE: &str = r"(^|[^\d.,:/–-])1 bis (\d+) (\p{Lu}\p{L}+)";
+
+/// Text that matches [`TO_MORE`].
+pub(super) fn to_more(found: &Captures<'_>) -> String {
+    match &found[3] {
+        "Uhr" => found[0].to_owned(),
+        noun => format!("{}ein bis {} {noun}", &found[1], &found[2]),
+    }
+}

@@ -1,0 +1,99 @@
+//! Ranges, telephone numbers and long numbers, in languages that write a dot between thousands.
+
+use super::spoken::digits;
+
+/// A telephone number that begins with a plus or a zero.
+pub(super) const TELEPHONE: &str = r"(?:\+ ?\d|\b0\d)[\d /()–-]{4,}\d";
+/// At least three groups of digits, or two that are too long for a number.
+pub(super) const GROUPS: &str = r"\b\d+(?:[ /-]\d+){2,}\b|\b\d{1,3} 000\b|\b\d{4,}[ /]\d{3,}\b";
+/// A year and the two digits of the next: "2024/25".
+pub(super) const YEARS: &str = r"\b((?:19|20)\d\d)/(\d\d)\b";
+/// Numbers with hyphens between them, and the word after them that shows a time of day.
+pub(super) const CHAIN: &str =
+    r"\b\d+(?:[.,:]\d+)*(?: ?[-–] ?\d+(?:[.,:]\d+)*)+\b(?: ?(?:Uhr|h)\b)?";
+/// Two amounts with the sign of a currency before each.
+pub(super) const PRICES: &str = r"([€$£]) ?(\d+(?:[.,]\d+)*) ?[-–] ?[€$£]? ?(\d+(?:[.,]\d+)*)";
+/// A number with its unit before a hyphen and another number.
+pub(super) const MEASURES: &str =
+    r"(\d ?(?:€|EUR|Euro|euros|\$|£|%|°C|°F|°|Uhr|h|km|m|cm|mm|kg|g|l|ml|min)) ?[-–] ?(\d)";
+/// A number with dots between thousands.
+pub(super) const THOUSANDS: &str = r"\b\d{1,3}(?:\.\d{3})+\b";
+
+/// The fewest digits of a telephone number.
+const FEWEST: usize = 7;
+
+fn count(text: &str) -> usize {
+    text.bytes().filter(u8::is_ascii_digit).count()
+}
+
+/// Text that matches [`TELEPHONE`], digit by digit, with this word for the plus; as it is if it is too short.
+pub(super) fn telephone(text: &str, plus: &str) -> String {
+    if count(text) < FEWEST {
+        return text.to_owned();
+    }
+    let plus = if text.starts_with('+') { plus } else { "" };
+    let sep = if plus.is_empty() { "" } else { " " };
+    format!("{plus}{sep}{}", digits(text))
+}
+
+/// Text that matches [`GROUPS`]: a number if the groups are thousands, otherwise digit by digit. Numbers for which
+/// `is_telephone` holds are always read digit by digit. Two years stay years.
+pub(super) fn groups(text: &str, is_telephone: fn(&str) -> bool) -> String {
+    let parts: Vec<&str> = text.split([' ', '/', '-']).collect();
+    let joined = parts.concat();
+    let thousands = !text.contains(['/', '-'])
+        && parts.iter().skip(1).all(|group| group.len() == 3)
+        && parts.first().is_some_and(|first| first.len() <= 3);
+    let is_year =
+        |part: &&str| part.len() == 4 && (part.starts_with("19") || part.starts_with("20"));
+    if parts.len() == 2 && parts.iter().all(is_year) {
+        return parts.join(" ");
+    }
+    match thousands && !is_telephone(&joined) {
+        true => joined,
+        false if joined.len() >= FEWEST => digits(&joined),
+        false => text.to_owned(),
+    }
+}
+
+/// The words of one language between the numbers of a range, a score and a difference.
+pub(super) struct Between {
+    pub(super) to: &'static str,
+    pub(super) score: &'static str,
+    pub(super) minus: &'static str,
+}
+
+/// Text that matches [`CHAIN`]: a range, a score, a difference, or a telephone number.
+pub(super) fn chain(text: &str, between: &Between) -> String {
+    let (numbers, unit) = match text.rfind(|c: char| c.is_ascii_digit()) {
+        Some(last) => text.split_at(last + 1),
+        None => (text, ""),
+    };
+    let parts: Vec<&str> = numbers.split(['-', '–']).map(str::trim).collect();
+    let plain = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    let is_short = |part: &&str| !plain(part) || part.len() <= 4;
+    let [from, to] = parts.as_slice() else {
+        return match count(numbers) >= FEWEST {
+            true => format!("{}{unit}", digits(numbers)),
+            false => format!("{}{unit}", parts.join(" ")),
+        };
+    };
+    if !parts.iter().all(is_short) {
+        return format!("{}{unit}", digits(numbers));
+    }
+    let value = |part: &str| {
+        part.replace(['.', ':'], "")
+            .replace(',', ".")
+            .parse::<f64>()
+    };
+    let falls = match (value(from), value(to)) {
+        (Ok(from), Ok(to)) => from >= to,
+        _ => false,
+    };
+    let word = match falls && unit.is_empty() {
+        false => between.to,
+        true if numbers.contains(' ') => between.minus,
+        true => between.score,
+    };
+    format!("{from} {word} {to}{unit}")
+}
