@@ -133,7 +133,7 @@ pub(super) const KINDS: &[Kind] = &[
             Move::Key,
             Move::Answer,
             Move::Cancel,
-            Move::Drain,
+            Move::Farewell,
         ],
         rest_ms: 20_000,
         ..TALK
@@ -511,7 +511,7 @@ pub(super) const KINDS: &[Kind] = &[
 fn plain(dice: &mut Dice) -> Policy {
     let mut policy = Policy::default();
     if dice.chance(30) {
-        policy.greeting = "Hello there.".into();
+        policy.opening = Opening::greeting("Hello there.");
     }
     policy.speculation.preemptive = dice.chance(70);
     policy
@@ -574,7 +574,7 @@ fn with_tool_cache(dice: &mut Dice) -> Policy {
 
 fn telephone(dice: &mut Dice) -> Policy {
     Policy {
-        greeting: "Hello there.".into(),
+        opening: Opening::greeting("Hello there."),
         timeouts: Timeouts {
             silence_prompt: Some(Micros::from_ms(4_000)),
             idle: Micros::from_ms(dice.pick(&[20_000, 300_000])),

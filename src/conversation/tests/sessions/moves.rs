@@ -71,6 +71,7 @@ pub(super) enum Move {
     LongText,
     HangUp,
     Drain,
+    Farewell,
     /// The client's connection is lost.
     Lose,
     /// The client is back.
@@ -332,6 +333,7 @@ impl<'a> Session<'a> {
             Move::Beep => Input::Beep,
             Move::HangUp => Input::HangUp,
             Move::Drain => Input::Drain,
+            Move::Farewell => Input::Farewell,
             Move::Lose => Input::ClientLost,
             Move::Return => Input::ClientBack {
                 heard: dice
