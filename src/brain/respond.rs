@@ -837,7 +837,8 @@ fn when(intent: &str, core: &str) -> Option<Request> {
         &ABOUT_DATE
     };
     let fits = words.iter().any(|word| about.contains(word));
-    if !fits || words.iter().any(|word| ELSEWHEN.contains(word)) {
+    let later = !durations::all(core).is_empty() || slots::other_day(core).is_some();
+    if !fits || later || words.iter().any(|word| ELSEWHEN.contains(word)) {
         return None;
     }
     let place = slots::place(core);
@@ -911,7 +912,13 @@ fn of_last_timer(sentence: &str, before: &[Message]) -> Option<Vec<Request>> {
     if let Some(target) = rules::which_one(sentence, &labels).filter(|_| !timers.is_empty()) {
         return Some(vec![Request::CancelTimer(target)]);
     }
-    let (_, timer) = last_call(before).filter(|(name, _)| *name == "set_timer")?;
+    // Asking how long is left changes nothing.
+    let last = before.iter().rev().find_map(|message| match message {
+        Message::ToolCall { name, .. } if name == "list_timers" => None,
+        Message::ToolCall { name, .. } => Some(name == "set_timer"),
+        _ => None,
+    });
+    let timer = timers.last().filter(|_| last == Some(true))?;
     let seconds = timer.get("seconds")?.as_u64()?;
     let label = label(timer);
     if let Some(target) = rules::takes_back_timer(sentence, seconds, label.as_deref()) {

@@ -29,7 +29,7 @@ static DAY: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// What an utterance asks for: without what it refuses, and with its corrections in place.
+/// The requests of an utterance: without those that it refuses, and with its corrections in place.
 pub(super) fn revised(said: &str) -> String {
     let corrected = corrected(said);
     let said = corrected.as_deref().unwrap_or(said);

@@ -760,6 +760,8 @@ async fn the_last_timer_is_taken_back_and_corrected() {
         ),
     ])
     .await;
+    let left = ("What timers do I have?", "You have a 5 minute timer");
+    answers_begin(&[set, left, ("Cancel it.", cancelled)]).await;
     answers_begin(&[("Cancel that.", "Okay.")]).await;
 }
 
@@ -861,6 +863,7 @@ async fn places_refusals_and_corrections_are_understood_in_their_sentence() {
         (&["I love the weather in Spain."], ""),
         (&["The weather in Boulder is nice today."], ""),
         (&["What is the weather in Rome on Friday?"], ""),
+        (&["What time will it be in Tokyo in three hours?"], ""),
     ] {
         assert_eq!(called(said).await, calls, "{said:?}");
     }
