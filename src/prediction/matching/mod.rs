@@ -237,14 +237,15 @@ impl Compared<'_> {
         for tool in self.tools.iter().filter(fits) {
             near.push((tool, self.memory.nearness(&tool.name, &embedding)));
         }
-        // Examples are seldom as polite as "i was wondering if you have chairs".
+        // "I was wondering if you have chairs" is compared as "do you have chairs", too.
         let core = mood::without_opener(words.text);
-        if core.len() < words.text.len() && meant.mood != Mood::Statement {
-            let direct = match core.split(' ').next() {
-                Some("you" | "i" | "we" | "they") => format!("do {core}"),
-                _ => core.to_owned(),
-            };
-            let embedding = embedded(last, embedder, &masks::masked(&direct, &[]))?;
+        let person = core.split(' ').next();
+        if core.len() < words.text.len()
+            && meant.mood != Mood::Statement
+            && let Some("you" | "i" | "we" | "they") = person
+        {
+            let direct = masks::masked(&format!("do {core}"), &[]);
+            let embedding = embedded(last, embedder, &direct)?;
             for (tool, near) in &mut near {
                 *near = near.max(self.memory.nearness(&tool.name, &embedding));
             }
