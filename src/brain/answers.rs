@@ -14,6 +14,8 @@ pub(super) const HOW_LONG: &str = "For how long should I set the timer?";
 pub(super) const REMIND_WHEN: &str = "In how long should I remind you?";
 /// Asked if several timers may be meant.
 pub(super) const WHICH_TIMER: &str = "Which timer should I cancel?";
+/// Said to "excuse me" and "I don't understand" if nothing was said before.
+pub(super) const SORRY: &str = "Sorry? What can I do for you?";
 /// Said if the user asks not to do something.
 pub(super) const LEFT_ALONE: &str = "Okay, I won't.";
 
@@ -51,6 +53,20 @@ fn repeat(before: Option<&str>) -> String {
 /// The answer to anything beyond the brain.
 pub(super) fn limit(can: &str) -> String {
     format!("I can't do that on my own. {can} For anything else, connect a language model.")
+}
+
+/// The answer to a request for a day that its tool does not know. It knows these, or any single day if there are none.
+pub(super) fn only_for(days: &[String]) -> String {
+    match days {
+        [] => "I can only look that up for a single day, such as today or tomorrow.".into(),
+        [one] => format!("I can only look that up for {one}."),
+        [first @ .., last] => {
+            format!(
+                "I can only look that up for {} or {last}.",
+                first.join(", ")
+            )
+        }
+    }
 }
 
 /// The answer to something that is told and asks for nothing.

@@ -2,7 +2,7 @@
 
 use super::classifier::{self, Classifier, Nearness};
 use super::rules;
-use crate::language::en::{slots, text};
+use crate::language::en::{mood, slots, text};
 use crate::prediction::{EmbedError, Form, RouterHints, RuleError, Rules, Settings, Today, Words};
 use crate::tools::{Declaration, Effect, Registry, ToolSpec};
 use regex::Regex;
@@ -31,6 +31,8 @@ pub(super) enum Match {
     Call(String, Map<String, Value>),
     /// This tool fits, but the named argument is missing.
     Missing(String),
+    /// This tool fits, but not for the day that was named: only for these, or for any single day if there are none.
+    OtherDay(Vec<String>),
 }
 
 /// The declarations of the server's tools, and how users ask for them.
@@ -173,6 +175,17 @@ impl Known {
         }
     }
 
+    /// The days that a tool takes, if the words name another: none if it takes any single day.
+    fn other_day(&self, said: &str, sentence: &str, tool: &ToolSpec) -> Option<Vec<String>> {
+        let form = self.forms.get(&tool.name).filter(|_| self.is_ours(tool))?;
+        let day = form.unfit_day(Words {
+            said,
+            text: sentence,
+            today: self.today.date(),
+        })?;
+        Some(day.choices().to_vec())
+    }
+
     fn is_matched(&self, tool: &ToolSpec) -> bool {
         self.matched.contains(&tool.name) && self.is_ours(tool)
     }
@@ -205,7 +218,7 @@ pub(super) fn find(
     if let Some(call) = predicted.find(|call| is_matched(&call.tool)) {
         return Ok(Match::Call(call.tool, call.arguments));
     }
-    if rules::is_negated(sentence) || rules::is_told(sentence) {
+    if rules::is_negated(sentence) || rules::is_told(sentence) || mood::only_tells(said) {
         return Ok(Match::None);
     }
     let general = classifier::without_place(sentence);
@@ -225,6 +238,9 @@ pub(super) fn find(
     let certain = near.example >= SAME || shares_word(sentence, tool);
     if !fits || !certain {
         return Ok(Match::None);
+    }
+    if let Some(days) = known.other_day(said, sentence, tool) {
+        return Ok(Match::OtherDay(days));
     }
     Ok(match known.call(said, sentence, tool) {
         // Near words, but not those for which it is predicted: told or remembered ones are as near.

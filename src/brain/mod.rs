@@ -11,7 +11,9 @@ mod other_languages;
 mod parts;
 
 mod respond;
+mod revised;
 mod rules;
+mod there;
 mod when;
 
 pub use classifier::ClassifierError;

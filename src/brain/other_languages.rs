@@ -123,7 +123,7 @@ impl OtherLanguage<'_> {
         match declared::call(said, &self.pack.normalise(said), tool) {
             Match::Call(name, arguments) => call(&name, arguments),
             Match::Missing(argument) => speech(self.wording.need.replace("{}", &argument)),
-            Match::None => Vec::new(),
+            Match::OtherDay(_) | Match::None => Vec::new(),
         }
     }
 

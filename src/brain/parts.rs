@@ -89,7 +89,8 @@ pub(super) fn for_each_place(first: &str, last: &str) -> Vec<String> {
     each.map(|name| format!("{request} {name}{tail}")).collect()
 }
 
-fn sentence_ranges(said: &str) -> Vec<Range<usize>> {
+/// The sentences of an utterance, in bytes, without the marks between them.
+pub(super) fn sentence_ranges(said: &str) -> Vec<Range<usize>> {
     static END: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(r"(?i)(?P<word>\b(?:st|mt|mr|mrs|ms|dr|[a-z]))?[.?!;]*(?:[.?!;]\s|\n)\s*").ok()
     });

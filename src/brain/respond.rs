@@ -5,11 +5,13 @@ use super::classifier::Classifier;
 use super::declared::{self, Known, Match};
 use super::other_languages::OtherLanguage;
 use super::parts;
+use super::revised::{self, revised};
 use super::rules;
+use super::there;
 use super::when::Asked;
 use crate::language::en::mood::{self, Mood};
 use crate::language::en::units::Unit;
-use crate::language::en::{durations, expression, money, slots, text};
+use crate::language::en::{durations, expression, money, places, slots, text};
 use crate::language::pack;
 use crate::language::request::{Request, Talk, Target};
 use crate::llm::{LlmEvent, Message, Prompt, ToolChoice};
@@ -87,8 +89,8 @@ fn beyond(prompt: &Prompt) -> Vec<LlmEvent> {
     let can = abilities(&ours(prompt));
     let said = text::sentences(last_user(&prompt.messages));
     let is_told = |said: &String| {
-        (rules::is_told(said) || rules::is_negated(said))
-            && mood::meant(said).mood == Mood::Statement
+        let told = rules::is_told(said) || rules::is_negated(said);
+        told && mood::meant(said).mood == Mood::Statement || mood::only_tells(said)
     };
     unable(match said.last().is_some_and(is_told) {
         true => answers::told(&can),
@@ -221,14 +223,21 @@ fn answer(
     classifier: &mut Classifier,
 ) -> Result<Option<Vec<LlmEvent>>, EmbedError> {
     let (said, before) = unanswered(&prompt.messages);
+    if let Some(meant) = corrected(&said.join(" "), before) {
+        return answer_to(&meant, before, prompt, known, classifier);
+    }
+    let said: Vec<String> = said.into_iter().map(revised).collect();
     if said.len() > 1 && asked_for(prompt).is_none() {
         let mut all: Vec<Vec<LlmEvent>> = Vec::new();
         let mut taken_back = false;
         for one in &said {
-            if all.iter().any(|answer| has_call(answer)) && takes_back(one, before, classifier)? {
+            // What is asked for now is taken back, not what was done before.
+            let takes = all.iter().any(|answer| has_call(answer)) && takes_back(one, classifier)?;
+            if takes {
                 taken_back = true;
                 all.clear();
             }
+            let before = if takes { &[] } else { before };
             let answer = answer_to(one, before, prompt, known, classifier)?;
             all.push(answer.unwrap_or_else(|| beyond(prompt)));
         }
@@ -239,13 +248,20 @@ fn answer(
     answer_to(&said.join(" "), before, prompt, known, classifier)
 }
 
+/// The utterance with its correction in place. It may correct what was asked before the last answer.
+fn corrected(said: &str, before: &[Message]) -> Option<String> {
+    revised::corrected(said).or_else(|| {
+        let asked = last_user(before);
+        let fits =
+            !asked.is_empty() && rules::is_corrected(text::without_fillers(&text::normalise(said)));
+        fits.then(|| revised::corrected(&format!("{asked} {said}")))
+            .flatten()
+    })
+}
+
 /// Whether a message only retracts what was asked before it.
-fn takes_back(
-    said: &str,
-    before: &[Message],
-    classifier: &mut Classifier,
-) -> Result<bool, EmbedError> {
-    let requests = understand(said, before, classifier)?;
+fn takes_back(said: &str, classifier: &mut Classifier) -> Result<bool, EmbedError> {
+    let requests = understand(said, &[], classifier)?;
     let refuses = |request: &Request| {
         matches!(
             request,
@@ -329,7 +345,12 @@ fn several(
             last.extend(said, piece.range.end);
             continue;
         }
-        let words = &said[piece.range.clone()];
+        let place = parts
+            .iter()
+            .rev()
+            .find_map(|part| there::place_of(part.answer.as_deref()?));
+        let placed = place.and_then(|place| there::named(&said[piece.range.clone()], place));
+        let words = placed.as_deref().unwrap_or(&said[piece.range.clone()]);
         let answer = answer_to_one(words, &[], prompt, known, classifier)?.unwrap_or_default();
         // "What time is it in Tokyo and what day is it" is one question.
         let begins = piece.begins_sentence && !text::normalise(words).starts_with("and ");
@@ -342,10 +363,16 @@ fn several(
             } else {
                 piece.range.start
             };
+            let shares = piece.after_and && there::shares_its_verb(words);
+            if let (true, Some(last), Some(place)) =
+                (shares, parts.last_mut(), there::place_of(&answer))
+            {
+                last.share_place(said, place);
+            }
             parts.push(Part {
                 range: start..piece.range.end,
-                words: None,
                 dictates: dictates(&answer, prompt, known),
+                words: placed,
                 answer: Some(answer),
             });
             continue;
@@ -412,6 +439,20 @@ impl Part {
         own.unwrap_or(&said[self.range.clone()])
     }
 
+    /// Asks for the time at the place of the next part: "the time and the weather in Madrid".
+    fn share_place(&mut self, said: &str, place: &str) {
+        let answer = self.answer.as_deref().unwrap_or_default();
+        let is_here = self
+            .words(said)
+            .split_whitespace()
+            .any(|word| word == "here");
+        if tells_time(answer) && there::place_of(answer).is_none() && !is_here {
+            let words = self.words(said).trim_end_matches(['?', '.', '!', ',', ' ']);
+            self.words = Some(format!("{words} in {place}"));
+            self.answer = None;
+        }
+    }
+
     fn extend(&mut self, said: &str, end: usize) {
         if let Some(words) = &mut self.words {
             words.push_str(&said[self.range.end..end]);
@@ -439,6 +480,8 @@ fn answer_to_one(
     known: &Known,
     classifier: &mut Classifier,
 ) -> Result<Option<Vec<LlmEvent>>, EmbedError> {
+    let placed = there::last_place(before).and_then(|place| there::named(said, place));
+    let said = placed.as_deref().unwrap_or(said);
     let answer = answer_as_written(said, before, prompt, known, classifier)?;
     let is_call = |answer: &Option<Vec<LlmEvent>>| answer.as_deref().is_some_and(has_call);
     let spelled = money::without_signs(said);
@@ -483,6 +526,11 @@ fn answer_as_written(
         return by_declaration(said, before, &declared, known, classifier);
     }
     let mut events = match requests.last() {
+        Some(Request::Talk(Talk::Repeat))
+            if last_agent(before).is_none() && !rules::asks_for_words(said) =>
+        {
+            speech(answers::SORRY.into())
+        }
         Some(Request::Talk(talk)) => {
             let said = answers::talk(*talk, &can, last_agent(before));
             match talk.is_refusal() {
@@ -532,7 +580,7 @@ fn called(
     Ok(match declared::call(said, &text::normalise(said), tool) {
         Match::Call(name, arguments) => call(&name, arguments),
         Match::Missing(argument) => which(&argument),
-        Match::None => Vec::new(),
+        Match::OtherDay(_) | Match::None => Vec::new(),
     })
 }
 
@@ -563,6 +611,11 @@ fn understand(
         }
         requests.extend(read);
     }
+    for request in &mut requests {
+        if let Request::Time(Some(place)) = request {
+            *place = heard(place, said);
+        }
+    }
     if requests.iter().any(Request::needs_tool) {
         requests.retain(Request::needs_tool);
         let mut times: Vec<Request> = Vec::new();
@@ -578,11 +631,21 @@ fn understand(
     Ok(requests)
 }
 
+/// A place by its usual name. One that is neither known nor written as a name may be spelt by ear: "pairs".
+fn heard(place: &str, said: &str) -> String {
+    let is_name = places::is_known(place) || said.contains(place);
+    let by_sound = (!is_name).then(|| places::by_sound(place)).flatten();
+    by_sound.unwrap_or_else(|| place.to_owned())
+}
+
 fn sentence_requests(
     sentence: &str,
     before: &[Message],
     classifier: &mut Classifier,
 ) -> Result<Vec<Request>, EmbedError> {
+    if let Some(requests) = of_last_timer(sentence, before) {
+        return Ok(requests);
+    }
     if let Some(request) = follow_up(sentence, before) {
         return Ok(vec![request]);
     }
@@ -774,7 +837,8 @@ fn when(intent: &str, core: &str) -> Option<Request> {
         &ABOUT_DATE
     };
     let fits = words.iter().any(|word| about.contains(word));
-    if !fits || words.iter().any(|word| ELSEWHEN.contains(word)) {
+    let later = !durations::all(core).is_empty() || slots::other_day(core).is_some();
+    if !fits || later || words.iter().any(|word| ELSEWHEN.contains(word)) {
         return None;
     }
     let place = slots::place(core);
@@ -831,6 +895,44 @@ fn follow_up(sentence: &str, before: &[Message]) -> Option<Request> {
         _ => return None,
     };
     again(&rest, last_call(before)?)
+}
+
+/// Takes back or corrects the timer that was set last: "cancel it", "no, I said ten minutes".
+fn of_last_timer(sentence: &str, before: &[Message]) -> Option<Vec<Request>> {
+    let timers = before.iter().filter_map(|message| match message {
+        Message::ToolCall {
+            name, arguments, ..
+        } if name == "set_timer" => Some(arguments),
+        _ => None,
+    });
+    let timers: Vec<_> = timers.collect();
+    let label = |timer: &Map<String, Value>| Some(timer.get("label")?.as_str()?.to_owned());
+    let labels: Vec<String> = timers.iter().filter_map(|timer| label(timer)).collect();
+    let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+    if let Some(target) = rules::which_one(sentence, &labels).filter(|_| !timers.is_empty()) {
+        return Some(vec![Request::CancelTimer(target)]);
+    }
+    // Asking how long is left changes nothing.
+    let last = before.iter().rev().find_map(|message| match message {
+        Message::ToolCall { name, .. } if name == "list_timers" => None,
+        Message::ToolCall { name, .. } => Some(name == "set_timer"),
+        _ => None,
+    });
+    let timer = timers.last().filter(|_| last == Some(true))?;
+    let seconds = timer.get("seconds")?.as_u64()?;
+    let label = label(timer);
+    if let Some(target) = rules::takes_back_timer(sentence, seconds, label.as_deref()) {
+        return Some(vec![Request::CancelTimer(target)]);
+    }
+    let other = rules::other_length(sentence, seconds)?;
+    let old = label
+        .clone()
+        .map_or(Target::Seconds(seconds), Target::Label);
+    let new = Request::SetTimer {
+        seconds: Some(other),
+        label,
+    };
+    Some(vec![Request::CancelTimer(old), new])
 }
 
 /// The label of the timer that the user last asked for without a length.
@@ -916,6 +1018,7 @@ fn by_declaration(
             }
             Match::Call(name, arguments) => Some(with_filler(&name, arguments, known)),
             Match::Missing(argument) => Some(which(&argument)),
+            Match::OtherDay(days) => Some(unable(answers::only_for(&days))),
             Match::None => None,
         },
     )

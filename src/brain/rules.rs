@@ -1,9 +1,10 @@
 //! Rules for plain requests. A sentence that one of them matches completely needs no classifier.
 
 use super::when;
+use crate::language::en::mood;
 use crate::language::en::places;
 use crate::language::en::units::Unit;
-use crate::language::en::{durations, expression, text, units};
+use crate::language::en::{durations, expression, slots, text, units};
 use crate::language::request::{Request, Talk, Target};
 use regex::Regex;
 use std::sync::LazyLock;
@@ -25,7 +26,7 @@ macro_rules! rule {
 
 rule!(
     OPENERS,
-    r"^(?:help me (?:to )?|(?:can|could|would|will) you (?:please |just |maybe |quickly )*|would you mind |do you (?:happen to )?know |please |just |quickly |i (?:want|need|would like|would love|have) (?:you )?to (?:know )?|i am wondering |i wonder |let me know |let us |tell me |show me |give me |check |look up |find out |go ahead and |may i (?:know |ask )?|can i (?:get|have|know|ask) |any idea |telling me |me )+"
+    r"^(?:help me (?:to )?|(?:(?:can|could|would|will)(?: not)?|cannot) you (?:please |just |maybe |quickly )*|would you mind |do (?:not )?you (?:happen to )?know |why do not (?:you|we) |(?:do not|never) forget to |remember to |(?:make|be) sure to |please |just |quickly |i (?:want|need|would like|would love|have) (?:you )?to (?:know )?|i (?:am|was) (?:just )?wondering |i wonder |let me know |let us |tell me |show me |give me |check |look up |find out |go ahead and |may i (?:know |ask )?|can i (?:get|have|know|ask) |any idea |telling me |me )+"
 );
 rule!(
     TAILS,
@@ -36,10 +37,6 @@ rule!(
 rule!(
     NEGATED,
     r"\b(?:do not|does not|did not|never ?mind|not|never|no need|without|rather not|no timers?|forget (?:about )?(?:it|that|the)|skip|instead of|will not|cannot)\b|^no\b"
-);
-rule!(
-    COURTESY,
-    r"\bif (?:you|it) (?:do|does|would) not (?:mind|bother you)\b"
 );
 rule!(
     REFUSAL,
@@ -55,11 +52,20 @@ rule!(
 );
 rule!(
     LEAVES,
-    r"\b(?:bye|goodbye|good night|night|later|leave|leaving|go|going|run|hang|farewell|take care|see you|see ya|ciao|cheers|cheerio|off|done|end|ttyl|tomorrow)\b"
+    r"\b(?:bye|goodbye|good night|night|later|leave|leaving|go|going|run|hang|farewell|take care|see you|see ya|ciao|cheers|cheerio|off|done|end|ttyl|(?:until|till|talk|speak|call)(?: (?:to )?you)? tomorrow)\b"
 );
 rule!(
     REPEATS,
     r"\b(?:say|said|saying|repeat|again|hear|heard|catch|caught|pardon|once more|one more time|come again|excuse me|sorry|understand|louder|slower|slowly|what was that)\b"
+);
+// Words that say that something was said before.
+rule!(
+    SAID,
+    r"\b(?:say|said|saying|repeat|again|once more|one more time|what was that)\b"
+);
+rule!(
+    ADDRESSES,
+    r"\b(?:you|your|yourself|undertone|things|everything|life)\b|\bit going$"
 );
 rule!(
     STOPS,
@@ -170,7 +176,7 @@ rule!(
 const TALK: &[(Talk, &str)] = &[
     (
         Talk::Stop,
-        r"^(?:stop|stop (?:it|that|talking|speaking|now)|(?:just )?be quiet|quiet|shut up|hush|silence|enough|that is enough|never ?mind|forget (?:about )?(?:it|that)|cancel(?: that| it)?|leave it|drop it|skip it|no stop)$",
+        r"^(?:stop|stop (?:it|that|talking|speaking|now)|(?:please )?(?:(?:hold|hang) on|wait|give me|just|1|one)(?: (?:a|an|1|one|just|for))*(?: (?:moment|second|minute|sec|instant|bit|while))(?: please)?|(?:please )?(?:hold|hang) on(?: please)?|(?:just )?be quiet|quiet|shut up|hush|silence|enough|that is enough|never ?mind|forget (?:about )?(?:it|that)|cancel(?: that| it)?|leave it|drop it|skip it|no stop)$",
     ),
     (
         Talk::Repeat,
@@ -178,7 +184,7 @@ const TALK: &[(Talk, &str)] = &[
     ),
     (
         Talk::Thanks,
-        r"^(?:(?:many |great |okay |ok |perfect |cool )?(?:thanks(?: a lot| so much| very much| a bunch)?|thank you(?: so much| very much)?)(?: for (?:that|this|everything|(?:your|the|all the|all your) help))?|i appreciate it|cheers)$",
+        r"^(?:(?:(?:many|great|okay|ok|perfect|cool|good|alright|all right|oh|no|that is (?:all|it|everything)(?: for (?:now|today))?) )*(?:thanks(?: a lot| so much| very much| a bunch)?|thank you(?: so much| very much)?)(?: for (?:that|this|everything|(?:your|the|all the|all your) help))?(?: (?:that is (?:all|it|everything)|that (?:was|will be) (?:all|it|everything)|nothing else)(?: for (?:now|today)| i (?:need|needed|wanted))?)?|i appreciate it|cheers)$",
     ),
     (
         Talk::Goodbye,
@@ -186,7 +192,7 @@ const TALK: &[(Talk, &str)] = &[
     ),
     (
         Talk::Greeting,
-        r"^(?:hi|hello|hey|howdy|hiya|greetings|good (?:morning|afternoon|evening|day))(?: (?:there|again|assistant|undertone))?$",
+        r"^(?:(?:hi|hello|hey|howdy|hiya|greetings|good (?:morning|afternoon|evening|day)) ?)*(?:(?:there|again|assistant|undertone) ?)*(?:(?:can|do) you hear me(?: now| okay| well)?|are you there|is (?:anybody|anyone|somebody|someone) there|i have (?:a|1|one) (?:quick )?question|(?:hi|hello|hey|howdy|hiya|greetings|good (?:morning|afternoon|evening|day))(?: (?:there|again|assistant|undertone))?)$",
     ),
     (
         Talk::HowAreYou,
@@ -238,8 +244,8 @@ fn without(rule: &Option<Regex>, text: &str) -> String {
 
 /// The request without the phrases around it.
 pub(super) fn core(sentence: &str) -> String {
-    let start = text::without_fillers(sentence);
-    let opened = without(&OPENERS, start);
+    let polite = mood::without_courtesy(sentence);
+    let opened = without(&OPENERS, text::without_fillers(&polite));
     let core = without(&TAILS, &opened);
     if core.is_empty() {
         sentence.to_owned()
@@ -250,7 +256,7 @@ pub(super) fn core(sentence: &str) -> String {
 
 /// Whether the user asks not to do something, or says what is not so.
 pub(super) fn is_negated(sentence: &str) -> bool {
-    matches(&NEGATED, &without(&COURTESY, sentence))
+    matches(&NEGATED, &mood::plain(text::without_fillers(sentence)))
 }
 
 /// Whether a negated sentence refuses something: "do not set it", but not "I do not know".
@@ -301,8 +307,66 @@ pub(super) fn is_evident(talk: Talk, sentence: &str) -> bool {
         Talk::Goodbye => matches(&LEAVES, sentence) && !matches(&GREETS, sentence),
         Talk::Repeat => matches(&REPEATS, sentence),
         Talk::Stop => matches(&STOPS, sentence),
+        // "How is the weather" is about something else.
+        Talk::HowAreYou | Talk::WhoAreYou => matches(&ADDRESSES, sentence),
         _ => true,
     }
+}
+
+/// Whether the words ask for something that was said before. "Excuse me" does not.
+pub(super) fn asks_for_words(said: &str) -> bool {
+    matches(&SAID, &text::normalise(said))
+}
+
+/// The timer to cancel, if the words take back the last call and that set this one, with these seconds and label: "cancel
+/// it".
+pub(super) fn takes_back_timer(
+    sentence: &str,
+    seconds: u64,
+    label: Option<&str>,
+) -> Option<Target> {
+    static IT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        rule(
+            r"^(?:(?:no|oh|wait|sorry|actually|okay|please) )*(?:(?:cancel|stop|delete|remove|clear|kill|end|undo|abort|scrap|drop)(?: (?:it|that|this|that one|this one|the last one))|cancel|undo|(?:turn|switch|shut) (?:it|that|that one) off|turn off (?:it|that))(?: (?:please|again|now|actually|then|thanks))*$",
+        )
+    });
+    let fits = matches(&IT, sentence) || matches(&IT, &core(sentence));
+    fits.then(|| match label {
+        Some(label) => Target::Label(label.to_owned()),
+        None => Target::Seconds(seconds),
+    })
+}
+
+/// The timer that "cancel the ten minute one" means. A name must be one of `labels`.
+pub(super) fn which_one(sentence: &str, labels: &[&str]) -> Option<Target> {
+    static ONE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        rule(
+            r"^(?:no )?(?:cancel|stop|delete|remove|clear|kill|end)(?: the| my| that)? (?P<what>.+?) (?:ones?|1)$",
+        )
+    });
+    let core = core(sentence);
+    let found = ONE.as_ref()?.captures(&core)?;
+    match target(&found["what"], false) {
+        Target::Seconds(seconds) => Some(Target::Seconds(seconds)),
+        Target::Label(label) if labels.contains(&label.as_str()) => Some(Target::Label(label)),
+        _ => None,
+    }
+}
+
+/// The length that corrects a timer of so many seconds: "no, I said 50 minutes", "actually make it 10".
+pub(super) fn other_length(sentence: &str, seconds: u64) -> Option<u64> {
+    static INSTEAD_OF: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        rule(
+            r"^(?:(?:please|oh|no|wait|sorry|actually|rather|i (?:mean|meant|said|wanted)|(?:can you )?make (?:it|that)|(?:can you )?change (?:it|that) to|set it (?:to|for)) ?)+ (?P<length>(?:\d|half|an? (?:hour|minute|quarter|half|couple)).*?)(?: (?:please|instead|timer|then|thanks))*$",
+        )
+    });
+    let found = INSTEAD_OF.as_ref()?.captures(sentence)?;
+    let length = &found["length"];
+    let unit = if seconds.is_multiple_of(60) { 60 } else { 1 };
+    let bare = length.parse::<u64>().ok().map(|number| number * unit);
+    let only = || durations::without(length).trim().is_empty();
+    let length = bare.or_else(|| durations::seconds(length).filter(|_| only()))?;
+    (1..=DAY).contains(&length).then_some(length)
 }
 
 /// Whether the sentence dictates a reminder.
@@ -338,7 +402,7 @@ pub(super) fn is_time_and_date(core: &str) -> bool {
 
 /// Whether the user reports or supposes something, or asks how to do it.
 pub(super) fn is_told(sentence: &str) -> bool {
-    matches(&TOLD, sentence)
+    matches(&TOLD, &mood::plain(text::without_fillers(sentence)))
 }
 
 /// Whether the user corrects a part of the sentence.
@@ -369,7 +433,10 @@ pub(super) fn read(sentence: &str) -> Vec<Request> {
     if let Some(convert) = convert(&core) {
         return vec![convert];
     }
-    if let Some(times) = time(&core) {
+    if let Some(mut times) = time(&core) {
+        if text::without_fillers(sentence).ends_with(" and here") {
+            times.push(Request::Time(None));
+        }
         return times;
     }
     cancel(&core)
@@ -389,6 +456,17 @@ fn is_list(core: &str) -> bool {
 }
 
 fn time(core: &str) -> Option<Vec<Request>> {
+    // "what time is it here and in tokyo"
+    if let Some((here, elsewhere)) = core.split_once(" here and ")
+        && time(here)? == [Request::Time(None)]
+    {
+        let (_, place) = elsewhere
+            .split_once(' ')
+            .filter(|(word, _)| ["in", "at", "for"].contains(word))?;
+        let mut times = vec![Request::Time(None)];
+        times.extend(here_or_there(place));
+        return Some(times);
+    }
     let place = captured(&TIME, core, &["place"])
         .or_else(|| captured(&DATE, core, &["place"]))
         .or_else(|| captured(&TIME_AND_DATE, core, &["place"]))
@@ -406,9 +484,15 @@ fn known_only(found: Option<Option<&str>>) -> Option<Option<&str>> {
     found.filter(|place| place.is_some_and(|place| !known(place).is_empty()))
 }
 
+/// The times at these places; empty if the words name a day or a length of time instead.
 fn here_or_there(place: &str) -> Vec<Request> {
+    // "tokyo and here": the last word was taken for an adverb.
+    let place = place.strip_suffix(" and").unwrap_or(place);
     let places = known(place);
     if places.is_empty() {
+        if slots::words_of_a_name(place).len() < place.len() {
+            return Vec::new();
+        }
         let name = places::title_case(place.trim_start_matches("the "));
         return vec![Request::Time(Some(name))];
     }
@@ -667,6 +751,117 @@ mod tests {
         );
         assert_eq!(of("did I set a timer?"), [Request::ListTimers]);
         assert_eq!(of("my sister set a timer yesterday"), []);
+    }
+
+    #[test]
+    fn a_timer_is_taken_back_by_it_and_corrected_by_another_length() {
+        let it = |said: &str| takes_back_timer(&text::normalise(said), 300, None);
+        for said in [
+            "Cancel it.",
+            "cancel that",
+            "stop it please",
+            "Can you cancel it?",
+            "No, cancel that one.",
+            "Turn it off.",
+        ] {
+            assert_eq!(it(said), Some(Target::Seconds(300)), "{said}");
+        }
+        for said in [
+            "Don't cancel it.",
+            "Stop.",
+            "Cancel my flight.",
+            "Cancel the timer.",
+        ] {
+            assert_eq!(it(said), None, "{said}");
+        }
+        let one = |said: &str| which_one(&text::normalise(said), &["eggs"]);
+        assert_eq!(
+            one("Cancel the ten minute one."),
+            Some(Target::Seconds(600))
+        );
+        assert_eq!(
+            one("please stop the eggs one"),
+            Some(Target::Label("eggs".into()))
+        );
+        assert_eq!(one("Cancel the first one."), None);
+        let other = |said: &str| other_length(&text::normalise(said), 300);
+        for (said, length) in [
+            ("actually make it 10 minutes", Some(600)),
+            ("No, I said fifty minutes.", Some(3000)),
+            ("make that fifteen", Some(900)),
+            ("No, half an hour please.", Some(1800)),
+            ("Ten minutes.", None),
+            ("No, make it a large one.", None),
+            ("I said no.", None),
+        ] {
+            assert_eq!(other(said), length, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_day_is_no_place() {
+        for said in [
+            "what is the time in Rome on Friday",
+            "what time is it in an hour",
+            "what time will it be in three hours",
+        ] {
+            assert_eq!(of(said), [], "{said}");
+        }
+        let both = [Request::Time(None), Request::Time(Some("Tokyo".into()))];
+        assert_eq!(of("What time is it here and in Tokyo?"), both);
+        assert_eq!(
+            of("what is the time in Tokyo and here"),
+            [both[1].clone(), both[0].clone()]
+        );
+    }
+
+    #[test]
+    fn a_negated_question_is_no_refusal() {
+        for said in [
+            "don't you know what time it is",
+            "Why don't you tell me the time?",
+            "If you don't mind, what time is it?",
+            "can't you tell me the time",
+            "I was wondering what time it is",
+        ] {
+            let sentence = text::normalise(said);
+            assert!(!is_negated(&sentence) && !is_told(&sentence), "{said}");
+            assert_eq!(of(said), [Request::Time(None)], "{said}");
+        }
+        let reminded = "Don't forget to set a timer for ten minutes.";
+        assert!(!is_negated(&text::normalise(reminded)));
+        assert_eq!(of(reminded), timer(600, None));
+        for said in [
+            "Don't tell me the time.",
+            "I don't want to know what time it is",
+            "do not forget it",
+        ] {
+            assert!(is_negated(&text::normalise(said)), "{said}");
+        }
+    }
+
+    #[test]
+    fn small_talk_is_known_by_its_words() {
+        for (said, expected) in [
+            ("Thanks, that's all.", Some(Talk::Thanks)),
+            ("Okay, thanks a lot, that's all.", Some(Talk::Thanks)),
+            ("That's all, thank you.", Some(Talk::Thanks)),
+            ("Hello there, can you hear me?", Some(Talk::Greeting)),
+            ("Hi, I have a question.", Some(Talk::Greeting)),
+            ("Hello? Are you there?", Some(Talk::Greeting)),
+            ("Hold on a moment, please.", Some(Talk::Stop)),
+            ("just a second", Some(Talk::Stop)),
+            ("Hang on.", Some(Talk::Stop)),
+            ("there", None),
+            ("", None),
+            ("wait for me", None),
+        ] {
+            assert_eq!(talk(&text::normalise(said)), expected, "{said}");
+        }
+        assert!(!is_evident(Talk::HowAreYou, "how is the weather today"));
+        assert!(is_evident(Talk::HowAreYou, "how are you doing today"));
+        assert!(!is_evident(Talk::Goodbye, "what about tomorrow"));
+        assert!(is_evident(Talk::Goodbye, "see you tomorrow"));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The part of a result of `get_time` that the user asked for, and its words.
 
+use super::revised::revised;
 use super::rules;
-use crate::language::en::text;
+use crate::language::en::{dates, text};
 use jiff::civil::Date;
-use jiff::{Span, ToSpan};
 use regex::{Captures, Regex};
 use serde_json::Value;
 use std::ops::Range;
@@ -19,16 +19,19 @@ pub(super) enum Asked {
     Date,
     TimeAndDate,
     Zone,
-    /// The date of another day: "tomorrow", and its distance in days.
-    Other(String, i64),
+    /// The date of another day: "tomorrow".
+    Other(String),
     /// Whether it is this part of the day, given in hours.
     Is(Range<u32>),
 }
 
 /// Questions about another day.
 static OTHER: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    let day =
-        |name| format!("(?P<{name}>(?:the day after )?tomorrow|(?:the day before )?yesterday)");
+    let day = |name| {
+        format!(
+            "(?P<{name}>(?:the day after )?tomorrow|(?:the day before )?yesterday|(?:next |this |last )?(?:mon|tues|wednes|thurs|fri|satur|sun)day|in (?:a|\\d{{1,3}}) (?:day|week|month)s?|(?:a|\\d{{1,3}}) (?:day|week|month)s? (?:from (?:now|today)|ago))"
+        )
+    };
     let date = "(?:date|day|weekday)(?: of the week)?";
     Regex::new(&format!(
         r"^(?:(?:what|which) (?:(?:is|will|was) )?(?:the )?{date}(?: is| was| will)?(?: it)?(?: be)? (?:on )?{}(?: be)?|what (?:is|was|will be) {}(?:'s {date})?|what {}'s {date} is)$",
@@ -76,6 +79,7 @@ fn captures<'t>(rule: &LazyLock<Option<Regex>>, text: &'t str) -> Option<Capture
 impl Asked {
     /// The part that was asked for in these words.
     pub(super) fn of(said: &str) -> Self {
+        let said = &revised(said);
         let sentences = text::sentences(said);
         let parts = sentences
             .iter()
@@ -113,13 +117,7 @@ impl Asked {
         }
         let found = captures(&OTHER, core)?;
         let when = ["a", "b", "c"].iter().find_map(|name| found.name(name))?;
-        let days = match when.as_str() {
-            "tomorrow" => 1,
-            "yesterday" => -1,
-            after if after.ends_with("tomorrow") => 2,
-            _ => -2,
-        };
-        Some(Self::Other(when.as_str().to_owned(), days))
+        Some(Self::Other(when.as_str().to_owned()))
     }
 }
 
@@ -135,7 +133,7 @@ pub(super) fn in_words(output: &Value, asked: &Asked) -> Option<String> {
             "{time} by the {} time zone",
             field("zone")?.replace('_', " ")
         ),
-        Asked::Other(when, days) => return other_day(date, when, *days),
+        Asked::Other(when) => return other_day(date, when),
         Asked::Is(hours) => {
             let hour = hour(time)?;
             let is = hours.contains(&hour) || hours.contains(&(hour + 24));
@@ -166,12 +164,16 @@ fn at_place(output: &Value, what: &str) -> Option<String> {
     })
 }
 
-fn other_day(today: &str, when: &str, days: i64) -> Option<String> {
+fn other_day(today: &str, when: &str) -> Option<String> {
     let today = Date::strptime(DATE, today).ok()?;
-    let distance: Span = days.days();
-    let day = today.checked_add(distance).ok()?.strftime(DATE).to_string();
-    let verb = if days < 0 { "was" } else { "is" };
-    let mut said = format!("{when} {verb} {day}.");
+    let day = dates::read(when, today)?;
+    let verb = if day < today { "was" } else { "is" };
+    let day = day.strftime(DATE);
+    let is_near = when.ends_with("tomorrow") || when.ends_with("yesterday");
+    let mut said = match is_near {
+        true => format!("{when} {verb} {day}."),
+        false => format!("that {verb} {day}."),
+    };
     said.get_mut(..1)?.make_ascii_uppercase();
     Some(said)
 }
@@ -230,6 +232,16 @@ mod tests {
     }
 
     #[test]
+    fn what_is_refused_is_not_told() {
+        let said = "Not the time, the date please.";
+        check(
+            said,
+            "3:05 PM",
+            "It's Saturday, February 28, 2026 in Tokyo.",
+        );
+    }
+
+    #[test]
     fn another_day_is_counted_from_today() {
         for (said, expected) in [
             (
@@ -243,6 +255,18 @@ mod tests {
             (
                 "What's tomorrow's date?",
                 "Tomorrow is Sunday, March 1, 2026.",
+            ),
+            (
+                "What is the date in a week?",
+                "That is Saturday, March 7, 2026.",
+            ),
+            (
+                "What's the date next Friday?",
+                "That is Friday, March 6, 2026.",
+            ),
+            (
+                "What day was it three days ago?",
+                "That was Wednesday, February 25, 2026.",
             ),
             (
                 "What day was it yesterday?",

@@ -87,6 +87,13 @@ impl Form {
         }
     }
 
+    /// The parameter for a day, if the words name a day that it cannot be.
+    pub(crate) fn unfit_day(&self, words: Words<'_>) -> Option<&Parameter> {
+        slots::other_day(words.text)?;
+        let day = self.parameters.iter().find(|one| one.is_day())?;
+        self.find(day, words).is_none().then_some(day)
+    }
+
     /// The value of one parameter and the words that it was read from.
     fn find(&self, parameter: &Parameter, words: Words<'_>) -> Option<(Value, String)> {
         let Words { said, text, today } = words;

@@ -96,7 +96,7 @@ impl Intents {
             .into_iter()
             .map(|(name, range)| (name, text::normalise(&evidence.text[range])))
             .collect();
-        let factuality = Factuality::of(normalised);
+        let factuality = Factuality::of_clause(normalised);
         let meant = head.factuality(&judged.intent);
         let asked = self
             .tools

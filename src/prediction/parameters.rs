@@ -260,6 +260,26 @@ impl Parameter {
         }
     }
 
+    /// Whether it is a day, in whatever form.
+    pub fn is_day(&self) -> bool {
+        match &self.kind {
+            Kind::Date | Kind::Day => true,
+            Kind::Choice(choices) => {
+                let is_day = |one: &String| matches!(one.as_str(), "today" | "tomorrow");
+                choices.iter().any(is_day)
+            }
+            _ => false,
+        }
+    }
+
+    /// The values that its schema lists.
+    pub fn choices(&self) -> &[String] {
+        match &self.kind {
+            Kind::Choice(choices) => choices,
+            _ => &[],
+        }
+    }
+
     /// Normalised words that could name it.
     pub fn example(&self) -> &str {
         if let Some(words) = self.words.keys().next() {

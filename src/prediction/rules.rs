@@ -13,12 +13,13 @@
 //! (0.5); an operator whose reads are free may set a lower one. A rule that names such words
 //! itself ("did i set a timer") means them.
 
+use super::matching::TOLD;
 use super::parameters::{Kind, Parameter, Today, as_said, parameters};
 use super::{
     Evidence, LocalPredictor, PredictError, Prediction, RouterHints, Source, builtin_rules,
 };
 use crate::language::en::factuality::Factuality;
-use crate::language::en::{rule_syntax, text};
+use crate::language::en::{mood, rule_syntax, slots, text};
 use crate::language::pack;
 use crate::language::wording::Wording;
 use crate::tools::Declaration;
@@ -172,11 +173,10 @@ impl Rules {
                     (false, false, true) => OPEN,
                     (false, false, false) => 1.0,
                 };
-                let factuality = Factuality::of(&tool.around(&found, words));
                 predictions.push(Prediction {
                     tool: tool.name.clone(),
                     arguments: filled.arguments,
-                    confidence: SURE * unsure * factuality.discount(rule.means, tool.takes_day),
+                    confidence: SURE * unsure * rule.meant(tool, &found, words, said),
                     source: Source::Rule,
                     open: Vec::new(),
                 });
@@ -211,11 +211,10 @@ impl Rules {
                 if open.is_empty() {
                     continue;
                 }
-                let factuality = Factuality::of(&tool.around(&caught, &words));
                 begun.push(Prediction {
                     tool: tool.name.clone(),
                     arguments: Map::new(),
-                    confidence: SURE * factuality.discount(rule.means, tool.takes_day),
+                    confidence: SURE * rule.meant(tool, &caught, &words, &words),
                     source: Source::Rule,
                     open,
                 });
@@ -315,6 +314,15 @@ impl RuledTool {
             filled.arguments.insert(parameter.name.clone(), value);
             filled.growing |= caught.end() >= end && parameter.may_grow(caught.as_str());
         }
+        // A day that no capture has: the tool takes it, or the words ask for something else.
+        let day = found.get(0).and_then(|all| slots::other_day(all.as_str()));
+        let parameter = self.parameters.iter().find(|one| one.is_day());
+        if let (Some(day), Some(parameter)) = (day, parameter)
+            && !filled.arguments.contains_key(&parameter.name)
+        {
+            let value = as_said(&parameter.kind, parameter.value(day, today)?, said);
+            filled.arguments.insert(parameter.name.clone(), value);
+        }
         Some(filled)
     }
 
@@ -325,6 +333,22 @@ impl RuledTool {
             one.required && caught.is_some_and(|caught| caught.end() > at)
         });
         behind.map(|one| one.name.clone()).collect()
+    }
+
+    /// The words that the rule needs: those of its match without what follows a place's name in it. "The weather in
+    /// boulder is nice" needs "weather in boulder".
+    fn used<'w>(&self, found: &Captures<'w>) -> &'w str {
+        let Some(whole) = found.get(0) else {
+            return "";
+        };
+        let places = self.parameters.iter().filter(|one| one.kind == Kind::Place);
+        let mut longer = places.filter_map(|one| {
+            let caught = found.name(&one.name)?;
+            let name = slots::words_of_a_name(caught.as_str());
+            (name.len() < caught.len()).then_some(caught.start() - whole.start() + name.len())
+        });
+        let end = longer.next().unwrap_or(whole.len());
+        &whole.as_str()[..end]
     }
 
     /// The words around free text, which may say anything: "add a note not to forget the milk" is
@@ -394,6 +418,16 @@ impl Rule {
             // An escape would stick to the word after it: `\bwas`.
             means: Factuality::of(&rule.replace(r"\b", " ")),
         })
+    }
+
+    /// The factor for words that deny, remember or suppose something, or only tell it.
+    fn meant(&self, tool: &RuledTool, found: &Captures<'_>, words: &str, said: &str) -> f32 {
+        let factuality = Factuality::of_clause(&tool.around(found, words));
+        let told = match mood::tells(said, &text::normalise(tool.used(found))) {
+            true => TOLD,
+            false => 1.0,
+        };
+        told * factuality.discount(self.means, tool.takes_day)
     }
 
     /// Words for the last required argument of this rule, for the last two, and so on.
@@ -840,5 +874,72 @@ mod tests {
                 assert!(message.contains(part), "{part}: {message}");
             }
         }
+    }
+
+    fn shipped() -> Rules {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tools");
+        let declared = crate::tools::declared::load(&folder, &|_| None).unwrap();
+        let registry = crate::tools::declared::registry(&declared).unwrap();
+        let tools = registry.declarations().into_iter().map(|tool| {
+            let hints = registry.hints(&tool.spec.name).cloned();
+            (tool, hints.unwrap_or_default())
+        });
+        rules(&tools.collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_story_about_a_place_asks_for_nothing() {
+        let rules = shipped();
+        for text in [
+            "I love the weather in Spain",
+            "my brother says that the weather in Rome is great",
+            "the weather in Boulder is nice today",
+            "We talked about the weather in Berlin.",
+            "I heard the forecast for London",
+            "I'm here because of the weather in Chicago",
+            "I already know what is on my calendar today",
+        ] {
+            for paused in [true, false] {
+                let confidence = best(&rules, text, paused).map_or(0.0, |(_, _, sure)| sure);
+                assert!(confidence < 0.5, "{text}: {confidence}");
+            }
+        }
+        for (text, place) in [
+            ("the weather in Paris", "Paris"),
+            ("the weather in pairs", "Paris"),
+            ("weather in London please", "London"),
+            (
+                "I was wondering what the weather is like in Denver.",
+                "Denver",
+            ),
+            (
+                "I'm on my way home, what's the forecast for Madrid?",
+                "Madrid",
+            ),
+        ] {
+            let (_, arguments, confidence) = best(&rules, text, true).expect(text);
+            assert_eq!(arguments["place"], place, "{text}");
+            assert!(confidence > 0.85, "{text}: {confidence}");
+        }
+    }
+
+    #[test]
+    fn a_day_that_the_tool_cannot_take_is_no_part_of_the_place() {
+        let rules = shipped();
+        for text in [
+            "What is the weather in Rome on Friday?",
+            "what's the weather in Rome next week",
+            "the forecast for Oslo this weekend",
+            "What is the weather on Monday in Berlin",
+            "What time is it in a week",
+        ] {
+            let predicted = predict(&rules, text, true);
+            assert!(
+                predicted.iter().all(|one| one.arguments.is_empty()),
+                "{text}: {predicted:?}"
+            );
+        }
+        let (_, tomorrow, _) = best(&rules, "weather in Rome tomorrow please", true).unwrap();
+        assert_eq!(tomorrow, json!({"place": "Rome", "day": "tomorrow"}));
     }
 }

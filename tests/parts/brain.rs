@@ -722,6 +722,159 @@ async fn carries_on_a_conversation() {
     assert!(spoken[1].ends_with("in London."), "{spoken:?}");
 }
 
+/// The beginnings of the agent's answers to a conversation.
+async fn answers_begin(conversation: &[(&str, &str)]) {
+    let sentences: Vec<&str> = conversation.iter().map(|(said, _)| *said).collect();
+    let spoken = converse(&sentences).await;
+    for ((said, expected), answer) in conversation.iter().zip(spoken) {
+        assert!(answer.starts_with(expected), "{said}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn the_last_timer_is_taken_back_and_corrected() {
+    let set = (
+        "Set a timer for 5 minutes.",
+        "Okay, a 5 minute timer is set.",
+    );
+    let cancelled = "Okay, the 5 minute timer is cancelled.";
+    for back in [
+        "Cancel it.",
+        "cancel that",
+        "stop it please",
+        "No, cancel that one.",
+    ] {
+        answers_begin(&[set, (back, cancelled), ("Cancel it.", "Okay.")]).await;
+    }
+    for other in ["actually make it 10 minutes", "No, I said ten minutes."] {
+        let both = format!("{cancelled} Okay, a 10 minute timer is set.");
+        let left = ("What timers do I have?", "You have a 10 minute timer");
+        answers_begin(&[set, (other, &both), left]).await;
+    }
+    answers_begin(&[
+        ("Set a timer for 10 minutes.", "Okay, a 10 minute timer"),
+        set,
+        (
+            "Cancel the ten minute one.",
+            "Okay, the 10 minute timer is cancelled.",
+        ),
+    ])
+    .await;
+    let left = ("What timers do I have?", "You have a 5 minute timer");
+    answers_begin(&[set, left, ("Cancel it.", cancelled)]).await;
+    answers_begin(&[("Cancel that.", "Okay.")]).await;
+}
+
+#[tokio::test]
+async fn small_talk_is_answered_as_such() {
+    for (said, answer) in [
+        ("Thanks, that's all.", "You're welcome."),
+        ("Okay, thanks a lot, that's all.", "You're welcome."),
+        ("Hello there, can you hear me?", "Hello!"),
+        ("Hi, I have a question.", "Hello!"),
+        ("Hold on a moment, please.", "Okay."),
+        ("I don't understand.", "Sorry?"),
+        ("Excuse me", "Sorry?"),
+        ("How is the weather today?", LIMIT),
+        ("What about tomorrow?", LIMIT),
+    ] {
+        answers_begin(&[(said, answer)]).await;
+    }
+}
+
+/// The calls for the last of these utterances, which the earlier ones and their calls precede.
+async fn called(sentences: &[&str]) -> String {
+    let mut messages = Vec::new();
+    let mut calls = String::new();
+    for sentence in sentences {
+        messages.push(user(sentence));
+        let said = generate_with(&WITH_DECLARED, &messages, DECLARED.specs()).await;
+        calls = said.calls();
+        for (name, arguments) in said.calls {
+            let (id, name) = ("1".to_owned(), name);
+            let result = (id.clone(), name.clone());
+            messages.push(Message::ToolCall {
+                id,
+                name,
+                arguments,
+            });
+            let (id, name) = result;
+            let output = json!({});
+            messages.push(Message::ToolResult { id, name, output });
+        }
+        messages.push(agent("Here you are."));
+    }
+    calls
+}
+
+#[tokio::test]
+async fn places_refusals_and_corrections_are_understood_in_their_sentence() {
+    for (said, calls) in [
+        (
+            &["What is the weather in Oslo and what time is it there?"][..],
+            r#"get_weather {"place":"Oslo"}; get_time {"place":"Oslo"}"#,
+        ),
+        (
+            &["What's the time and the weather in Madrid?"],
+            r#"get_time {"place":"Madrid"}; get_weather {"place":"Madrid"}"#,
+        ),
+        (
+            &["What time is it in Tokyo?", "And what's the date there?"],
+            r#"get_time {"place":"Tokyo"}"#,
+        ),
+        (
+            &["What time is it here and in Tokyo?"],
+            r#"get_time {}; get_time {"place":"Tokyo"}"#,
+        ),
+        (
+            &["What time is it in pairs"],
+            r#"get_time {"place":"Paris"}"#,
+        ),
+        (
+            &["I don't care about the weather, what time is it"],
+            "get_time {}",
+        ),
+        (&["Never mind, what time is it?"], "get_time {}"),
+        (&["don't you know what time it is"], "get_time {}"),
+        (&["I don't have a watch, what time is it?"], "get_time {}"),
+        (&["If you don't mind, what time is it?"], "get_time {}"),
+        (&["Not the time, the date please."], "get_time {}"),
+        (
+            &["Don't forget to set a timer for ten minutes."],
+            r#"set_timer {"seconds":600}"#,
+        ),
+        (
+            &["What's the weather in London? No wait, I mean Leeds."],
+            r#"get_weather {"place":"Leeds"}"#,
+        ),
+        (
+            &["What time is it in London?", "No, I meant Berlin."],
+            r#"get_time {"place":"Berlin"}"#,
+        ),
+        (
+            &["Can you tell me if I have any meetings tomorrow?"],
+            r#"read_calendar {"day":"tomorrow"}"#,
+        ),
+        (
+            &["I was wondering what the weather is like in Denver."],
+            r#"get_weather {"place":"Denver"}"#,
+        ),
+        (&["What is the date in a week?"], "get_time {}"),
+        (&["I love the weather in Spain."], ""),
+        (&["The weather in Boulder is nice today."], ""),
+        (&["What is the weather in Rome on Friday?"], ""),
+        (&["What time will it be in Tokyo in three hours?"], ""),
+    ] {
+        assert_eq!(called(said).await, calls, "{said:?}");
+    }
+    let friday = [user("What is the weather in Rome next week?")];
+    let told = generate_with(&WITH_DECLARED, &friday, DECLARED.specs()).await;
+    assert_eq!(
+        told.words,
+        "I can only look that up for now, today or tomorrow."
+    );
+}
+
 #[tokio::test]
 async fn messages_in_a_row_are_one_utterance() {
     let messages = [user("Set a timer for"), user("ten minutes.")];

@@ -1,5 +1,6 @@
 //! Finds requests that are negated, in the past, or hypothetical.
 
+use super::mood;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 use std::sync::LazyLock;
@@ -46,6 +47,12 @@ pub(crate) struct Factuality {
 }
 
 impl Factuality {
+    /// The signs in a normalised clause. The words that only make it a question or a polite request are none: "can
+    /// you tell me if you have", "has not it arrived".
+    pub(crate) fn of_clause(clause: &str) -> Self {
+        Self::of(&mood::plain(clause))
+    }
+
     /// The signs in normalised text.
     pub(crate) fn of(text: &str) -> Self {
         let fits = |pattern: &Option<Regex>| pattern.as_ref().is_some_and(|p| p.is_match(text));
@@ -108,5 +115,33 @@ mod tests {
             Factuality::of("it was").discount(Factuality::default(), true),
             1.0
         );
+    }
+
+    #[test]
+    fn a_polite_question_has_no_signs_of_a_supposition() {
+        for clause in [
+            "could you check if you have red chairs",
+            "i was wondering what the weather is like in denver",
+            "has not my parcel left yet",
+            "where is the package that i sent last week",
+        ] {
+            assert_eq!(
+                Factuality::of_clause(clause),
+                Factuality::default(),
+                "{clause}"
+            );
+        }
+        for clause in [
+            "if you had chairs",
+            "i was told so",
+            "you do not have any",
+            "what was it",
+        ] {
+            assert_ne!(
+                Factuality::of_clause(clause),
+                Factuality::default(),
+                "{clause}"
+            );
+        }
     }
 }

@@ -51,7 +51,32 @@ pub fn boolean(words: &str) -> Option<bool> {
     }
 }
 
-/// The words up to the first that cannot be part of a place name: "boulder" of "boulder is like".
+/// A time or day, which ends a name: "on friday", "next week", "in 2 hours".
+static TIME: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"^(?:(?:on|for|at|in|by|over|during|from|until|till|before|after|since|this|next|last|coming|the|early|late|later) )*(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days?|today|tonight|tomorrow|yesterday|weekends?|mornings?|afternoons?|evenings?|nights?|noon|midnight|(?:an?|few|couple|several|\d+)(?: (?:few|couple|more|of))* (?:second|minute|hour|day|week|month|year)s?|(?:second|minute|hour|day|week|month|year)s?|\d+(?: \d+)? ?(?:am|pm|oclock)|\d+(?:st|nd|rd|th)|(?:january|february|march|april|june|july|august|september|october|november|december)|may \d+)\b",
+    )
+    .ok()
+});
+
+/// A day that is not today.
+static OTHER_DAY: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let month =
+        "(?:january|february|march|april|may|june|july|august|september|october|november|december)";
+    let date = r"(?:the )?\d{1,2}(?:st|nd|rd|th)?";
+    Regex::new(&format!(
+        r"\b(?:the day (?:after tomorrow|before yesterday)|tomorrow|yesterday|(?:(?:next|last|this) )?(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day|weekend)|(?:next|last|this) (?:week|month|year)|in (?:a|\d+) (?:day|week|month|year)s?|(?:a|\d+) (?:day|week|month|year)s? (?:ago|from (?:now|today))|{month} {date}|{date} (?:of )?{month})\b"
+    ))
+    .ok()
+});
+
+/// The words of a normalised text that name another day than today.
+pub fn other_day(text: &str) -> Option<&str> {
+    Some(OTHER_DAY.as_ref()?.find(text)?.as_str())
+}
+
+/// The words up to the first that cannot be part of a place name: "boulder" of "boulder is like" and of "boulder on
+/// friday".
 pub fn words_of_a_name(words: &str) -> &str {
     const NEVER: [&str; 28] = [
         "is",
@@ -83,9 +108,13 @@ pub fn words_of_a_name(words: &str) -> &str {
         "please",
         "but",
     ];
+    let is_time = |from: usize| {
+        TIME.as_ref()
+            .is_some_and(|time| time.is_match(&words[from..]))
+    };
     let mut end = 0;
     for word in words.split(' ') {
-        if NEVER.contains(&word) {
+        if NEVER.contains(&word) || is_time(end) {
             break;
         }
         end += word.len() + 1;
@@ -160,5 +189,31 @@ mod tests {
         assert_eq!(place("flights from boston").as_deref(), Some("Boston"));
         assert_eq!(place("what is the time"), None);
         assert_eq!(numbers("between 3 and $4.50 for 2nd"), [3.0, 4.5]);
+    }
+
+    #[test]
+    fn a_name_ends_where_a_time_begins() {
+        for (words, name) in [
+            ("rome on friday", "rome"),
+            ("new york next week", "new york"),
+            ("oslo this weekend", "oslo"),
+            ("paris in 2 days", "paris"),
+            ("boulder at 5 pm", "boulder"),
+            ("lima in the morning", "lima"),
+            ("a week", ""),
+            ("an hour", ""),
+            ("stoke on trent", "stoke on trent"),
+            ("isle of man", "isle of man"),
+        ] {
+            assert_eq!(words_of_a_name(words), name);
+        }
+        for (text, day) in [
+            ("the weather in rome on friday", Some("friday")),
+            ("is it warm in oslo next week", Some("next week")),
+            ("the weather in rome today", None),
+            ("what time is it", None),
+        ] {
+            assert_eq!(other_day(text), day, "{text}");
+        }
     }
 }

@@ -17,6 +17,7 @@ const AROUND: &str = " \
     available left free new good best great nice news info information details status result \
     start starts begin begins end ends open opens close closes leave leaves arrive arrives come comes coming go goes \
     going run runs work works take takes happen happening look looks sound sounds \
+    buy buying long longer least most recently lately \
     something anything somebody anybody someone anyone one ones thing things way time day week year people ";
 
 /// They join two parts of a subject: "lord of the rings".

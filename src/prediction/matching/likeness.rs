@@ -21,7 +21,7 @@ const BARE_WORDS: f32 = 0.85;
 /// Factor for words without a verb while the user goes on: "order 12" may become "order 12 came yesterday".
 const UNFINISHED: f32 = 0.5;
 /// Factor for words that report something.
-const TOLD: f32 = 0.2;
+pub(in crate::prediction) const TOLD: f32 = 0.2;
 
 /// Evidence for the tool from the arguments that were said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

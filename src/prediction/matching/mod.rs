@@ -27,6 +27,7 @@ use crate::language::en::text;
 use crate::tools::Declaration;
 use jiff::civil::Date;
 use learning::{Learning, Memory, Trained};
+pub(super) use likeness::TOLD;
 use likeness::{Likeness, Said};
 use serde_json::Value;
 use std::sync::Arc;
@@ -114,10 +115,9 @@ impl Matched {
         if telling { Said::Telling } else { Said::Some }
     }
 
-    /// A factor for words that deny, remember or suppose. A question that begins with "did" may be about now.
+    /// A factor for words that deny, remember or suppose.
     fn factuality(&self, clause: &str) -> f32 {
-        let asked = clause.strip_prefix("did ").unwrap_or(clause);
-        Factuality::of(asked).discount(self.meant, self.takes_day)
+        Factuality::of_clause(clause).discount(self.meant, self.takes_day)
     }
 }
 
@@ -232,8 +232,23 @@ impl Compared<'_> {
         let masked = masks::masked(words.text, &[]);
         let embedding = embedded(last, embedder, &masked)?;
         let mut near: Vec<(&Matched, f32)> = Vec::new();
-        for tool in self.tools {
+        // Not today's answer for a day that the tool does not know.
+        let fits = |tool: &&Matched| tool.form.unfit_day(words).is_none();
+        for tool in self.tools.iter().filter(fits) {
             near.push((tool, self.memory.nearness(&tool.name, &embedding)));
+        }
+        // "I was wondering if you have chairs" is compared as "do you have chairs", too.
+        let core = mood::without_opener(words.text);
+        let person = core.split(' ').next();
+        if core.len() < words.text.len()
+            && meant.mood != Mood::Statement
+            && let Some("you" | "i" | "we" | "they") = person
+        {
+            let direct = masks::masked(&format!("do {core}"), &[]);
+            let embedding = embedded(last, embedder, &direct)?;
+            for (tool, near) in &mut near {
+                *near = near.max(self.memory.nearness(&tool.name, &embedding));
+            }
         }
         near.sort_by(|a, b| b.1.total_cmp(&a.1));
         near.retain(|(_, near)| *near >= WORTH_A_LOOK);
@@ -256,7 +271,7 @@ impl Compared<'_> {
             *near = near.max(without.min(*near + LIFT));
         }
         all.sort_by(|a, b| b.2.total_cmp(&a.2));
-        last.truncate(2);
+        last.truncate(3);
         let nothing = self.memory.nothing(&embedding);
         let second = all.get(1).map_or(0.0, |(.., near)| *near);
         let first = all.first().map_or(0.0, |(.., near)| *near);

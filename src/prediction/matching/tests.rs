@@ -319,3 +319,57 @@ fn learned_examples_are_cached_until_a_declaration_changes() {
     std::fs::write(written, "broken").unwrap();
     assert_eq!(learn("how many are there").0, changed);
 }
+
+#[test]
+fn polite_questions_ask_and_suppositions_do_not() {
+    let all: Newcomers = toml::from_str(NEWCOMERS).unwrap();
+    let is_shop = |tool: &&Newcomer| {
+        let names = ["\"track_order\"", "\"get_stock\""];
+        names.iter().any(|name| tool.declaration.contains(name))
+    };
+    let tools = all.tool.iter().filter(is_shop);
+    let tools: Vec<&str> = tools.map(|tool| tool.declaration.as_str()).collect();
+    let mut router = router(&tools);
+    for (said, tool) in [
+        ("can you tell me if you have any floor lamps", "get_stock"),
+        ("do you know if you have bar stools in stock", "get_stock"),
+        ("could you check if you have red chairs", "get_stock"),
+        ("I was wondering if you have bar stools", "get_stock"),
+        ("don't you have any oak tables", "get_stock"),
+        ("when did my order 20 ship", "track_order"),
+        ("was my order 33 shipped", "track_order"),
+        ("hasn't order 512 arrived yet", "track_order"),
+        (
+            "where is the order 4711 that I placed yesterday",
+            "track_order",
+        ),
+    ] {
+        let found = early(&mut router, said, true);
+        assert!(
+            found.iter().any(|one| one.tool == tool),
+            "{said}: {found:?}"
+        );
+    }
+    for said in [
+        "if you had oak tables I would buy one",
+        "my wife asked if you have oak tables",
+        "I was told that the reading lamp is still available",
+        "my order 4711 arrived yesterday",
+        "please don't check if you have red chairs",
+    ] {
+        assert_eq!(early(&mut router, said, true), [], "{said}");
+    }
+}
+
+#[test]
+fn a_tool_is_not_asked_for_a_day_that_it_does_not_know() {
+    let mut router = router(&[]);
+    for said in [
+        "What is the weather in Rome on Friday?",
+        "Will it be cold in Oslo next week?",
+        "how warm is it in Lima in three days",
+        "What's on my calendar next week?",
+    ] {
+        assert_eq!(early(&mut router, said, true), [], "{said}");
+    }
+}
