@@ -1,6 +1,6 @@
 //! The current answer: its generation, tool calls, spoken items, and how it ends.
 
-use super::answer_end::Length;
+use super::answer_end::{AnswerPolicy, Length};
 use super::assumed::{HOLD, Main};
 use super::calls::Calls;
 use super::common::Common;
@@ -16,7 +16,6 @@ use super::latency::{Stamps, TurnLatency};
 use super::outcome::ResponseStatus;
 use super::output::Event;
 use super::playout::{Playout, Words};
-use super::policy::AnswerPolicy;
 use super::wait::left;
 use crate::llm::TokenUsage;
 use crate::time::{Micros, Time};

@@ -2,14 +2,45 @@
 //! seconds of speech.
 
 use super::playout::Place;
-use super::policy::AnswerPolicy;
 use crate::time::Micros;
+use serde::{Deserialize, Serialize};
 
 #[cfg(test)]
 mod tests;
 
 /// The assumed length of a word until some of the answer has been synthesised.
 const WORD: Micros = Micros::from_ms(400);
+
+/// Bytes that the model may stream for each word of the limit. This bounds text that is not spoken, such as
+/// emoji or white space.
+const BYTES_PER_WORD: usize = 64;
+
+/// The maximum length of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AnswerPolicy {
+    /// The most words of the model in one response.
+    pub words: usize,
+    /// The most speech in one response.
+    pub speech: Micros,
+}
+
+impl AnswerPolicy {
+    /// The most bytes that the model may stream for one answer.
+    pub(super) fn bytes(&self) -> usize {
+        self.words.saturating_mul(BYTES_PER_WORD)
+    }
+}
+
+impl Default for AnswerPolicy {
+    /// About three minutes; the speech of 512 tokens fits.
+    fn default() -> Self {
+        Self {
+            words: 500,
+            speech: Micros::from_ms(180_000),
+        }
+    }
+}
 
 /// The length of one answer, and its limits.
 #[derive(Debug)]

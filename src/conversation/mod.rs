@@ -110,6 +110,7 @@ mod wiring;
 
 pub use crate::time::{Micros, Samples, Time};
 pub use agent::Agent;
+pub use answer_end::AnswerPolicy;
 pub use briefing::Briefing;
 pub use clauses::Clauses;
 pub use draft::{DraftPolicy, SampledCall};
@@ -125,8 +126,8 @@ pub use outcome::{ConfirmationOutcome, HangUpReason, ResponseStatus};
 pub use output::{Event, Output};
 pub use overlap::{BargeInPolicy, ListeningWords};
 pub use policy::{
-    AnswerPolicy, Declarations, EndpointPolicy, FillerLead, FillerPolicy, Policy,
-    SpeculationPolicy, Timeouts, VadPolicy,
+    Declarations, EndpointPolicy, FillerLead, FillerPolicy, Policy, SpeculationPolicy, TextLimits,
+    Timeouts, VadPolicy,
 };
 pub use sentence::spoken_length;
 pub use shed::Shed;
@@ -136,6 +137,5 @@ pub use speculation::{
     Because, Before, Decision, Decline, Discard, DraftRecord, Fate, HeldRecord, PredictionRecord,
     RunRecord, SpeculationEvent, TurnRecord, Verdict, verdict,
 };
-pub use text_limits::TextLimits;
 pub use turn_detection::{Eagerness, EndOfTurnRule, TurnDetection};
 pub use wiring::Conversation;

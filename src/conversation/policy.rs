@@ -1,10 +1,10 @@
 //! The settings of the rules, as the operator configured them.
 
+use super::answer_end::AnswerPolicy;
 use super::briefing::Briefing;
 use super::draft::DraftPolicy;
 use super::opening::Opening;
 use super::overlap::{BargeInPolicy, ListeningWords};
-use super::text_limits::TextLimits;
 use super::turn_detection::{Eagerness, TurnDetection};
 use crate::llm::Phrases;
 use crate::time::Micros;
@@ -317,37 +317,6 @@ impl Default for Policy {
     }
 }
 
-/// The maximum length of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct AnswerPolicy {
-    /// The most words of the model in one response.
-    pub words: usize,
-    /// The most speech in one response.
-    pub speech: Micros,
-}
-
-impl AnswerPolicy {
-    /// The most bytes that the model may stream for one answer.
-    pub(super) fn bytes(&self) -> usize {
-        self.words.saturating_mul(BYTES_PER_WORD)
-    }
-}
-
-impl Default for AnswerPolicy {
-    /// About three minutes; the speech of 512 tokens fits.
-    fn default() -> Self {
-        Self {
-            words: 500,
-            speech: Micros::from_ms(180_000),
-        }
-    }
-}
-
-/// Bytes that the model may stream for each word of the limit. This bounds text that is not spoken, such as
-/// emoji or white space.
-const BYTES_PER_WORD: usize = 64;
-
 /// When fillers are said while the user waits for a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct FillerPolicy {
@@ -428,6 +397,26 @@ impl Default for SpeculationPolicy {
             token_price: 0.0,
             token_cost_per_day: None,
             draft: None,
+        }
+    }
+}
+
+/// Limits on the text that a client may add, in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TextLimits {
+    /// Instructions and tools together.
+    pub set_up: usize,
+    /// One item, or one transcript of a client with its own recogniser.
+    pub item: usize,
+}
+
+impl Default for TextLimits {
+    /// Generous limits for engines whose prompts have no limit, such as the local brain.
+    fn default() -> Self {
+        Self {
+            set_up: 256 * 1024,
+            item: 64 * 1024,
         }
     }
 }

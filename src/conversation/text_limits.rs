@@ -1,32 +1,12 @@
 //! Limits on the text that a client may add to the prompt.
 
 use super::input::{Context, NewItem, ResponseTerms};
+use super::policy::TextLimits;
 use crate::llm::Message;
 use crate::tools::ToolSpec;
-use serde::{Deserialize, Serialize};
 
 /// The most characters of output of a client's tool. The prompt shows less of it.
 const LONGEST_OUTPUT: usize = 256 * 1024;
-
-/// Limits on the text that a client may add, in characters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct TextLimits {
-    /// Instructions and tools together.
-    pub set_up: usize,
-    /// One item, or one transcript of a client with its own recogniser.
-    pub item: usize,
-}
-
-impl Default for TextLimits {
-    /// Generous limits for engines whose prompts have no limit, such as the local brain.
-    fn default() -> Self {
-        Self {
-            set_up: 256 * 1024,
-            item: 64 * 1024,
-        }
-    }
-}
 
 impl TextLimits {
     /// Checks the length of the client's instructions and tools.

@@ -151,6 +151,13 @@ fn planning(mut policy: Policy, early: bool) -> Sim {
 
 /// `change` is a step that all steps behind it wait for. Returns what `balance`, which is called behind the plan, took.
 fn behind_a_plan(change: &str, early: bool) -> Vec<(bool, Value)> {
+    let mut sim = with_call_behind_a_plan(change, early);
+    ask(&mut sim, "what is his balance", 12_000);
+    assert_eq!(sim.spoken().last().map(String::as_str), Some("All right."));
+    taken(&sim)
+}
+
+fn with_call_behind_a_plan(change: &str, early: bool) -> Sim {
     let mut policy = bank("find");
     Arc::make_mut(&mut policy.tools).push(tool(change, Effect::Reversible));
     let mut sim = planning(policy, early);
@@ -161,9 +168,19 @@ fn behind_a_plan(change: &str, early: bool) -> Vec<(bool, Value)> {
     let mut script = calling(&[(PLAN, json!({ "steps": steps })), ("balance", json!({}))]);
     script.remove(0);
     sim.scripts.extend([script, answer()]);
+    sim
+}
+
+/// It waited for ever, because the step took over a run that was over.
+#[test]
+fn a_call_behind_a_plan_goes_on_when_its_step_takes_over_a_result() {
+    let mut sim = with_call_behind_a_plan("change", true);
+    sim.router = Box::new(|_| vec![prediction("find", json!({"name": "Ben"}), 0.9)]);
     ask(&mut sim, "what is his balance", 12_000);
+    assert!(sim.started().contains(&(false, "find".to_owned())));
     assert_eq!(sim.spoken().last().map(String::as_str), Some("All right."));
-    taken(&sim)
+    let found = json!({"find": "find of {\"name\":\"Ben\"}"});
+    assert_eq!(taken(&sim), [(true, found)]);
 }
 
 #[test]

@@ -297,7 +297,11 @@ impl Conversation {
             .speculation
             .commit(common, track, call, tool, arguments);
         match done {
-            Some(run) => self.deliver(run, call),
+            Some(run) => {
+                self.deliver(run, call);
+                // A call behind the plan of this one may wait for the result.
+                self.speculation.settle(&mut self.common, run);
+            }
             None => self
                 .speculation
                 .route_after_call(&mut self.common, &self.client),
