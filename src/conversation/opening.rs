@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 /// The agent's words before anybody has said something.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Opening {
-    /// What every user must hear, such as that the call is recorded. Spoken first, and again before the next answer until
-    /// it was heard whole; nothing if empty.
+    /// The words that every user must hear, such as that the call is recorded. Spoken first, and again before the next
+    /// answer until they were heard whole; nothing if empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub notice: String,
     /// The greeting; nothing if empty.

@@ -25,7 +25,7 @@ pub(super) struct Warmth {
     used: Mutex<Option<Instant>>,
     /// Attempts are being made.
     is_warming: AtomicBool,
-    /// What the server is told of this model; `None` if it can do without it.
+    /// Its state, as the server knows it; `None` if the server can do without it.
     loading: Option<LoadingModel>,
     /// Ends the attempts when this model is replaced.
     attempts: CancellationToken,

@@ -49,7 +49,7 @@ fn text<'a>(yaml: &'a Yaml, key: &str) -> &'a str {
         .unwrap_or_else(|| panic!("no {key}: {yaml:?}"))
 }
 
-/// What the secret has under a key.
+/// The value of a key of the secret.
 fn secret(key: &str) -> String {
     format!("the-{key}-of-this-installation")
 }
