@@ -433,7 +433,7 @@ impl Metrics {
         self.loading.because()
     }
 
-    /// Why language models fail, each reason once.
+    /// The reasons for which language models fail, each once.
     pub fn failing_models(&self) -> Vec<String> {
         self.loading.failing()
     }

@@ -51,7 +51,7 @@ impl LoadingModels {
         (!models.is_empty()).then(|| failing(&models).next().unwrap_or_else(unknown))
     }
 
-    /// Why models fail, each reason once.
+    /// The reasons for which models fail, each once.
     pub(super) fn failing(&self) -> Vec<String> {
         let mut causes: Vec<String> = failing(&self.lock()).collect();
         causes.sort_unstable();
