@@ -22,10 +22,10 @@ use turns::TurnFigures;
 
 #[cfg(test)]
 mod contrib;
-mod loading;
+mod language_models;
 mod turns;
 
-pub use loading::{LoadingModel, LoadingModels};
+pub use language_models::{LanguageModel, LanguageModels};
 pub(crate) use turns::{rank, was_refused};
 
 /// The media type of [`Metrics::render`].
@@ -187,7 +187,7 @@ pub struct Metrics {
     losses: Mutex<Vec<(&'static str, Counter)>>,
     journal: JournalFigures,
     store: StoreFigures,
-    loading: LoadingModels,
+    language_models: LanguageModels,
     agent_turns: Family<AgentLabel, Counter>,
     handoffs: Family<Handoff, Counter>,
     mcp: McpFigures,
@@ -216,7 +216,7 @@ impl Default for Metrics {
             losses: Mutex::default(),
             journal: JournalFigures::default(),
             store: StoreFigures::default(),
-            loading: LoadingModels::default(),
+            language_models: LanguageModels::default(),
             agent_turns: Family::default(),
             handoffs: Family::default(),
             mcp: McpFigures::default(),
@@ -359,7 +359,7 @@ impl Metrics {
             "llm_loading",
             "Language models that have not answered since the start, or were asked for in vain after a pause: each \
              agent has one, with its prompt",
-            self.loading.gauge(),
+            self.language_models.gauge(),
         );
         registry.register(
             "llm_fallback_answers",
@@ -403,8 +403,8 @@ impl Metrics {
     }
 
     /// The language models that the server needs.
-    pub fn loading(&self) -> LoadingModels {
-        self.loading.clone()
+    pub fn language_models(&self) -> LanguageModels {
+        self.language_models.clone()
     }
 
     /// The answers of fallbacks.
@@ -430,12 +430,12 @@ impl Metrics {
     /// The reason that the server cannot serve, if there is one: a language model has not answered yet, or none
     /// answers.
     pub fn loading_because(&self) -> Option<String> {
-        self.loading.because()
+        self.language_models.because()
     }
 
     /// The reasons for which language models fail, each once.
     pub fn failing_models(&self) -> Vec<String> {
-        self.loading.failing()
+        self.language_models.failing()
     }
 
     /// The metrics of the MCP servers.

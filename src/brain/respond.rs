@@ -11,7 +11,7 @@ use super::there;
 use super::when::Asked;
 use crate::language::en::mood::{self, Mood};
 use crate::language::en::units::Unit;
-use crate::language::en::{durations, expression, money, places, slots, text};
+use crate::language::en::{dates, durations, expression, money, places, slots, text};
 use crate::language::pack;
 use crate::language::request::{Request, Talk, Target};
 use crate::llm::{LlmEvent, Message, Prompt, ToolChoice};
@@ -480,7 +480,8 @@ fn answer_to_one(
     known: &Known,
     classifier: &mut Classifier,
 ) -> Result<Option<Vec<LlmEvent>>, EmbedError> {
-    let placed = there::last_place(before).and_then(|place| there::named(said, place));
+    let place = last_call(before).and_then(|(_, arguments)| there::place_among(arguments));
+    let placed = place.and_then(|place| there::named(said, place));
     let said = placed.as_deref().unwrap_or(said);
     let answer = answer_as_written(said, before, prompt, known, classifier)?;
     let is_call = |answer: &Option<Vec<LlmEvent>>| answer.as_deref().is_some_and(has_call);
@@ -837,7 +838,7 @@ fn when(intent: &str, core: &str) -> Option<Request> {
         &ABOUT_DATE
     };
     let fits = words.iter().any(|word| about.contains(word));
-    let later = !durations::all(core).is_empty() || slots::other_day(core).is_some();
+    let later = !durations::all(core).is_empty() || dates::other_day(core).is_some();
     if !fits || later || words.iter().any(|word| ELSEWHEN.contains(word)) {
         return None;
     }

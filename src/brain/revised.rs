@@ -2,6 +2,7 @@
 
 use super::parts;
 use super::rules;
+use crate::language::en::dates::DAY_OF_WEEK;
 use crate::language::en::mood::{self, Mood};
 use crate::language::en::{places, slots, text};
 use regex::Regex;
@@ -23,9 +24,9 @@ static PLACED: LazyLock<Option<Regex>> = LazyLock::new(|| {
 
 /// A day that a correction may name.
 static DAY: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
-        r"(?i)\b(?:today|tonight|tomorrow|(?:(?:on|next|this) )?(?:mon|tues|wednes|thurs|fri|satur|sun)day)\b",
-    )
+    Regex::new(&format!(
+        r"(?i)\b(?:today|tonight|tomorrow|(?:(?:on|next|this) )?{DAY_OF_WEEK})\b"
+    ))
     .ok()
 });
 

@@ -1,7 +1,7 @@
 //! Places that an utterance only points at: "and what time is it there".
 
 use crate::language::en::mood::{self, Mood};
-use crate::llm::{LlmEvent, Message};
+use crate::llm::LlmEvent;
 use regex::Regex;
 use serde_json::{Map, Value};
 use std::sync::LazyLock;
@@ -34,15 +34,6 @@ pub(super) fn place_of(answer: &[LlmEvent]) -> Option<&str> {
         } => place_among(arguments),
         _ => None,
     })
-}
-
-/// The place of the last call in a conversation.
-pub(super) fn last_place(before: &[Message]) -> Option<&str> {
-    let last = before.iter().rev().find_map(|message| match message {
-        Message::ToolCall { arguments, .. } => Some(arguments),
-        _ => None,
-    });
-    place_among(last?)
 }
 
 /// Whether a part of an utterance is a thing that shares the words before it: "the weather in Madrid" in "what's the time

@@ -2,7 +2,8 @@
 
 use super::revised::revised;
 use super::rules;
-use crate::language::en::{dates, text};
+use crate::language::en::dates::{self, DAY_OF_WEEK};
+use crate::language::en::text;
 use jiff::civil::Date;
 use regex::{Captures, Regex};
 use serde_json::Value;
@@ -29,7 +30,7 @@ pub(super) enum Asked {
 static OTHER: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let day = |name| {
         format!(
-            "(?P<{name}>(?:the day after )?tomorrow|(?:the day before )?yesterday|(?:next |this |last )?(?:mon|tues|wednes|thurs|fri|satur|sun)day|in (?:a|\\d{{1,3}}) (?:day|week|month)s?|(?:a|\\d{{1,3}}) (?:day|week|month)s? (?:from (?:now|today)|ago))"
+            "(?P<{name}>(?:the day after )?tomorrow|(?:the day before )?yesterday|(?:next |this |last )?{DAY_OF_WEEK}|in (?:a|\\d{{1,3}}) (?:day|week|month)s?|(?:a|\\d{{1,3}}) (?:day|week|month)s? (?:from (?:now|today)|ago))"
         )
     };
     let date = "(?:date|day|weekday)(?: of the week)?";

@@ -1,5 +1,6 @@
 //! Yes and no in languages other than English: a reply is a yes if all of it is agreement and politeness.
 
+use super::Reply;
 use super::unknown::plain;
 use regex::Regex;
 use std::sync::LazyLock;
@@ -47,21 +48,21 @@ const OBJECT: &str = "…";
 
 impl Assent {
     /// Classifies a reply to `question`, if there was one. A counter-question is neither.
-    pub(super) fn read(&self, text: &str, question: Option<&str>) -> super::Reply {
+    pub(super) fn read(&self, text: &str, question: Option<&str>) -> Reply {
         let said = plain(text);
         let words: Vec<&str> = said.split_whitespace().collect();
         if words.is_empty() || words.len() > MOST_SAID {
-            return super::Reply::Other;
+            return Reply::Other;
         }
         let question = question.map(last_question).unwrap_or_default();
         let endings = self.endings_of(&question);
         let object = self.object(&question);
         if !text.contains('?') && self.agrees(&words, &endings, &object) {
-            super::Reply::Yes
+            Reply::Yes
         } else if self.refuses(&words, &endings, &object) {
-            super::Reply::No
+            Reply::No
         } else {
-            super::Reply::Other
+            Reply::Other
         }
     }
 

@@ -1,6 +1,7 @@
 //! Ranges, telephone numbers and long numbers, in languages that write a dot between thousands.
 
 use super::spoken::digits;
+use regex::Captures;
 
 /// A telephone number that begins with a plus or a zero.
 pub(super) const TELEPHONE: &str = r"(?:\+ ?\d|\b0\d)[\d /()–-]{4,}\d";
@@ -53,6 +54,16 @@ pub(super) fn groups(text: &str, is_telephone: fn(&str) -> bool) -> String {
         true => joined,
         false if joined.len() >= FEWEST => digits(&joined),
         false => text.to_owned(),
+    }
+}
+
+/// A long number: in the group 1 a word before it that names it, in 2 the number, in 3 what it counts. It is read digit by
+/// digit unless it counts something.
+pub(super) fn identifier(found: &Captures<'_>) -> String {
+    let group = |at| found.get(at).map_or("", |group| group.as_str());
+    match (group(1), group(3)) {
+        ("", after) if !after.is_empty() => found[0].to_owned(),
+        (before, after) => format!("{before}{}{after}", digits(&found[2])),
     }
 }
 

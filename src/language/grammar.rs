@@ -32,8 +32,9 @@ pub(super) struct Grammar {
     pub(super) today: &'static str,
     /// Other days with their distance from today and their names at the beginning of an answer.
     pub(super) other_days: &'static [(&'static str, i64, &'static str)],
-    /// The days of the week, from Monday, as the next of that name.
+    /// The days of the week, from Monday, and the words before and behind one of which the next of that name is meant.
     pub(super) weekdays: [&'static str; 7],
+    pub(super) near_weekday: (&'static str, &'static str),
     /// Words of a longer time, none of which is part of a place.
     pub(super) long_time: &'static str,
     /// A sentence is about timers.
@@ -146,7 +147,10 @@ impl Reader {
                 .map(|(words, days, name)| Ok((Regex::new(words)?, *days, *name)))
                 .collect::<Result<_, regex::Error>>()?,
             weekdays: (grammar.weekdays.iter())
-                .map(|words| Regex::new(words))
+                .map(|day| {
+                    let (before, after) = grammar.near_weekday;
+                    Regex::new(&format!(r"\b(?:{before})*(?:{day})(?:{after})?\b"))
+                })
                 .collect::<Result<_, _>>()?,
             long_time: Regex::new(grammar.long_time)?,
             timer: Regex::new(grammar.timer)?,

@@ -28,7 +28,7 @@ const TONES: [&str; 23] = [
 ];
 
 /// Phrases of machines that people say in questions and offers only: "Would you like to leave a message?"
-const PHRASES: [&str; 43] = [
+const PHRASES: [&str; 42] = [
     "leave a message",
     "leave me a message",
     "leave your message",
@@ -58,7 +58,6 @@ const PHRASES: [&str; 43] = [
     "anrufbeantworter",
     "buzón de voz",
     "contestador",
-    "contestador automático",
     "dejar un mensaje",
     "deje su mensaje",
     "deje un mensaje",

@@ -89,7 +89,7 @@ impl Form {
 
     /// The parameter for a day, if the words name a day that it cannot be.
     pub(crate) fn unfit_day(&self, words: Words<'_>) -> Option<&Parameter> {
-        slots::other_day(words.text)?;
+        dates::other_day(words.text)?;
         let day = self.parameters.iter().find(|one| one.is_day())?;
         self.find(day, words).is_none().then_some(day)
     }

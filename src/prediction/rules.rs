@@ -19,7 +19,7 @@ use super::{
     Evidence, LocalPredictor, PredictError, Prediction, RouterHints, Source, builtin_rules,
 };
 use crate::language::en::factuality::Factuality;
-use crate::language::en::{mood, rule_syntax, slots, text};
+use crate::language::en::{dates, mood, rule_syntax, slots, text};
 use crate::language::pack;
 use crate::language::wording::Wording;
 use crate::tools::Declaration;
@@ -315,7 +315,7 @@ impl RuledTool {
             filled.growing |= caught.end() >= end && parameter.may_grow(caught.as_str());
         }
         // A day that no capture has: the tool takes it, or the words ask for something else.
-        let day = found.get(0).and_then(|all| slots::other_day(all.as_str()));
+        let day = found.get(0).and_then(|all| dates::other_day(all.as_str()));
         let parameter = self.parameters.iter().find(|one| one.is_day());
         if let (Some(day), Some(parameter)) = (day, parameter)
             && !filled.arguments.contains_key(&parameter.name)

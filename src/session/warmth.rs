@@ -3,7 +3,7 @@
 
 use crate::conversation::Policy;
 use crate::llm::{Demands, Llm, LlmError, Prompt};
-use crate::metrics::{LoadingModel, Metrics};
+use crate::metrics::{LanguageModel, Metrics};
 use futures_util::future::BoxFuture;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,7 +26,7 @@ pub(super) struct Warmth {
     /// Attempts are being made.
     is_warming: AtomicBool,
     /// Its state, as the server knows it; `None` if the server can do without it.
-    loading: Option<LoadingModel>,
+    loading: Option<LanguageModel>,
     /// Ends the attempts when this model is replaced.
     attempts: CancellationToken,
     _end: DropGuard,
@@ -35,7 +35,7 @@ pub(super) struct Warmth {
 impl Warmth {
     /// Begins to warm up the model if there is a runtime. Until it has answered, the server is not ready.
     pub(super) fn start(llm: Arc<dyn Llm>, policy: &Policy, metrics: &Metrics) -> Arc<Self> {
-        Self::started(llm, policy, Some(metrics.loading().add()))
+        Self::started(llm, policy, Some(metrics.language_models().add()))
     }
 
     /// Begins to warm up a model that the server can do without: the server is ready before that.
@@ -43,7 +43,7 @@ impl Warmth {
         Self::started(llm, policy, None)
     }
 
-    fn started(llm: Arc<dyn Llm>, policy: &Policy, loading: Option<LoadingModel>) -> Arc<Self> {
+    fn started(llm: Arc<dyn Llm>, policy: &Policy, loading: Option<LanguageModel>) -> Arc<Self> {
         let attempts = CancellationToken::new();
         let warmth = Arc::new(Self {
             llm,
@@ -103,7 +103,7 @@ impl Warmth {
     /// Makes attempts in the background until one succeeds, if there is a runtime and none is being made.
     fn warm(self: &Arc<Self>) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            return self.is_ready();
+            return self.tell_ready();
         };
         if self.is_warming.swap(true, Ordering::Relaxed) {
             return;
@@ -116,9 +116,9 @@ impl Warmth {
         });
     }
 
-    fn is_ready(&self) {
+    fn tell_ready(&self) {
         if let Some(loading) = &self.loading {
-            loading.is_ready();
+            loading.answered();
         }
     }
 
@@ -126,7 +126,7 @@ impl Warmth {
         let (mut wait, longest) = BACK_OFF;
         while let Err(error) = self.attempt().await {
             if let Some(loading) = &self.loading {
-                loading.fails(error.cause());
+                loading.failed(error.cause());
             }
             let (model, reason) = (self.llm.name(), error.details());
             let seconds = wait.as_secs();
@@ -140,7 +140,7 @@ impl Warmth {
             wait = (wait * 2).min(longest);
         }
         self.used();
-        self.is_ready();
+        self.tell_ready();
         tracing::info!(model = self.llm.name(), "the language model is ready");
     }
 }
@@ -325,6 +325,20 @@ mod tests {
         assert_eq!(metrics.loading_because(), None);
         assert!(metrics.failing_models()[0].contains("500"));
         drop((warmth, others));
+    }
+
+    /// A session that still held the old model took its successor out of the list when it ended.
+    #[tokio::test(start_paused = true)]
+    async fn a_model_that_is_replaced_leaves_the_state_of_its_successor_alone() {
+        let (_, old, metrics) = start(0, None);
+        pass(1.0).await;
+        old.retire();
+        let other = Arc::new(Loads::default());
+        other.set(1, Some(401));
+        let _successor = Warmth::start(other, &Policy::default(), &metrics);
+        pass(2.0).await;
+        drop(old);
+        assert!(metrics.loading_because().is_some(), "none answers");
     }
 
     #[tokio::test(start_paused = true)]

@@ -94,6 +94,16 @@ function listen() {
   });
 }
 
+/** The shown turn, as the copy button yields it. */
+export async function copied(page) {
+  const folded = !(await page.locator('#copy').isVisible());
+  if (folded) await page.click('#turn details summary');
+  await page.click('#copy');
+  await page.waitForFunction(() => document.getElementById('copied').textContent === 'Copied.');
+  if (folded) await page.click('#turn details summary');
+  return JSON.parse(await page.evaluate(() => navigator.clipboard.readText()));
+}
+
 /**
  * Writes the audio heard since the last call as a WAV file. Long silences are cut to 200 ms,
  * because the recogniser finds nothing in a mostly silent file.

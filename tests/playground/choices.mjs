@@ -4,7 +4,7 @@
 
 import assert from 'node:assert/strict';
 import { address, measured, PATIENCE, run, settings, shots, step } from './common.mjs';
-import { open } from './browser.mjs';
+import { copied, open } from './browser.mjs';
 
 const QUESTION = 'What is two plus three?';
 const OVER = 'The conversation is over.';
@@ -25,10 +25,7 @@ async function ask(page) {
   await page.fill('#words', QUESTION);
   await page.keyboard.press('Enter');
   await heard(page, before);
-  if (!(await page.locator('#copy').isVisible())) await page.click('#turn details summary');
-  await page.click('#copy');
-  await page.waitForFunction(() => document.getElementById('copied').textContent === 'Copied.');
-  const { said } = JSON.parse(await page.evaluate(() => navigator.clipboard.readText()));
+  const { said } = await copied(page);
   assert.match(said.map(({ text }) => text).join(' '), /five|5/);
   return said.reduce((sum, { length_ms }) => sum + length_ms, 0);
 }

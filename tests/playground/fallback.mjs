@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { address, artefacts, measured, PATIENCE, run, settings, shots, step } from './common.mjs';
-import { open, writeHeard } from './browser.mjs';
+import { copied, open, writeHeard } from './browser.mjs';
 
 const way = (page) => page.locator('#way-told').innerText();
 
@@ -30,6 +30,13 @@ async function unreachable(browser) {
   await ask(page, 'What is two plus three?', '5');
   measured.fallback_ms = Date.now() - clicked;
   assert.match(await way(page), /^Connected over WebSocket: the server’s UDP port did not answer within 4 s; /);
+  // On a busy machine the voice may come more slowly than it plays: words with holes are no sample of it.
+  const whole = async () => (await copied(page)).said.every(({ heard }) => heard.length === 1);
+  for (const [first, second] of [[4, 1], [1, 4], [0, 5]]) {
+    if (await whole()) break;
+    await page.evaluate(() => window.heard.splice(0));
+    await ask(page, `What is ${first} plus ${second}?`, `${first} plus ${second} is 5`);
+  }
   await writeHeard(page, join(artefacts, 'fallback.wav'));
   await shots(page, 'fallback');
 

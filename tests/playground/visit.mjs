@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { address, artefacts, killServer, measured, PATIENCE, pause, PHONE, settings, shot, shots as shotsOf, startServer, step, stopServer } from './common.mjs';
-import { launch, open, usage, violations, writeHeard } from './browser.mjs';
+import { copied, launch, open, usage, violations, writeHeard } from './browser.mjs';
 
 const { chromium, sounds } = settings;
 
@@ -116,12 +116,16 @@ async function firstVisit(browser) {
 
   step('the timeline is reached by keyboard and told in numbers');
   await page.click('#earlier');
+  const { source } = (await copied(page)).runs.find(({ committed }) => committed !== undefined);
   await page.focus('#drawing .mark[tabindex="0"]');
   for (let steps = 0; steps < 30; steps += 1) {
     await page.keyboard.press('ArrowRight');
     if (/get_weather/.test(await page.locator('#detail').innerText())) break;
   }
-  assert.match(await page.locator('#detail').innerText(), /get_weather.*place: London.*sure.*result after/s);
+  const detail = await page.locator('#detail').innerText();
+  assert.match(detail, /get_weather.*place: London.*result after/s);
+  // On a busy machine the model may call before anybody has guessed.
+  assert.equal(/guessed by .* sure/.test(detail), source !== null, detail);
   await shot(page, 'keyboard');
   const more = '#turn details summary';
   await page.click(more);
@@ -230,16 +234,6 @@ async function firstVisit(browser) {
 }
 
 const isOn = (page) => page.evaluate(() => document.getElementById('microphone').classList.contains('on'));
-
-/** The shown turn, as the copy button yields it. */
-async function copied(page) {
-  const folded = !(await page.locator('#copy').isVisible());
-  if (folded) await page.click('#turn details summary');
-  await page.click('#copy');
-  await page.waitForFunction(() => document.getElementById('copied').textContent === 'Copied.');
-  if (folded) await page.click('#turn details summary');
-  return JSON.parse(await page.evaluate(() => navigator.clipboard.readText()));
-}
 
 /** Asserts that a spoken turn with one call is drawn and described according to its record. */
 async function toldAsItWas(page) {

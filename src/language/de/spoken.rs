@@ -5,7 +5,7 @@ use super::words::MONTHS;
 use super::{one, ordinals};
 use crate::language::figures::{self, Between};
 use crate::language::spoken::{
-    Phrase, Rules, Say, cut, digits, measured, with_names, without_zeros, written_out,
+    Phrase, Rules, Say, cut, measured, with_names, without_zeros, written_out,
 };
 use regex::Captures;
 use std::sync::LazyLock;
@@ -53,7 +53,7 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
             format!("{} bis {}", &found[1], &found[2])
         }),
         (figures::CHAIN, |found| figures::chain(&found[0], &BETWEEN)),
-        (IDENTIFIER, identifier),
+        (IDENTIFIER, figures::identifier),
         (r"\b(\d{1,2}):(\d{2})(?: ?Uhr)?\b", |found| {
             clock(&found[1], &found[2])
         }),
@@ -95,19 +95,6 @@ const BETWEEN: Between = Between {
 
 /// A long number without dots, with a word before it that names it and what comes after it.
 const IDENTIFIER: &str = r"((?i:nummer|code|pin|telefon|tel\.|handy|konto)(?:\W+\p{L}+){0,2}\W+)?\b(\d{7,})\b(,\d| ?[\p{Lu}€$£%°])?";
-
-/// Text that matches [`IDENTIFIER`], digit by digit unless it counts what follows.
-fn identifier(found: &Captures<'_>) -> String {
-    let group = |at| {
-        found
-            .get(at)
-            .map_or("", |group: regex::Match<'_>| group.as_str())
-    };
-    match (group(1), group(3)) {
-        ("", after) if !after.is_empty() => found[0].to_owned(),
-        (before, after) => format!("{before}{}{after}", digits(&found[2])),
-    }
-}
 
 /// "anna ät beispiel Punkt de"
 fn address(text: &str) -> String {

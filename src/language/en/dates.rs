@@ -66,7 +66,18 @@ pub(in crate::language) const WEEKDAYS: [(&str, Weekday); 7] = [
     ("Sunday", Weekday::Sunday),
 ];
 
-const WEEKDAY: &str = "(?P<weekday>(?:mon|tues|wednes|thurs|fri|satur|sun)day)";
+/// The pattern of a day of the week in normalised words.
+pub(crate) const DAY_OF_WEEK: &str = "(?:mon|tues|wednes|thurs|fri|satur|sun)day";
+
+/// A day that is not today.
+static OTHER_DAY: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let month = MONTHS.join("|").to_lowercase();
+    let date = r"(?:the )?\d{1,2}(?:st|nd|rd|th)?";
+    Regex::new(&format!(
+        r"\b(?:the day (?:after tomorrow|before yesterday)|tomorrow|yesterday|(?:(?:next|last|this) )?(?:{DAY_OF_WEEK}|weekend)|(?:next|last|this) (?:week|month|year)|in (?:a|\d+) (?:day|week|month|year)s?|(?:a|\d+) (?:day|week|month|year)s? (?:ago|from (?:now|today))|(?:{month}) {date}|{date} (?:of )?(?:{month}))\b"
+    ))
+    .ok()
+});
 
 type Reader = fn(&Captures<'_>, Date) -> Option<Date>;
 
@@ -93,13 +104,18 @@ static READERS: LazyLock<Vec<(Regex, Reader)>> = LazyLock::new(|| {
         (r"\b(?P<n>\d{1,4}|a) (?P<unit>day|week|month|year)s? ago\b".into(), ago),
         (format!(r"\b(?:the )?{day} (?:of )?(?P<month>{month})\b{year}"), named),
         (format!(r"\b(?P<month>{month}) (?:the )?{day}\b{year}"), named),
-        (format!(r"\b(?:(?P<which>next|last|this) )?{WEEKDAY}\b"), weekday),
+        (format!(r"\b(?:(?P<which>next|last|this) )?(?P<weekday>{DAY_OF_WEEK})\b"), weekday),
         (r"\b(?P<word>today|tonight|tomorrow|yesterday)\b".into(), relative),
         (format!(r"\bthe {day}(?: of (?:this|the) month)?$"), of_the_month),
     ];
     let build = |(pattern, reader): (String, Reader)| Some((Regex::new(&pattern).ok()?, reader));
     patterns.into_iter().filter_map(build).collect()
 });
+
+/// The words of a normalised text that name another day than today.
+pub fn other_day(text: &str) -> Option<&str> {
+    Some(OTHER_DAY.as_ref()?.find(text)?.as_str())
+}
 
 /// The date that normalised text names, relative to `today`. A day of the week or a date without a year is
 /// taken to be in the future.
@@ -208,6 +224,18 @@ mod tests {
     use super::*;
     use crate::language::en::text;
     use jiff::civil::date;
+
+    #[test]
+    fn another_day_is_any_but_today() {
+        for (text, day) in [
+            ("the weather in rome on friday", Some("friday")),
+            ("is it warm in oslo next week", Some("next week")),
+            ("the weather in rome today", None),
+            ("what time is it", None),
+        ] {
+            assert_eq!(other_day(text), day, "{text}");
+        }
+    }
 
     #[test]
     fn every_reader_compiles() {

@@ -1,5 +1,6 @@
 //! Arguments found in normalised text: numbers, places, free text.
 
+use super::dates::DAY_OF_WEEK;
 use super::endings::AFTER;
 use super::places;
 use regex::Regex;
@@ -53,27 +54,11 @@ pub fn boolean(words: &str) -> Option<bool> {
 
 /// A time or day, which ends a name: "on friday", "next week", "in 2 hours".
 static TIME: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
-        r"^(?:(?:on|for|at|in|by|over|during|from|until|till|before|after|since|this|next|last|coming|the|early|late|later) )*(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days?|today|tonight|tomorrow|yesterday|weekends?|mornings?|afternoons?|evenings?|nights?|noon|midnight|(?:an?|few|couple|several|\d+)(?: (?:few|couple|more|of))* (?:second|minute|hour|day|week|month|year)s?|(?:second|minute|hour|day|week|month|year)s?|\d+(?: \d+)? ?(?:am|pm|oclock)|\d+(?:st|nd|rd|th)|(?:january|february|march|april|june|july|august|september|october|november|december)|may \d+)\b",
-    )
-    .ok()
-});
-
-/// A day that is not today.
-static OTHER_DAY: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    let month =
-        "(?:january|february|march|april|may|june|july|august|september|october|november|december)";
-    let date = r"(?:the )?\d{1,2}(?:st|nd|rd|th)?";
     Regex::new(&format!(
-        r"\b(?:the day (?:after tomorrow|before yesterday)|tomorrow|yesterday|(?:(?:next|last|this) )?(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day|weekend)|(?:next|last|this) (?:week|month|year)|in (?:a|\d+) (?:day|week|month|year)s?|(?:a|\d+) (?:day|week|month|year)s? (?:ago|from (?:now|today))|{month} {date}|{date} (?:of )?{month})\b"
+        r"^(?:(?:on|for|at|in|by|over|during|from|until|till|before|after|since|this|next|last|coming|the|early|late|later) )*(?:{DAY_OF_WEEK}s?|today|tonight|tomorrow|yesterday|weekends?|mornings?|afternoons?|evenings?|nights?|noon|midnight|(?:an?|few|couple|several|\d+)(?: (?:few|couple|more|of))* (?:second|minute|hour|day|week|month|year)s?|(?:second|minute|hour|day|week|month|year)s?|\d+(?: \d+)? ?(?:am|pm|oclock)|\d+(?:st|nd|rd|th)|(?:january|february|march|april|june|july|august|september|october|november|december)|may \d+)\b",
     ))
     .ok()
 });
-
-/// The words of a normalised text that name another day than today.
-pub fn other_day(text: &str) -> Option<&str> {
-    Some(OTHER_DAY.as_ref()?.find(text)?.as_str())
-}
 
 /// The words up to the first that cannot be part of a place name: "boulder" of "boulder is like" and of "boulder on
 /// friday".
@@ -206,14 +191,6 @@ mod tests {
             ("isle of man", "isle of man"),
         ] {
             assert_eq!(words_of_a_name(words), name);
-        }
-        for (text, day) in [
-            ("the weather in rome on friday", Some("friday")),
-            ("is it warm in oslo next week", Some("next week")),
-            ("the weather in rome today", None),
-            ("what time is it", None),
-        ] {
-            assert_eq!(other_day(text), day, "{text}");
         }
     }
 }

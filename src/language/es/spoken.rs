@@ -5,7 +5,7 @@ use super::one;
 use super::words::MONTHS;
 use crate::language::figures::{self, Between};
 use crate::language::spoken::{
-    Phrase, Rules, Say, cut, digits, measured, with_names, without_zeros, written_out,
+    Phrase, Rules, Say, cut, measured, with_names, without_zeros, written_out,
 };
 use regex::Captures;
 use std::sync::LazyLock;
@@ -41,7 +41,7 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
             format!("{} a {}", &found[1], &found[2])
         }),
         (figures::CHAIN, |found| figures::chain(&found[0], &BETWEEN)),
-        (IDENTIFIER, identifier),
+        (IDENTIFIER, figures::identifier),
         (r"\b(\d{1,2}):(\d{2})(?: ?h\b)?", |found| {
             clock(&found[1], &found[2])
         }),
@@ -89,19 +89,6 @@ fn is_telephone(number: &str) -> bool {
 
 /// A long number without dots, with a word before it that names it and what comes after it.
 const IDENTIFIER: &str = r"((?i:número|código|pin|teléfono|móvil|pedido|referencia|cuenta)(?:\W+\p{L}+){0,2}\W+)?\b(\d{7,})\b(,\d| ?[€$£%°]| \p{L})?";
-
-/// Text that matches [`IDENTIFIER`], digit by digit unless it counts what follows.
-fn identifier(found: &Captures<'_>) -> String {
-    let group = |at| {
-        found
-            .get(at)
-            .map_or("", |group: regex::Match<'_>| group.as_str())
-    };
-    match (group(1), group(3)) {
-        ("", after) if !after.is_empty() => found[0].to_owned(),
-        (before, after) => format!("{before}{}{after}", digits(&found[2])),
-    }
-}
 
 /// "ana arroba ejemplo punto es"
 fn address(text: &str) -> String {

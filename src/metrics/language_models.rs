@@ -6,10 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The language models that the server needs. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct LoadingModels {
+pub struct LanguageModels {
     gauge: Gauge,
-    /// By a number of its own.
-    models: Arc<Mutex<BTreeMap<u64, State>>>,
+    known: Arc<Mutex<Known>>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    models: BTreeMap<u64, State>,
+    /// The id of the next one. None is used again: whoever still holds a retired model must not take another one out.
+    next: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,14 +27,15 @@ enum State {
     Ready,
 }
 
-impl LoadingModels {
+impl LanguageModels {
     /// Adds a language model, which is loading, until the returned guard is dropped.
-    pub fn add(&self) -> LoadingModel {
-        let mut models = self.lock();
-        let id = models.last_key_value().map_or(0, |(last, _)| last + 1);
-        models.insert(id, State::Loading);
-        self.count(&models);
-        LoadingModel {
+    pub fn add(&self) -> LanguageModel {
+        let mut known = self.lock();
+        let id = known.next;
+        known.next += 1;
+        known.models.insert(id, State::Loading);
+        self.count(&known.models);
+        LanguageModel {
             all: self.clone(),
             id,
         }
@@ -42,35 +49,38 @@ impl LoadingModels {
     /// The reason that the server cannot serve, if there is one: a model has not answered yet, or none answers. If only
     /// some fail, other agents' callers are served.
     pub(super) fn because(&self) -> Option<String> {
-        let models = self.lock();
+        let known = self.lock();
+        let models = &known.models;
         let is_loading = models.values().any(|state| *state == State::Loading);
         if !is_loading && models.values().any(|state| *state == State::Ready) {
             return None;
         }
         let unknown = || "it has not answered yet: it is loading or cannot be reached".to_owned();
-        (!models.is_empty()).then(|| failing(&models).next().unwrap_or_else(unknown))
+        (!models.is_empty()).then(|| failing(models).next().unwrap_or_else(unknown))
     }
 
     /// The reasons for which models fail, each once.
     pub(super) fn failing(&self) -> Vec<String> {
-        let mut causes: Vec<String> = failing(&self.lock()).collect();
+        let mut causes: Vec<String> = failing(&self.lock().models).collect();
         causes.sort_unstable();
         causes.dedup();
         causes
     }
 
     fn set(&self, id: u64, state: State) {
-        let mut models = self.lock();
-        if let Some(known) = models.get_mut(&id) {
-            *known = state;
+        let mut known = self.lock();
+        let models = &mut known.models;
+        if let Some(old) = models.get_mut(&id) {
+            *old = state;
         }
-        self.count(&models);
+        self.count(models);
     }
 
     fn remove(&self, id: u64) {
-        let mut models = self.lock();
+        let mut known = self.lock();
+        let models = &mut known.models;
         models.remove(&id);
-        self.count(&models);
+        self.count(models);
     }
 
     fn count(&self, models: &BTreeMap<u64, State>) {
@@ -78,8 +88,8 @@ impl LoadingModels {
         self.gauge.set(missing.count() as i64);
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, State>> {
-        self.models.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -92,19 +102,19 @@ fn failing(models: &BTreeMap<u64, State>) -> impl Iterator<Item = String> {
 
 /// A language model of the server.
 #[derive(Debug)]
-pub struct LoadingModel {
-    all: LoadingModels,
+pub struct LanguageModel {
+    all: LanguageModels,
     id: u64,
 }
 
-impl LoadingModel {
-    /// Says why the model does not answer. Anybody may read it.
-    pub fn fails(&self, cause: String) {
+impl LanguageModel {
+    /// Notes why the model did not answer. Anybody may read it.
+    pub fn failed(&self, cause: String) {
         self.all.set(self.id, State::Failing(cause));
     }
 
-    /// The model answers.
-    pub fn is_ready(&self) {
+    /// Notes that the model has answered.
+    pub fn answered(&self) {
         self.all.set(self.id, State::Ready);
     }
 
@@ -114,7 +124,7 @@ impl LoadingModel {
     }
 }
 
-impl Drop for LoadingModel {
+impl Drop for LanguageModel {
     fn drop(&mut self) {
         self.retire();
     }
