@@ -31,10 +31,31 @@ struct Clause {
     item: ItemId,
     /// How long it will be, about.
     length: Micros,
-    waiting: VecDeque<i16>,
+    /// Frames: each goes out as it is, and its memory with it. Only the last may be short.
+    waiting: VecDeque<Vec<i16>>,
     sent: u64,
     made: u64,
     complete: bool,
+}
+
+impl Clause {
+    fn add(&mut self, mut samples: &[i16], frame: usize) {
+        if let Some(last) = self.waiting.back_mut() {
+            let filled = samples.len().min(frame - last.len());
+            last.extend(&samples[..filled]);
+            samples = &samples[filled..];
+        }
+        for part in samples.chunks(frame) {
+            let mut samples = Vec::with_capacity(frame);
+            samples.extend(part);
+            self.waiting.push_back(samples);
+        }
+    }
+
+    /// Whether a frame can go out: a short one only at the end.
+    fn has_frame(&self, frame: usize) -> bool {
+        self.complete || self.made - self.sent >= frame as u64
+    }
 }
 
 /// A frame to be sent now.
@@ -98,7 +119,7 @@ impl Pacer {
         let clause = self.clauses.iter_mut().find(|c| c.id == id)?;
         let before = Micros::of_samples(clause.made, rate);
         clause.made += samples.len() as u64;
-        clause.waiting.extend(samples);
+        clause.add(samples, self.frame);
         clause.complete |= last;
         Some(Micros(Micros::of_samples(clause.made, rate).0 - before.0))
     }
@@ -111,14 +132,13 @@ impl Pacer {
             return None;
         }
         let clause = self.clauses.front_mut()?;
-        if clause.waiting.len() < self.frame && !clause.complete {
+        if !clause.has_frame(self.frame) {
             return None;
         }
-        let count = clause.waiting.len().min(self.frame);
-        let mut samples: Vec<i16> = clause.waiting.drain(..count).collect();
-        samples.resize(self.frame, 0);
+        let mut samples = clause.waiting.pop_front()?;
         let first = clause.sent == 0;
-        clause.sent += count as u64;
+        clause.sent += samples.len() as u64;
+        samples.resize(self.frame, 0);
         self.played = self.played.max(now) + FRAME;
         let until = Micros::of_samples(clause.sent, self.rate);
         Some(Frame {
@@ -173,8 +193,7 @@ impl Pacer {
             .clauses
             .iter()
             .find(|c| !(c.complete && c.waiting.is_empty()))?;
-        let ready = clause.complete || clause.waiting.len() >= self.frame;
-        ready.then_some(soon)
+        clause.has_frame(self.frame).then_some(soon)
     }
 
     /// Forgets a clause.
@@ -214,6 +233,24 @@ mod tests {
             "{due:?}"
         );
         assert_eq!(drain(&mut pacer, Time::from_ms(1_100)).len(), 5);
+    }
+
+    #[test]
+    fn audio_that_went_out_leaves_no_memory_behind() {
+        let mut pacer = Pacer::new(RATE);
+        pacer.expect(ClauseId(1), ItemId(1), Micros(0));
+        for piece in vec![1; 3 * RATE as usize].chunks(7_001) {
+            pacer.push(ClauseId(1), piece, false);
+        }
+        for second in 1..3 {
+            for frame in 0..50 {
+                let now = Time::from_ms(10_000 * second + 20 * frame);
+                assert!(pacer.pop(now).is_some(), "{now:?}");
+            }
+            let waiting = &pacer.clauses[0].waiting;
+            let held: usize = waiting.iter().map(Vec::capacity).sum();
+            assert_eq!(held, (3 - second as usize) * RATE as usize);
+        }
     }
 
     #[test]
