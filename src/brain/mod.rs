@@ -4,6 +4,7 @@
 //! doubt, and says so if it cannot do something. It streams the same events as every other model and answers
 //! in about 10 ms on one core.
 
+mod again;
 mod answers;
 mod classifier;
 mod declared;

@@ -1,5 +1,6 @@
 //! Turns a prompt into speech and calls. Pure except for the embeddings.
 
+use super::again;
 use super::answers;
 use super::classifier::Classifier;
 use super::declared::{self, Known, Match};
@@ -224,6 +225,10 @@ fn answer(
 ) -> Result<Option<Vec<LlmEvent>>, EmbedError> {
     let (said, before) = unanswered(&prompt.messages);
     if let Some(meant) = corrected(&said.join(" "), before) {
+        return answer_to(&meant, before, prompt, known, classifier);
+    }
+    let more = || again::meant(&said.join(" "), before);
+    if let Some(meant) = (!is_asked_for_argument(before)).then(more).flatten() {
         return answer_to(&meant, before, prompt, known, classifier);
     }
     let said: Vec<String> = said.into_iter().map(revised).collect();
@@ -1030,7 +1035,7 @@ fn which(argument: &str) -> Vec<LlmEvent> {
 }
 
 fn with_filler(name: &str, arguments: Map<String, Value>, known: &Known) -> Vec<LlmEvent> {
-    let filler = known.filler(name, &arguments);
+    let filler = known.filler(name, &arguments, None);
     with_words(filler.unwrap_or_else(|| ONE_MOMENT.into()), name, arguments)
 }
 

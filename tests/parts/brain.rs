@@ -848,6 +848,25 @@ async fn places_refusals_and_corrections_are_understood_in_their_sentence() {
             r#"get_weather {"place":"Leeds"}"#,
         ),
         (
+            &["What's the weather in London?", "And in Rome?"],
+            r#"get_weather {"place":"Rome"}"#,
+        ),
+        (
+            &[
+                "Will it rain in London tomorrow?",
+                "What about Oslo?",
+                "And today?",
+            ],
+            r#"get_weather {"place":"Oslo","day":"today"}"#,
+        ),
+        (
+            &[
+                "What is the weather in Oslo and what time is it there?",
+                "And in Rome?",
+            ],
+            r#"get_weather {"place":"Rome"}; get_time {"place":"Rome"}"#,
+        ),
+        (
             &["What time is it in London?", "No, I meant Berlin."],
             r#"get_time {"place":"Berlin"}"#,
         ),

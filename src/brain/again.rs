@@ -1,0 +1,152 @@
+//! Questions that go on from the one before: "and in Rome?", "what about tomorrow?".
+
+use super::there::place_among;
+use crate::language::en::{dates, places, text};
+use crate::llm::Message;
+use regex::Regex;
+use std::sync::LazyLock;
+
+/// A day as it is said in a question.
+const DAY: &str = "today|tonight|tomorrow";
+
+static NEXT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let weekday = dates::DAY_OF_WEEK;
+    Regex::new(&format!(
+        r"^(?P<about>(?:what|how) about )?(?P<at>(?:in|at|for|near|on) )?(?P<place>.*?) ?(?:(?:on |for )?(?P<day>{DAY}|(?:next |this )?{weekday}))?$"
+    ))
+    .ok()
+});
+
+static SAID_DAY: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let weekday = dates::DAY_OF_WEEK;
+    Regex::new(&format!(
+        r"(?i)\b(?:on )?(?:{DAY}|(?:next |this )?{weekday})\b"
+    ))
+    .ok()
+});
+
+/// The whole question, in the words of the one before: "What's the weather in Rome?"; `None` if nothing goes on.
+pub(super) fn meant(said: &str, before: &[Message]) -> Option<String> {
+    let (place, day) = next(said)?;
+    let called = |message: &Message| matches!(message, Message::ToolCall { .. });
+    let at = before.iter().rposition(called)?;
+    let Message::ToolCall { arguments, .. } = before.get(at)? else {
+        return None;
+    };
+    let (asked, earlier) = question(&before[..at])?;
+    let asked = meant(asked, earlier).unwrap_or_else(|| asked.to_owned());
+    let old = place_among(arguments)?;
+    let old = Regex::new(&format!(r"(?i)\b{}\b", regex::escape(old))).ok()?;
+    let found = old.find(&asked)?.range();
+    let mut whole = asked.clone();
+    if let Some(place) = place {
+        whole.replace_range(found, &place);
+    }
+    if let Some(day) = day {
+        let old = SAID_DAY.as_ref()?.find(&whole).map(|found| found.range());
+        let end = whole.trim_end_matches(['?', '.', '!', ' ']).len();
+        match old {
+            Some(old) => whole.replace_range(old, &day),
+            None => whole.insert_str(end, &format!(" {day}")),
+        }
+    }
+    Some(whole)
+}
+
+/// The user's last words in `messages`, and the messages before them.
+fn question(messages: &[Message]) -> Option<(&str, &[Message])> {
+    let user = |message: &Message| matches!(message, Message::User { .. });
+    let at = messages.iter().rposition(user)?;
+    match &messages[at] {
+        Message::User { text } => Some((text, &messages[..at])),
+        _ => None,
+    }
+}
+
+/// The other place and the other day that are asked for.
+fn next(said: &str) -> Option<(Option<String>, Option<String>)> {
+    let sentences = text::sentences(said);
+    let [sentence] = sentences.as_slice() else {
+        return None;
+    };
+    let bare = text::without_fillers(sentence);
+    let goes_on = sentence[..sentence.len() - bare.len()]
+        .split(' ')
+        .any(|word| word == "and");
+    let found = NEXT.as_ref()?.captures(bare)?;
+    if !goes_on && found.name("about").is_none() && found.name("at").is_none() {
+        return None;
+    }
+    let day = found.name("day").map(|day| day.as_str().to_owned());
+    let place = match &found["place"] {
+        "" => None,
+        place => Some(places::find(place).ok()?.name),
+    };
+    (place.is_some() || day.is_some()).then_some((place, day))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn asked(said: &str, place: &str) -> Vec<Message> {
+        let arguments = json!({ "place": place });
+        vec![
+            Message::User { text: said.into() },
+            Message::ToolCall {
+                id: "1".into(),
+                name: "get_weather".into(),
+                arguments: arguments.as_object().cloned().unwrap_or_default(),
+            },
+            Message::Agent {
+                text: "It's sunny.".into(),
+                interrupted: false,
+            },
+        ]
+    }
+
+    #[test]
+    fn the_question_before_is_asked_of_another_place_or_day() {
+        let before = asked("What's the weather in London?", "London");
+        for (said, whole) in [
+            ("And in Rome?", "What's the weather in Rome?"),
+            ("what about Paris", "What's the weather in Paris?"),
+            ("Okay, and New York?", "What's the weather in New York?"),
+            (
+                "How about tomorrow?",
+                "What's the weather in London tomorrow?",
+            ),
+            (
+                "And in Berlin on Friday?",
+                "What's the weather in Berlin friday?",
+            ),
+        ] {
+            assert_eq!(meant(said, &before).as_deref(), Some(whole), "{said}");
+        }
+        for said in [
+            "Rome.",
+            "And in a minute?",
+            "What about my timers?",
+            "And what time is it in Rome?",
+            "And how are you?",
+            "In fact, yes.",
+        ] {
+            assert_eq!(meant(said, &before), None, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_question_that_went_on_goes_on() {
+        let mut messages = asked("Will it rain in London tomorrow?", "London");
+        messages.extend(asked("And in Rome?", "Rome"));
+        assert_eq!(
+            meant("And today?", &messages).as_deref(),
+            Some("Will it rain in Rome today?")
+        );
+        assert_eq!(
+            meant("What about in Oslo?", &messages).as_deref(),
+            Some("Will it rain in Oslo tomorrow?")
+        );
+    }
+}
