@@ -127,15 +127,16 @@ impl Known {
         known.is_some_and(|(declaration, _)| declaration.effect.changes())
     }
 
-    /// The filler for a call, if its tool declares one.
-    pub(super) fn filler(&self, name: &str, arguments: &Map<String, Value>) -> Option<String> {
+    /// The filler for a call, if its tool declares one for this language.
+    pub(super) fn filler(
+        &self,
+        name: &str,
+        arguments: &Map<String, Value>,
+        language: Option<&str>,
+    ) -> Option<String> {
         let (declaration, _) = self.tools.get(name)?;
-        crate::tools::say(
-            declaration,
-            declaration.fillers.short.first()?,
-            arguments,
-            None,
-        )
+        let template = declaration.fillers_in(language).short.first()?;
+        crate::tools::say(declaration, template, arguments, None)
     }
 
     /// A result in words, by the template of the tool's declaration.

@@ -149,7 +149,7 @@ impl OtherLanguage<'_> {
                     }
                     let waits = matches!(request, Request::Weather { .. });
                     match waits && events.is_empty() {
-                        true => events.extend(with_words(self.one_moment(), name, arguments)),
+                        true => events.extend(self.with_filler(name, arguments)),
                         false => events.extend(call(name, arguments)),
                     }
                 }
@@ -269,7 +269,8 @@ impl OtherLanguage<'_> {
     }
 
     fn with_filler(&self, name: &str, arguments: Map<String, Value>) -> Vec<LlmEvent> {
-        let filler = self.known.filler(name, &arguments);
+        let language = self.prompt.demands.language.as_deref();
+        let filler = self.known.filler(name, &arguments, language);
         with_words(filler.unwrap_or_else(|| self.one_moment()), name, arguments)
     }
 }

@@ -12,6 +12,7 @@ use super::speculation::HeldRecord;
 use super::timer::{Timer, Timers};
 use crate::language::Pack;
 use crate::time::{Micros, Time};
+use crate::tools::{Declaration, Fillers};
 use crate::tts::Speaker;
 use std::collections::VecDeque;
 
@@ -138,6 +139,11 @@ impl Common {
     /// The rules of the language that the agent and the user speak.
     pub(super) fn language(&self) -> &'static Pack {
         self.policy.speaker.pack()
+    }
+
+    /// A tool's fillers in the agent's language.
+    pub(super) fn fillers<'a>(&self, tool: &'a Declaration) -> &'a Fillers {
+        tool.fillers_in(self.policy.speaker.language.as_deref())
     }
 
     /// How long the agent takes to say `text`, about.

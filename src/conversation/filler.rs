@@ -10,7 +10,7 @@ use super::speculation::{Speculation, Track};
 use super::template::render;
 use super::wait::Wait;
 use crate::time::{Micros, Time};
-use crate::tools::Declaration;
+use crate::tools::Fillers;
 use crate::tts::Speed;
 use serde_json::{Map, Value};
 
@@ -134,11 +134,11 @@ impl DeadAir {
 }
 
 /// The template for a wait; `None` if the wait is too short or there is no template.
-fn choose(tool: &Declaration, wait: Micros, policy: &FillerPolicy) -> Option<String> {
+fn choose(fillers: &Fillers, wait: Micros, policy: &FillerPolicy) -> Option<String> {
     if wait.as_ms() < policy.worth_ms {
         return None;
     }
-    let (short, long) = (tool.fillers.short.first(), tool.fillers.long.first());
+    let (short, long) = (fillers.short.first(), fillers.long.first());
     let template = if wait.as_ms() < policy.long_ms {
         short.or(long)
     } else {
@@ -162,7 +162,8 @@ pub(super) fn of_prediction(
     let tool = clients.declared(&common.policy, &call.tool)?;
     let wait = speculation.wait_for_prediction(track.id, tool, &call.arguments, common)?;
     let wait = wait.unwrap_or(Micros::from_ms(policy.worth_ms));
-    render(tool, &choose(tool, wait, policy)?, &call.arguments)
+    let template = choose(common.fillers(tool), wait, policy)?;
+    render(tool, &template, &call.arguments)
 }
 
 /// The filler for a call that the model made without a word before it, `wait` before the answer. `said`: what was
@@ -174,7 +175,7 @@ pub(super) fn of_call(
     arguments: &Map<String, Value>,
 ) -> Option<String> {
     let tool = common.policy.tool(name)?;
-    let template = choose(tool, wait.expected, &common.policy.filler)?;
+    let template = choose(common.fillers(tool), wait.expected, &common.policy.filler)?;
     let own = render(tool, &template, arguments);
     let short = Some(&common.policy.phrases().one_moment);
     let fits = |text: &String| {
@@ -195,7 +196,7 @@ pub(super) fn again(
 ) -> Option<String> {
     let own = speculation.run_of(waiting).and_then(|run| {
         let tool = common.policy.tool(&run.tool)?;
-        let again = &tool.fillers.again;
+        let again = &common.fillers(tool).again;
         let template = again.get(so_far.fillers as usize % again.len().max(1))?;
         render(tool, template, &run.arguments)
     });

@@ -62,7 +62,9 @@ fn sayings(policy: &Policy, phone_policy: &Policy) -> Vec<String> {
     let greetings = greetings
         .into_iter()
         .filter(|text| !(text.is_empty() || is_template(text)));
-    let fillers = policy.tools.iter().flat_map(|tool| fixed_fillers(tool));
+    let language = policy.speaker.language.as_deref();
+    let tools = policy.tools.iter();
+    let fillers = tools.flat_map(|tool| fixed_fillers(tool, language));
     let sayings = phrases.into_iter().chain(greetings).chain(fillers);
     sayings.flat_map(|text| as_clauses(&text)).collect()
 }
@@ -75,9 +77,9 @@ pub(super) fn as_clauses(text: &str) -> Vec<String> {
     texts
 }
 
-/// The fillers of a tool that are the same for every call.
-fn fixed_fillers(tool: &Declaration) -> Vec<String> {
-    let Fillers { short, long, again } = &tool.fillers;
+/// The fillers of a tool in a language that are the same for every call.
+fn fixed_fillers(tool: &Declaration, language: Option<&str>) -> Vec<String> {
+    let Fillers { short, long, again } = tool.fillers_in(language);
     let templates = short.iter().chain(long).chain(again);
     let fixed = templates.filter(|template| !template.contains('{'));
     // As the conversation would say them.
@@ -108,7 +110,7 @@ mod tests {
             long: vec!["This takes  a while. Please bear with me.".into()],
             again: vec!["Still looking.".into()],
         };
-        let sayings = fixed_fillers(&tool)
+        let sayings = fixed_fillers(&tool, None)
             .into_iter()
             .flat_map(|text| as_clauses(&text));
         let (prepared, server) = (Prepared::default(), Speaker::default());

@@ -10,6 +10,7 @@
 //! | `canonical`, `once` | when two calls are the same; when two changes are |
 //! | `journal`, `journal/file`, `journal/shared` | which changes may run, so that none runs twice; their records in a file, or in a store |
 
+use crate::language::{ENGLISH, base};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -181,8 +182,11 @@ pub struct Declaration {
     pub writes: Vec<String>,
     /// By argument: differences that do not matter when a predicted call is matched.
     pub equivalence: BTreeMap<String, Vec<Equivalence>>,
-    /// Fillers while it runs.
+    /// Fillers while it runs, in languages that have none of their own.
     pub fillers: Fillers,
+    /// Fillers by the primary language of the session (BCP 47).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub fillers_by_language: BTreeMap<String, Fillers>,
     /// Whether the user has to say yes first.
     pub confirmation: Confirmation,
     /// A call ends the conversation, once what the agent says to it has been heard.
@@ -217,6 +221,7 @@ impl Declaration {
             writes: Vec::new(),
             equivalence: BTreeMap::new(),
             fillers: Fillers::default(),
+            fillers_by_language: BTreeMap::new(),
             confirmation: Confirmation::None,
             ends_call: None,
             answer: None,
@@ -225,6 +230,13 @@ impl Declaration {
             takes: Vec::new(),
             feeds: false,
         }
+    }
+
+    /// The fillers for a session that speaks `language` (BCP 47): English if it names none.
+    pub fn fillers_in(&self, language: Option<&str>) -> &Fillers {
+        let language = base(language.unwrap_or(ENGLISH));
+        let own = self.fillers_by_language.get(&language);
+        own.unwrap_or(&self.fillers)
     }
 
     /// Drops what the model wrote for arguments that the server sets.

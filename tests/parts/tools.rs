@@ -617,6 +617,9 @@ fn a_bad_declaration_names_file_key_and_fix() {
     more("[router]\nrules = ['(?P<x>a)']").refused(&["bad.toml", "router.rules", "`x`"]);
     more("[router]\nrules = ['(']").refused(&["router.rules", "regular expression"]);
     more("[fillers]\nshort = [\"{{ plase }}\"]").refused(&["fillers.short", "`plase`"]);
+    more("[fillers]\nshrot = [\"a\"]").refused(&["fillers.shrot", "short, long or again"]);
+    more("[fillers.de]\nshrot = [\"a\"]").refused(&["fillers.de", "`shrot`"]);
+    more("[fillers.de]\nlong = [\"{{ plase }}\"]").refused(&["fillers.de.long", "`plase`"]);
     more("[http.headers]\nA = { env = \"ABSENT\" }").refused(&[
         "http.headers.A",
         "ABSENT",

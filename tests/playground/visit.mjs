@@ -74,6 +74,7 @@ async function firstVisit(browser) {
     await page.click('#questions button >> nth=0');
     await page.waitForSelector('.sounding', { timeout: PATIENCE });
     measured.demo_click_to_voice_ms = Date.now() - clicked;
+    assert.ok((await page.locator('#stages li').count()) > 0, 'the stages are told while the agent speaks');
     await page.waitForSelector('#drawing .answer', { timeout: PATIENCE });
     measured.demo_click_to_answer_ms = Date.now() - clicked;
   };

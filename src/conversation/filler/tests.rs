@@ -3,7 +3,7 @@
 use super::*;
 use crate::conversation::experience::Experience;
 use crate::conversation::policy::Policy;
-use crate::tools::{Effect, ToolSpec};
+use crate::tools::{Declaration, Effect, ToolSpec};
 use std::time::Duration;
 
 const PATIENCE: Micros = Micros::from_ms(1_500);
@@ -23,7 +23,31 @@ fn tool(short: &[&str], long: &[&str]) -> Declaration {
 }
 
 fn chosen(tool: &Declaration, wait_ms: u64) -> Option<String> {
-    choose(tool, Micros::from_ms(wait_ms), &FillerPolicy::default())
+    let wait = Micros::from_ms(wait_ms);
+    choose(&tool.fillers, wait, &FillerPolicy::default())
+}
+
+#[test]
+fn fillers_are_in_the_agents_language() {
+    let mut tool = tool(&[], &[]);
+    for (language, text) in [("en", "Let me look."), ("de", "Ich sehe nach.")] {
+        let fillers = Fillers {
+            short: vec![text.to_owned()],
+            ..Fillers::default()
+        };
+        tool.fillers_by_language.insert(language.into(), fillers);
+    }
+    let first = |tool: &Declaration, language: Option<&str>| {
+        let mut policy = Policy::default();
+        policy.speaker.language = language.map(str::to_owned);
+        let common = Common::new(policy, Experience::default());
+        common.fillers(tool).short.first().cloned()
+    };
+    assert_eq!(first(&tool, None).unwrap(), "Let me look.");
+    assert_eq!(first(&tool, Some("de-AT")).unwrap(), "Ich sehe nach.");
+    assert_eq!(first(&tool, Some("fr")), None);
+    tool.fillers.short = vec!["Hm.".into()];
+    assert_eq!(first(&tool, Some("fr")).unwrap(), "Hm.");
 }
 
 #[test]

@@ -234,7 +234,7 @@ impl Conversation {
     ) {
         let name = tool.spec.name.clone();
         self.announce_call(call, &name, arguments.clone(), RunBy::Server);
-        let filler = tool.fillers.short.first();
+        let filler = self.common.fillers(tool).short.first();
         let words = filler.and_then(|template| render(tool, template, &arguments));
         let promise = self.ending.promise(EndingCall {
             call,

@@ -20,8 +20,8 @@ pub use units::ConvertUnits;
 
 use super::http::Web;
 use super::{
-    CallContext, Declaration, Effect, Eligibility, EndsCall, Registry, RegistryError, Tool,
-    ToolError, ToolSpec,
+    CallContext, Declaration, Effect, Eligibility, EndsCall, Fillers, Registry, RegistryError,
+    Tool, ToolError, ToolSpec,
 };
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
@@ -75,7 +75,21 @@ pub(crate) fn transfer_call<'a>(
     // One after the other: a second one would take the call away from the first.
     declaration.writes = vec!["call".into()];
     declaration.ends_call = Some(EndsCall::HandOver);
-    declaration.fillers.short = vec!["I'll put you through to {{ to }}.".into()];
+    let announced = |(language, text): (&str, &str)| {
+        let short = vec![text.to_owned()];
+        let fillers = Fillers {
+            short,
+            ..Fillers::default()
+        };
+        (language.to_owned(), fillers)
+    };
+    declaration.fillers_by_language = [
+        ("en", "I'll put you through to {{ to }}."),
+        ("de", "Ich verbinde Sie mit {{ to }}."),
+        ("es", "Le paso con {{ to }}."),
+    ]
+    .map(announced)
+    .into();
     declaration
 }
 
@@ -274,6 +288,7 @@ impl Worded {
         let declaration = Declaration {
             confirmation: file.confirmation,
             fillers: file.fillers,
+            fillers_by_language: file.fillers_by_language,
             answer: file.answer,
             ..tool.declaration().clone()
         };

@@ -2,8 +2,9 @@
 
 mod kinds;
 
-use super::file::{self, RawConfirm, RawKind, RawTool};
+use super::file::{self, RawConfirm, RawKind, RawPhrases, RawTool};
 use super::{DeclarationError, Declared, Kind, RouterHints};
+use crate::language::{base, is_tag};
 use crate::tools::builtin::Builtin;
 use crate::tools::mcp::{McpCatalogue, McpPlan};
 use crate::tools::once;
@@ -13,7 +14,7 @@ use crate::tools::{
     Origin, SpeculationLimits, ToolSpec,
 };
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::de::{DeTable, DeValue};
@@ -218,7 +219,9 @@ impl Check<'_> {
             declaration.equivalence = raw.equivalence.clone();
         }
         self.only_parameters("equivalence", raw.equivalence.keys(), &known)?;
-        declaration.fillers = self.fillers(&raw, &known)?;
+        let typed = &raw.fillers;
+        declaration.fillers = self.fillers("fillers", typed.any(), &known)?;
+        declaration.fillers_by_language = self.by_language(&typed.by_language, &known)?;
         declaration.answer = self.answer(&raw, &known)?.or(declaration.answer);
         declaration.confirmation = self.confirmation(&raw.confirm, &declaration, &known)?;
         let (kind, network) = self.kind(&raw, &all, &declaration)?;
@@ -608,22 +611,46 @@ impl Check<'_> {
         })
     }
 
-    fn fillers(&self, raw: &RawTool, known: &BTreeSet<String>) -> Checked<Fillers> {
-        let typed = &raw.fillers;
+    fn fillers(&self, key: &str, typed: RawPhrases, known: &BTreeSet<String>) -> Checked<Fillers> {
         for (kind, list) in [
             ("short", &typed.short),
             ("long", &typed.long),
             ("again", &typed.again),
         ] {
             for source in list {
-                self.template(&format!("fillers.{kind}"), source, known)?;
+                self.template(&format!("{key}.{kind}"), source, known)?;
             }
         }
         Ok(Fillers {
-            short: typed.short.clone(),
-            long: typed.long.clone(),
-            again: typed.again.clone(),
+            short: typed.short,
+            long: typed.long,
+            again: typed.again,
         })
+    }
+
+    fn by_language(
+        &self,
+        typed: &toml::Table,
+        known: &BTreeSet<String>,
+    ) -> Checked<BTreeMap<String, Fillers>> {
+        let one = |(language, phrases): (&String, &toml::Value)| {
+            let key = format!("fillers.{language}");
+            if !is_tag(language) || base(language) != *language {
+                let problem = format!("`{language}` is neither a kind of fillers nor a language");
+                let fix =
+                    "write short, long or again, or a table for a language, such as [fillers.de]";
+                return Err(self.wrong(&key, problem, fix));
+            }
+            let phrases = phrases
+                .clone()
+                .try_into()
+                .map_err(|error: toml::de::Error| {
+                    let fix = "write short, long and again as lists of texts";
+                    self.wrong(&key, error.message().to_owned(), fix)
+                })?;
+            Ok((language.clone(), self.fillers(&key, phrases, known)?))
+        };
+        typed.iter().map(one).collect()
     }
 
     fn answer(&self, raw: &RawTool, known: &BTreeSet<String>) -> Checked<Option<String>> {

@@ -72,8 +72,31 @@ pub(super) struct RawSpeculation {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub(super) struct RawFillers {
+    short: Vec<String>,
+    long: Vec<String>,
+    again: Vec<String>,
+    /// By language. Every unknown key is here, too.
+    #[serde(flatten)]
+    pub(super) by_language: toml::Table,
+}
+
+impl RawFillers {
+    /// Those for languages that have none of their own.
+    pub(super) fn any(&self) -> RawPhrases {
+        RawPhrases {
+            short: self.short.clone(),
+            long: self.long.clone(),
+            again: self.again.clone(),
+        }
+    }
+}
+
+/// The fillers of one language, or of any.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawPhrases {
     pub(super) short: Vec<String>,
     pub(super) long: Vec<String>,
     pub(super) again: Vec<String>,
