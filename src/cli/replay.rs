@@ -79,7 +79,7 @@ impl Replay {
     fn what_if(&self, recording: &Recording, path: &Path) -> Result<()> {
         let policy = other_policy(recording, path)?;
         let Some(patterns) = &self.patterns else {
-            let changed = what_if(recording, policy, None);
+            let changed = what_if(recording, policy, None)?;
             return match self.json {
                 true => super::print_json(&changed),
                 false => super::print(&side_by_side(&[("changed", &changed)])),
@@ -96,7 +96,7 @@ impl Replay {
             let book = book.clone();
             what_if(recording, policy.clone(), Some(&Foresight { book, depth }))
         };
-        let (one, two) = (ahead(1), ahead(2));
+        let (one, two) = (ahead(1)?, ahead(2)?);
         match self.json {
             true => super::print_json(&json!({ "depth_1": one, "depth_2": two })),
             false => super::print(&side_by_side(&[("depth 1", &one), ("depth 2", &two)])),

@@ -58,8 +58,53 @@ pub struct Unknown {
     pub estimated_clauses: u32,
 }
 
+/// The reason why a recording cannot tell the outcome of a policy: samples of the draft model were not recorded. The
+/// confidence of a call is its share of all samples, so a part of them would count as a draft that mostly disagrees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum MissingSamples {
+    /// The recorded session had no draft model.
+    #[error(
+        "this recording has no samples of a draft model, and the other policy asks for {asked}: remove draft.model \
+         from it"
+    )]
+    NoDraft {
+        /// The samples of the other policy.
+        asked: u32,
+    },
+    /// The recorded session had fewer samples.
+    #[error(
+        "this recording has {recorded} samples of the draft model, and the other policy asks for {asked}: set \
+         draft.samples to {recorded} or less"
+    )]
+    Fewer {
+        /// The samples of the recorded policy.
+        recorded: u32,
+        /// The samples of the other policy.
+        asked: u32,
+    },
+}
+
+impl MissingSamples {
+    fn check(recording: &Recording, policy: &Policy) -> Result<(), Self> {
+        let samples = |policy: &Policy| policy.speculation.draft.map_or(0, |draft| draft.samples);
+        match (samples(&recording.header.policy), samples(policy)) {
+            (recorded, asked) if asked <= recorded => Ok(()),
+            (0, asked) => Err(Self::NoDraft { asked }),
+            (recorded, asked) => Err(Self::Fewer { recorded, asked }),
+        }
+    }
+}
+
 /// Simulates the recorded session under `policy`, with `foresight` if it is given.
-pub fn what_if(recording: &Recording, policy: Policy, foresight: Option<&Foresight>) -> WhatIf {
+///
+/// # Errors
+/// [`MissingSamples`] if the policy asks for more samples of the draft model than were recorded.
+pub fn what_if(
+    recording: &Recording,
+    policy: Policy,
+    foresight: Option<&Foresight>,
+) -> Result<WhatIf, MissingSamples> {
+    MissingSamples::check(recording, &policy)?;
     let day = recording.header.day();
     let source = foresight.map(|foresight| Source::new(foresight, &policy, day));
     let tools = policy.tools.clone();
@@ -81,13 +126,13 @@ pub fn what_if(recording: &Recording, policy: Policy, foresight: Option<&Foresig
         ..Play::new(world, policy, experience)
     };
     play.run(&recording.steps);
-    WhatIf {
+    Ok(WhatIf {
         recorded: stats(&recorded),
         changed: stats(&play.turns),
         tokens: (recorded.tokens(), play.turns.tokens()),
         turns: recorded.beside(&play.turns),
         unknown: play.unknown,
-    }
+    })
 }
 
 /// Extracts the recorded jobs and the turns' records.

@@ -1,9 +1,15 @@
 //! Runs the real program and checks its output and exit codes.
 
+use crate::sessions::{Lookup, Talk};
+use crate::support::live::without_models;
 use crate::support::mcp::{Setup, object};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Arc;
+use undertone::llm::scripted::{Cue, Scripted};
+use undertone::session::{Builders, Engines, Observers, Recordings};
+use undertone::tools::Registry;
 
 /// The program in `folder`, without this process's environment settings.
 fn undertone(folder: &Path, arguments: &[&str]) -> Command {
@@ -726,6 +732,131 @@ fn patterns_are_learned_listed_shown_exported_and_forgotten() {
     let off = "[speculation]\npatterns = false\n";
     std::fs::write(path.join("undertone.toml"), off).unwrap();
     refused(&["list"], "speculation.patterns");
+}
+
+/// Records this many calls to an agent that finds the caller's booking and then asks for the state of its flight.
+async fn record(folder: &Path, calls: usize) {
+    let llm = Scripted::default()
+        .on(
+            Cue::words("booking"),
+            r#"<speech>Let me see.</speech><tool>find_booking(code="ZK3FFW")</tool>"#,
+        )
+        .on(
+            Cue::result("find_booking"),
+            r#"<speech>One moment.</speech><tool>flight_status(flight="SK101")</tool>"#,
+        )
+        .on(Cue::result("flight_status"), "<speech>It is late.</speech>");
+    let (runs, _ran) = tokio::sync::mpsc::channel(16);
+    let mut tools = Registry::new();
+    for (name, argument, result) in [
+        ("find_booking", "code", json!({"flight": "SK101"})),
+        ("flight_status", "flight", json!({"state": "late"})),
+    ] {
+        let tool = Lookup::new(name, argument, result, &runs);
+        tools.register(tool).expect("a tool");
+    }
+    let recordings = Recordings::new(folder).expect("a folder");
+    let builders = Builders {
+        tools: tools.into(),
+        observers: Observers {
+            recordings: Some(recordings),
+            ..Observers::default()
+        },
+        ..without_models(Arc::new(llm))
+    };
+    let engines = Engines::start(builders).expect("engines");
+    for _ in 0..calls {
+        let mut talk = Talk::with(&engines);
+        talk.asks("My booking is ZK3FFW.").await;
+        talk.hangs_up().await;
+    }
+    engines.finish_sessions().await;
+}
+
+/// A conversation in the format of EVA.
+fn of_eva(code: &str, flight: &str) -> Value {
+    json!({
+        "id": code,
+        "current_date_time": "2026-03-17 09:00",
+        "culture_overrides": {"en": {"code": code}},
+        "ground_truth": {"expected_trace": {"trace": [
+            {"event_type": "agent_utterance", "utterance": "How can I help?"},
+            {"event_type": "user_utterance", "utterance": "My booking is <CODE>"},
+            {"event_type": "tool_call", "tool_name": "find_booking", "params": {"code": "<CODE>"}},
+            {"event_type": "tool_response", "response": {"flight": flight}},
+            {"event_type": "tool_call", "tool_name": "flight_status", "params": {"flight": flight}},
+            {"event_type": "tool_response", "response": {"state": "late"}},
+        ]}},
+    })
+}
+
+/// `undertone patterns` in a folder that declares the tools of these conversations.
+fn patterns(folder: &Path, arguments: &[&str]) -> Output {
+    declare_read(folder, "find_booking", "code");
+    declare_read(folder, "flight_status", "flight");
+    let mut command = undertone(folder, &[&["patterns"], arguments].concat());
+    command.env("XDG_STATE_HOME", folder.join("state"));
+    command.output().expect("it runs")
+}
+
+/// Checks that two reads of two conversations were learned from `file`, and where their arguments come from.
+fn learns(folder: &Path, file: &str, words: &str) {
+    let output = patterns(folder, &["learn", file]);
+    let learned = stdout(&output);
+    assert!(
+        learned.contains("4 calls of 2 conversations"),
+        "{file}: {learned} {}",
+        stderr(&output)
+    );
+    for (tool, origin) in [
+        ("find_booking", format!("code: the user's words, {words}")),
+        (
+            "flight_status",
+            "flight: result /flight of find_booking".to_owned(),
+        ),
+    ] {
+        let shown = stdout(&patterns(folder, &["show", tool]));
+        assert!(shown.contains(&origin), "{file}: {shown}");
+    }
+}
+
+#[tokio::test]
+async fn patterns_are_learned_from_recordings_and_from_data_sets_of_eva() {
+    let folder = tempfile::tempdir().unwrap();
+    record(&folder.path().join("calls"), 2).await;
+    learns(folder.path(), "calls", "the first");
+    let folder = tempfile::tempdir().unwrap();
+    let talks = json!([of_eva("ZK3FFW", "SK101"), of_eva("QW7RTY", "SK102")]);
+    std::fs::write(folder.path().join("eva.json"), talks.to_string()).unwrap();
+    learns(folder.path(), "eva.json", "the first");
+}
+
+#[tokio::test]
+async fn a_damaged_recording_is_named_with_its_line_and_nothing_is_learned_from_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let calls = folder.path().join("calls");
+    record(&calls, 1).await;
+    let file = std::fs::read_dir(&calls).unwrap().next().unwrap();
+    let file = file.unwrap().path();
+    let recorded = std::fs::read_to_string(&file).unwrap();
+    for (kind, damaged) in [
+        (r#"{"output":"#, r#""flight_status""#),
+        (r#"{"t":"#, "SK101"),
+    ] {
+        let mut lines: Vec<&str> = recorded.lines().collect();
+        let is_it = |line: &&str| line.starts_with(kind) && line.contains(damaged);
+        let at = lines.iter().position(is_it).expect("such a line");
+        lines[at] = lines[at].strip_suffix('}').expect("an object");
+        std::fs::write(&file, lines.join("\n") + "\n").unwrap();
+        let output = patterns(folder.path(), &["learn", "calls"]);
+        assert_eq!(output.status.code(), Some(1));
+        let (error, name) = (stderr(&output), file.file_name().unwrap());
+        let line = format!("line {}: ", at + 1);
+        let named = error.contains(&*name.to_string_lossy()) && error.contains(&line);
+        assert!(named && !error.contains("no calls"), "{line}: {error}");
+    }
+    let listed = stdout(&patterns(folder.path(), &["list"]));
+    assert!(listed.contains("nothing was learned yet"), "{listed}");
 }
 
 /// Version 1.31 keeps a device id and a database of events in the user's cache.

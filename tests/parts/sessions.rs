@@ -32,10 +32,10 @@ use undertone::tools::{
 use uuid::Uuid;
 
 /// A conversation in words with a real session.
-struct Talk(SessionHandle);
+pub(super) struct Talk(SessionHandle);
 
 impl Talk {
-    fn with(engines: &Arc<Engines>) -> Self {
+    pub(super) fn with(engines: &Arc<Engines>) -> Self {
         let options = SessionOptions {
             spoken_by: SpokenBy::Nobody,
             ..SessionOptions::new(Profile::ClientFirst, 16_000)
@@ -62,7 +62,7 @@ impl Talk {
     }
 
     /// Says a sentence; returns the events up to the end of the answer.
-    async fn asks(&mut self, text: &str) -> Vec<Event> {
+    pub(super) async fn asks(&mut self, text: &str) -> Vec<Event> {
         self.says(text, true).await;
         self.answer().await
     }
@@ -78,7 +78,7 @@ impl Talk {
         }
     }
 
-    async fn hangs_up(mut self) {
+    pub(super) async fn hangs_up(mut self) {
         let request = Inbound::Request(Input::Drain);
         self.0.inbound.send(request).await.expect("it goes on");
         loop {
@@ -343,14 +343,19 @@ async fn a_source_learns_from_what_a_session_commits_and_forgets_it_with_the_ses
 }
 
 /// A tool of one argument that may run early, with its result. Its runs are reported.
-struct Lookup {
+pub(super) struct Lookup {
     declaration: Declaration,
     result: Value,
     runs: mpsc::Sender<String>,
 }
 
 impl Lookup {
-    fn new(name: &str, argument: &str, result: Value, runs: &mpsc::Sender<String>) -> Arc<Self> {
+    pub(super) fn new(
+        name: &str,
+        argument: &str,
+        result: Value,
+        runs: &mpsc::Sender<String>,
+    ) -> Arc<Self> {
         let spec = ToolSpec {
             examples: Vec::new(),
             name: name.into(),

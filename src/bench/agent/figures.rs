@@ -139,8 +139,12 @@ pub(super) fn findings(cells: &[Cell]) -> Vec<String> {
     let saved = |regime, arm| {
         100.0 * (1.0 - wall(cells, regime, arm) / wall(cells, regime, Arm::Sequential))
     };
-    let spend =
-        |arm| find(cells, "balanced", arm).map_or(0.0, |cell| spread(cell, Sums::spend).median);
+    let balanced = |arm, figure: fn(&Sums) -> f64| {
+        find(cells, "balanced", arm).map_or(0.0, |cell| spread(cell, figure).median)
+    };
+    let spend = |arm| balanced(arm, Sums::spend);
+    let prompts = |arm| balanced(arm, |sums| sums.a_task(sums.prompt_tokens) / 1_000.0);
+    let (serial, plan) = (prompts(Arm::Sequential), prompts(Arm::Plan));
     vec![
         format!(
             "In a research task of six calls, transitions that are right in 78 % of the cases save {:.0} % of the time \
@@ -154,6 +158,12 @@ pub(super) fn findings(cells: &[Cell]) -> Vec<String> {
             saved("model-bound", Arm::Plan),
             spend(Arm::Plan),
             spend(Arm::Sequential)
+        ),
+        format!(
+            "That plan takes {plan:.0} thousand prompt tokens instead of {serial:.0} thousand, {:.0} % less, where the \
+             article quotes 37 % fewer tokens for code that calls tools: all six calls fit one plan here, and the model \
+             reads none of the long results.",
+            100.0 * (1.0 - plan / serial)
         ),
         "The article's 38.2 to 17.1 s cannot come from early tools: its six tools take 2.4 s in all, so at least 35.8 s \
          would be left."

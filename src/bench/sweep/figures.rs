@@ -57,7 +57,10 @@ pub(super) fn agents_table(runs: &[Run]) -> Table {
         ("hit rate", 3),
         ("client saved, %", 1),
     ];
-    let mut table = Table::new("Time saved by number of agents", &columns);
+    let mut table = Table::new(
+        "Time saved by number of agents, which share no clock, budget or server: flat by construction",
+        &columns,
+    );
     for (point, runs) in runs {
         table.rows.push(vec![
             (point.agents.0 as f64).into(),

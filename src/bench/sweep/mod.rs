@@ -309,8 +309,9 @@ impl Sweep {
                  saved is that of the rounds that call a tool, as in equation 1.",
                 100.0 * DEVIATION
             ),
-            "The simulated servers have no limit, and agents share nothing: that the saving does not depend on their \
-             number says that the rules add no wait of their own, not that a real server serves 1,024 agents. The \
+            "Agents share no clock, budget or server, and the simulated servers have no limit, so the saving cannot \
+             depend on the number of agents: those rows show how much the draws vary, not that a real server serves \
+             1,024 agents. The \
              engine's side is the simulation of `model`, not the product, with o = 50 ms, calls of 14 tokens and \
              10 ms a token: figures that the paper does not give, chosen for a saving in its range. The hit rate of \
              the draft models is injected, and measured in the ledger. Costs: prices of November 2025, 630 tokens of \

@@ -5,7 +5,7 @@ use crate::cli::{engines, print};
 use crate::config::Config;
 use crate::conversation::{Event, Input, Output};
 use crate::prediction::patterns::{Happened, PastConversation, PatternFile, Schemas};
-use crate::recording::Recording;
+use crate::recording::{Recording, Step};
 use crate::session::DEFAULT_AGENT;
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -106,7 +106,7 @@ impl Learn {
         let agent = own.or_else(|| header.policy.briefing.agent.clone());
         Ok(Lesson {
             agent: agent.unwrap_or_else(|| DEFAULT_AGENT.into()),
-            conversation: conversation(&recording, header.day().unwrap_or(self.date)),
+            conversation: conversation(&recording, header.day().unwrap_or(self.date))?,
         })
     }
 }
@@ -144,48 +144,55 @@ struct Decision {
 }
 
 /// A recorded session, as far as its first agent went: the user's words, and the calls of the server's tools.
-fn conversation(recording: &Recording, day: Date) -> PastConversation {
+fn conversation(recording: &Recording, day: Date) -> Result<PastConversation> {
     let mut happened = Vec::new();
     let mut places = HashMap::new();
-    for step in &recording.steps {
-        if matches!(step.input, Some(Input::Agent(_))) {
-            break;
-        }
-        for line in &step.outputs {
-            let Ok(Decision {
-                output: Output::Notify(event),
-            }) = serde_json::from_str(line)
-            else {
-                continue;
-            };
-            match event {
-                Event::UserItem { text, .. } => happened.push((Happened::Said(text), None)),
-                Event::ToolCalled {
-                    call,
-                    name,
-                    arguments,
-                    by_client: false,
-                    ..
-                } => {
-                    places.insert(call, happened.len());
-                    happened.push((Happened::Called(name, arguments), None));
-                }
-                Event::ToolFinished { call, result, .. } => {
-                    let place = places.get(&call).and_then(|place| happened.get_mut(*place));
-                    if let (Some((_, returned)), Ok(result)) = (place, result) {
-                        *returned = Some(Happened::Resulted(result));
-                    }
-                }
-                _ => {}
+    for event in events(recording)? {
+        match event {
+            Event::UserItem { text, .. } => happened.push((Happened::Said(text), None)),
+            Event::ToolCalled {
+                call,
+                name,
+                arguments,
+                by_client: false,
+                ..
+            } => {
+                places.insert(call, happened.len());
+                happened.push((Happened::Called(name, arguments), None));
             }
+            Event::ToolFinished { call, result, .. } => {
+                let place = places.get(&call).and_then(|place| happened.get_mut(*place));
+                if let (Some((_, returned)), Ok(result)) = (place, result) {
+                    *returned = Some(Happened::Resulted(result));
+                }
+            }
+            _ => {}
         }
     }
     let happened = happened
         .into_iter()
         .flat_map(|(event, returned)| [Some(event), returned]);
-    PastConversation {
+    Ok(PastConversation {
         task: String::new(),
         day,
         happened: happened.flatten().collect(),
+    })
+}
+
+/// The events up to the first handoff. A line that cannot be read is an error: without its call, the calls around it
+/// would be learned as following each other.
+fn events(recording: &Recording) -> Result<Vec<Event>> {
+    let is_handoff = |step: &&Step| matches!(step.input, Some(Input::Agent(_)));
+    let mut events = Vec::new();
+    for step in recording.steps.iter().take_while(|step| !is_handoff(step)) {
+        for (line, text) in (step.line + 1..).zip(&step.outputs) {
+            let read = serde_json::from_str(text);
+            let Decision { output } =
+                read.with_context(|| format!("line {line}: this decision cannot be read"))?;
+            if let Output::Notify(event) = output {
+                events.push(event);
+            }
+        }
     }
+    Ok(events)
 }

@@ -540,7 +540,7 @@ fn a_recording_tells_what_other_settings_would_have_done() {
     let under = |change: fn(&mut Policy)| {
         let mut policy = policy();
         change(&mut policy);
-        let found = what_if(&recording, policy, None);
+        let found = what_if(&recording, policy, None).unwrap();
         assert_eq!(found.turns.len(), 1, "{:?}", found.turns);
         assert_eq!((found.unknown.runs, found.unknown.generations), (0, 0));
         let changed = found.turns[0].changed.unwrap();

@@ -4,7 +4,7 @@ use super::sim::{SAMPLED, Sample, Sim, Sources, Step, call_with, end, sampled, s
 use super::*;
 use crate::recording::Recording;
 use crate::tools::Eligibility;
-use crate::what_if::what_if;
+use crate::what_if::{MissingSamples, what_if};
 use serde_json::{Value, json};
 
 fn early(name: &str, effect: Effect) -> Declaration {
@@ -420,30 +420,45 @@ fn a_recording_tells_what_another_number_of_samples_would_have_done() {
         policy
     };
     let mut sim = Sim::recorded(policy(3), "samples".into());
-    asked(&mut sim, sampled([100, 300, 500], "weather", boulder()));
+    let mut drafts = sampled([100, 300, 500], "weather", boulder());
+    drafts[1] = sampled([300; 3], "weather", json!({"city": "rome"}))[0].clone();
+    asked(&mut sim, drafts);
     let recording = Recording::read(sim.recording().as_bytes()).expect("a recording");
-    let under = |samples| {
-        let found = what_if(&recording, policy(samples), None);
-        let saved = found.changed.total.saved_seconds;
-        (
-            (saved * 1_000.0).round() as i64,
-            found.changed.drafts,
-            found.unknown.predictions,
-        )
+    let under = |samples| what_if(&recording, policy(samples), None);
+    let told = |samples| {
+        let found = under(samples).expect("as many samples");
+        let total = found.changed.total;
+        let saved = (total.saved_seconds * 1_000.0).round() as i64;
+        let hits = (total.starts, total.hits);
+        (hits, saved, found.changed.drafts, found.unknown.predictions)
     };
     // The router's questions have no answer in the recording.
-    let (was, drafts, unknown) = under(3);
-    assert_eq!(drafts.accepted, 1);
-    let (one, fewer, same) = under(1);
+    let (hits, was, drafts, unknown) = told(3);
+    assert_eq!((hits, drafts.accepted), ((1, 1), 1), "two of three agreed");
+    let (hits, one, fewer, same) = told(1);
+    assert_eq!((hits, fewer.accepted), ((1, 1), 1), "the first was right");
     assert_eq!(same, unknown);
     assert_eq!(one, was, "the result was there long before the call");
     assert!(fewer.tokens < drafts.tokens, "{fewer:?}");
-    let (_, _, more) = under(5);
-    assert_eq!(
-        more,
-        unknown + 4,
-        "two samples are missing of each question"
-    );
+    let (recorded, asked) = (3, 5);
+    let missing = MissingSamples::Fewer { recorded, asked };
+    assert_eq!(under(5), Err(missing), "two of five would have agreed");
+    let error = missing.to_string();
+    for part in ["3 samples", "asks for 5", "draft.samples"] {
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn a_recording_without_a_draft_model_tells_nothing_about_its_samples() {
+    let without = || with(vec![early("weather", Effect::Read)]);
+    let mut sim = Sim::recorded(without(), "no-samples".into());
+    asked(&mut sim, Vec::new());
+    let recording = Recording::read(sim.recording().as_bytes()).expect("a recording");
+    assert!(what_if(&recording, without(), None).is_ok());
+    let policy = drafting(vec![early("weather", Effect::Read)], 0.0);
+    let missing = MissingSamples::NoDraft { asked: 3 };
+    assert_eq!(what_if(&recording, policy, None), Err(missing));
 }
 
 #[test]

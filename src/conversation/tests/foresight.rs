@@ -414,7 +414,7 @@ fn a_recording_tells_what_looking_further_ahead_would_have_gained() {
     let book = usual_calls(&policy);
     let ahead = |depth| {
         let book = book.clone();
-        what_if(&recording, policy.clone(), Some(&Foresight { book, depth }))
+        what_if(&recording, policy.clone(), Some(&Foresight { book, depth })).unwrap()
     };
     let (one, two) = (ahead(1), ahead(2));
     assert_eq!(one.recorded.total.starts, 0);

@@ -459,9 +459,15 @@ fn with_tool_cache(scripts: Vec<Script>, goes_on: &[bool]) -> Vec<Script> {
     scripts.into_iter().map(&mut cached).collect()
 }
 
+/// A tool, its argument, the confidence, and the source.
+type Guess = (&'static str, u8, f32, Source);
+
 /// The router's answers, by the number of the request.
-fn guesses() -> impl Strategy<Value = Vec<Vec<(&'static str, u8, f32)>>> {
-    let one = (any_call(), 0f32..1.0).prop_map(|((name, n), confidence)| (name, n, confidence));
+fn guesses() -> impl Strategy<Value = Vec<Vec<Guess>>> {
+    use Source::{Example, Intent, Rule, Transition};
+    let source = prop::sample::select(vec![Rule, Intent, Example, Transition]);
+    let one = (any_call(), 0f32..1.0, source);
+    let one = one.prop_map(|((name, n), confidence, source)| (name, n, confidence, source));
     prop::collection::vec(prop::collection::vec(one, 0..3), 1..8)
 }
 
@@ -485,16 +491,16 @@ fn drafted(mut policy: Policy) -> Policy {
     policy
 }
 
-fn router(guesses: Vec<Vec<(&'static str, u8, f32)>>) -> Sources {
+fn router(guesses: Vec<Vec<Guess>>) -> Sources {
     let asked = std::cell::Cell::new(0);
     Box::new(move |_| {
         let nth = asked.replace(asked.get() + 1);
         let predicted = guesses[nth % guesses.len()].iter();
-        let predicted = predicted.map(|(name, n, confidence)| Prediction {
+        let predicted = predicted.map(|(name, n, confidence, source)| Prediction {
             tool: (*name).into(),
             arguments: json!({ "n": n }).as_object().cloned().unwrap_or_default(),
             confidence: *confidence,
-            source: Source::Rule,
+            source: *source,
             open: Vec::new(),
         });
         predicted.collect()

@@ -3,9 +3,9 @@
 use super::learner::Guess;
 use super::memory::{Learnt, Memory, PatternFigures, SURE};
 use super::origin::Schemas;
-use super::trail::{OPEN, Trail};
+use super::trail::{self, OPEN, Trail};
 use crate::prediction::{
-    Committed, Moment, PredictError, Prediction, Predictor, Question, Said, Source, Today,
+    Committed, Moment, PastCall, PredictError, Prediction, Predictor, Question, Said, Source, Today,
 };
 use crate::tools::{Declaration, canonical};
 use futures_util::future::BoxFuture;
@@ -107,6 +107,7 @@ impl Transitions {
             ..Session::default()
         });
         session.hear(question);
+        session.take_results(&question.evidence.calls, &self.schemas);
         let guess = |trail: &mut Trail| self.guesses(&learnt, &question.agent, trail);
         let mut guesses = match question.evidence.moment.is_before_words() {
             true => session.trail.before_words(guess),
@@ -179,19 +180,28 @@ impl Transitions {
 }
 
 impl Session {
-    /// Adds the user's new words and new results of calls.
+    /// Adds the user's new words.
     fn hear(&mut self, question: &Question) {
         self.agent.clone_from(&question.agent);
         if !question.evidence.moment.is_before_words() {
             self.hear_words(question);
         }
-        let mut known = question.evidence.calls.iter().rev();
+    }
+
+    /// Adds the new results of calls, the latest call first. A call that is not among `known` keeps none of those
+    /// before it from theirs.
+    fn take_results(&mut self, known: &[PastCall], schemas: &Schemas) {
+        let mut left = known.iter().rev();
         for at in (0..self.trail.calls.len()).rev() {
             let call = &self.trail.calls[at];
-            let same = known.find(|known| known.tool == call.tool);
-            let is_open = call.ending == OPEN;
-            match same.and_then(|known| known.result.as_ref()) {
-                Some(result) if is_open => self.trail.resulted_at(at, result),
+            let mut earlier = left.clone();
+            let is_same = |known: &&PastCall| trail::named(schemas, &known.tool) == call.tool;
+            let Some(same) = earlier.find(is_same) else {
+                continue;
+            };
+            left = earlier;
+            match &same.result {
+                Some(result) if call.ending == OPEN => self.trail.resulted_at(at, result),
                 _ => {}
             }
         }

@@ -509,6 +509,44 @@ fn no_name_of_an_unknown_tool_is_kept() {
     assert!(kept.contains("status") && kept.contains("find"));
 }
 
+/// The model makes a real and an invented call in one answer; the result of the real one comes later.
+#[test]
+fn an_invented_call_keeps_no_result_from_the_call_before_it() {
+    let desk = Desk::new();
+    let call = |tool: &str, result| PastCall {
+        tool: tool.into(),
+        arguments: Map::new(),
+        result,
+    };
+    let talk = |at: usize| {
+        let session = Uuid::new_v4();
+        let words = "Is my flight on time?";
+        desk.ask(session, words, &[]);
+        desk.commit(session, "find", json!({}));
+        desk.commit(session, "find_status", json!({}));
+        let (found, code) = (call("find", None), format!("BK{at:04}"));
+        desk.ask(session, words, &[found.clone(), call("find_status", None)]);
+        let found = PastCall {
+            result: Some(json!({ "id": code })),
+            ..found
+        };
+        let predicted = desk.ask(session, words, &[found, call("find_status", None)]);
+        desk.commit(session, "status", json!({ "code": code }));
+        desk.0.ended(session);
+        predicted
+    };
+    (0..12).for_each(|at| drop(talk(at)));
+    let predicted = talk(12);
+    let sources = desk.patterns().sources("status");
+    let of_result = |one: &&(String, String, Rate)| one.1 == "result /id of find";
+    assert!(sources.iter().any(|one| of_result(&one)), "{sources:?}");
+    let first = predicted.first().expect("a prediction");
+    assert_eq!(
+        (&*first.tool, &first.arguments["code"]),
+        ("status", &json!("BK0012"))
+    );
+}
+
 /// The way by which a client came tells which call begins the session.
 #[test]
 fn the_first_call_is_foreseen_when_a_session_opens() {

@@ -190,7 +190,7 @@ impl Trail {
         let declared: Map<String, Value> = declared
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
-        let tool = if schemas.knows(tool) { tool } else { UNKNOWN };
+        let tool = named(schemas, tool);
         self.calls.push(Made {
             tool: tool.to_owned(),
             given: arguments.clone(),
@@ -242,6 +242,11 @@ impl Trail {
         let mut calls = self.calls.iter().filter(|call| call.tool == tool);
         calls.any(|call| call.arguments.first(slot) == Some(value))
     }
+}
+
+/// The name of a tool in a trail.
+pub(super) fn named<'t>(schemas: &Schemas, tool: &'t str) -> &'t str {
+    if schemas.knows(tool) { tool } else { UNKNOWN }
 }
 
 /// The tool and the names of its arguments.
