@@ -241,6 +241,10 @@ pub struct Demands {
     /// Its language, a BCP 47 tag; the model decides if `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub language: Option<String>,
+    /// The session whose answer it is: what a provider adds to a call comes back in that session alone. The session
+    /// sets it.
+    #[serde(skip)]
+    pub session: u64,
 }
 
 impl Demands {

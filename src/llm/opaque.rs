@@ -37,10 +37,10 @@ impl Block {
     }
 }
 
-/// The blocks of the latest calls, by tool and arguments: the conversation keeps calls, not what providers add.
+/// The blocks of the latest calls, by session, tool and arguments: the conversation keeps calls, not what providers add.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
-    blocks: VecDeque<(String, Block)>,
+    blocks: VecDeque<(u64, String, Block)>,
     /// This server signs calls.
     signs: bool,
     /// This server wants thoughts back.
@@ -48,7 +48,14 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    pub(super) fn keep(&mut self, name: &str, arguments: &Map<String, Value>, block: Block) {
+    /// Keeps the block of a call that was made in `session`.
+    pub(super) fn keep(
+        &mut self,
+        session: u64,
+        name: &str,
+        arguments: &Map<String, Value>,
+        block: Block,
+    ) {
         if block.is_empty() || block.size() > LONGEST {
             return;
         }
@@ -57,16 +64,31 @@ impl Blocks {
         if self.blocks.len() == MOST {
             self.blocks.pop_front();
         }
-        self.blocks.push_back((key(name, arguments), block));
+        self.blocks
+            .push_back((session, key(name, arguments), block));
     }
 
+    /// Those of one session: the thoughts of another are none of its caller's business.
+    pub(super) fn of_session(&self, session: u64) -> OfSession<'_> {
+        OfSession { all: self, session }
+    }
+}
+
+/// The blocks of one session.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OfSession<'a> {
+    all: &'a Blocks,
+    session: u64,
+}
+
+impl OfSession<'_> {
     /// The block that came with the latest such call.
     pub(super) fn of(&self, name: &str, arguments: &Map<String, Value>) -> Option<&Block> {
         let key = key(name, arguments);
-        let mut latest = self.blocks.iter().rev();
+        let mut latest = self.all.blocks.iter().rev();
         latest
-            .find(|(known, _)| *known == key)
-            .map(|(_, block)| block)
+            .find(|(session, known, _)| *session == self.session && *known == key)
+            .map(|(_, _, block)| block)
     }
 
     /// Adds the blocks to the calls of a history. A call that the model has not written itself gets the
@@ -77,10 +99,10 @@ impl Blocks {
                 let arguments = serde_json::from_str(&call.function.arguments).unwrap_or_default();
                 let block = self.of(&call.function.name, &arguments);
                 call.extra_content = match block.and_then(|block| block.extra.clone()) {
-                    None if self.signs => Some(unsigned()),
+                    None if self.all.signs => Some(unsigned()),
                     extra => extra,
                 };
-                if self.thinks {
+                if self.all.thinks {
                     let thoughts = block.map(|block| block.thoughts.clone());
                     message.reasoning_content = Some(thoughts.unwrap_or_default());
                 }
@@ -129,11 +151,11 @@ mod tests {
         let arguments = json!({"b": 1, "a": 2}).as_object().cloned().unwrap();
         let mut blocks = Blocks::default();
         let mut messages = [message("{\"a\":2,\"b\":1}"), message("{}")];
-        blocks.attach(&mut messages);
+        blocks.of_session(1).attach(&mut messages);
         assert_eq!(messages[0].tool_calls[0].extra_content, None);
 
-        blocks.keep("look_up", &arguments, signed("s"));
-        blocks.attach(&mut messages);
+        blocks.keep(1, "look_up", &arguments, signed("s"));
+        blocks.of_session(1).attach(&mut messages);
         assert_eq!(messages[0].tool_calls[0].extra_content, signed("s").extra);
         assert_eq!(messages[1].tool_calls[0].extra_content, Some(unsigned()));
         assert_eq!(messages[0].reasoning_content, None);
@@ -146,22 +168,47 @@ mod tests {
             thoughts: "hmm".into(),
             ..Block::default()
         };
-        blocks.keep("look_up", &Map::new(), block);
+        blocks.keep(1, "look_up", &Map::new(), block);
         let mut messages = [message("{}"), message("{\"n\":1}")];
-        blocks.attach(&mut messages);
+        blocks.of_session(1).attach(&mut messages);
         assert_eq!(messages[0].reasoning_content.as_deref(), Some("hmm"));
         assert_eq!(messages[1].reasoning_content.as_deref(), Some(""));
+    }
+
+    #[test]
+    fn thoughts_about_one_caller_stay_in_their_session() {
+        let mut blocks = Blocks::default();
+        let block = |thoughts: &str| Block {
+            thoughts: thoughts.into(),
+            ..signed(thoughts)
+        };
+        blocks.keep(1, "look_up", &Map::new(), block("Ann owes 40 dollars"));
+        blocks.keep(2, "look_up", &Map::new(), block("Bob owes nothing"));
+        for (session, thoughts, signature) in [
+            (
+                1,
+                "Ann owes 40 dollars",
+                signed("Ann owes 40 dollars").extra,
+            ),
+            (2, "Bob owes nothing", signed("Bob owes nothing").extra),
+            (3, "", Some(unsigned())),
+        ] {
+            let mut messages = [message("{}")];
+            blocks.of_session(session).attach(&mut messages);
+            assert_eq!(messages[0].reasoning_content.as_deref(), Some(thoughts));
+            assert_eq!(messages[0].tool_calls[0].extra_content, signature);
+        }
     }
 
     #[test]
     fn memory_is_bounded() {
         let mut blocks = Blocks::default();
         let huge = "x".repeat(LONGEST + 1);
-        blocks.keep("look_up", &Map::new(), signed(&huge));
+        blocks.keep(1, "look_up", &Map::new(), signed(&huge));
         assert!(blocks.blocks.is_empty());
         for n in 0..MOST + 5 {
             let arguments = json!({"n": n}).as_object().cloned().unwrap();
-            blocks.keep("look_up", &arguments, signed("s"));
+            blocks.keep(1, "look_up", &arguments, signed("s"));
         }
         assert_eq!(blocks.blocks.len(), MOST);
     }

@@ -44,7 +44,9 @@ impl Protocol for ChatCompletions {
         blocks: &Blocks,
     ) -> Map<String, Value> {
         let mut messages = messages.to_vec();
-        blocks.attach(&mut messages);
+        blocks
+            .of_session(prompt.demands.session)
+            .attach(&mut messages);
         request::body(settings, prompt, &messages, takes)
     }
 

@@ -531,7 +531,7 @@ async fn open(
     Ok(match request(endpoint, server, prompt, messages).await? {
         Opened::Stream(response) => {
             let (endpoint, server) = (endpoint.clone(), server.clone());
-            events(response, endpoint, server, prompt.tool_names())
+            events(response, endpoint, server, prompt)
         }
         Opened::Text { events, .. } => stream::iter(events.into_iter().map(Ok)).boxed(),
     })
@@ -623,6 +623,9 @@ struct Reading {
     messages: BoxStream<'static, Result<Sign, String>>,
     reader: Box<dyn Reader>,
     endpoint: Arc<Endpoint>,
+    session: u64,
+    /// A word or a call has come.
+    has_begun: bool,
     /// When a thought was last reported.
     thought: Option<Instant>,
 }
@@ -631,12 +634,14 @@ fn events(
     response: Response,
     endpoint: Arc<Endpoint>,
     server: Arc<Server>,
-    tools: Vec<String>,
+    prompt: &Prompt,
 ) -> LlmStream {
     let reading = Reading {
         messages: http::messages(server, response, error_message).boxed(),
-        reader: endpoint.protocol.reader(&endpoint.settings, tools),
+        reader: (endpoint.protocol).reader(&endpoint.settings, prompt.tool_names()),
         endpoint,
+        session: prompt.demands.session,
+        has_begun: false,
         thought: None,
     };
     stream::unfold(Some(reading), |reading| async {
@@ -660,8 +665,13 @@ impl Reading {
         if self.endpoint.settings.calls == Calls::Native {
             let mut blocks = self.endpoint.blocks();
             for (name, arguments, block) in self.reader.blocks() {
-                blocks.keep(&name, &arguments, block);
+                blocks.keep(self.session, &name, &arguments, block);
             }
+        }
+        self.has_begun |= events.iter().any(LlmEvent::is_output);
+        if events.is_empty() && error.is_none() && !self.has_begun {
+            // A thought that the server leaves in the text.
+            events.push(LlmEvent::Thinking);
         }
         if events.contains(&LlmEvent::Thinking) && !self.tells_thought() {
             events.retain(|event| *event != LlmEvent::Thinking);

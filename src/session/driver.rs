@@ -549,9 +549,10 @@ impl Driver {
             Output::CancelGeneration { request } => self.cancel_generation(request),
             Output::AskDraft {
                 request,
-                prompt,
+                mut prompt,
                 samples,
             } => {
+                prompt.demands.session = self.id;
                 let (tasks, results) = (&mut self.tasks, &self.results);
                 self.drafts.ask(request, &prompt, samples, tasks, results);
             }

@@ -782,6 +782,27 @@ async fn thoughts_and_comments_are_signs_of_life_and_never_speech() {
     assert_eq!(spoken(&events), "Hello.\n");
 }
 
+/// Servers without a reader for them leave thoughts in the text.
+#[tokio::test]
+async fn thoughts_in_the_text_are_signs_of_life_and_never_speech() {
+    let (pieces, rx) = mpsc::channel(1);
+    let (_, llm) = Server::start(Reply::Stream(rx)).await;
+    let mut events = llm.generate(prompt());
+    assert_eq!(events.next().await.unwrap().unwrap(), LlmEvent::Thinking);
+    let thought = sse("<think>The canary sings.");
+    pieces.send(piece(thought)).await.unwrap();
+    assert_eq!(events.next().await.unwrap().unwrap(), LlmEvent::Thinking);
+    let answer = [
+        sse(" So I greet.</think><speech>Hello.</speech>"),
+        STOP.to_owned(),
+        DONE.to_owned(),
+    ];
+    pieces.send(piece(answer.concat())).await.unwrap();
+    let (events, error) = all(events).await;
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(spoken(&events), "Hello.\n");
+}
+
 /// OpenAI's servers send nothing while a model thinks.
 #[tokio::test(start_paused = true)]
 async fn a_model_that_is_told_to_think_shows_it() {

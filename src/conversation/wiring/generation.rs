@@ -150,6 +150,7 @@ impl Conversation {
                 max_tokens: tokens_left(most, used),
                 tool_choice,
                 language: self.common.policy.speaker.language.clone(),
+                session: 0,
             },
         }
     }

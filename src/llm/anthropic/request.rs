@@ -9,7 +9,7 @@
 //! - Ids are unique, and names of tools have letters, digits, `_` and `-` only.
 //! - While the model thinks, the thoughts before the calls of the round in progress come back with them.
 
-use crate::llm::opaque::Blocks;
+use crate::llm::opaque::{Blocks, OfSession};
 use crate::llm::prompt::{ChatCall, ChatMessage, Role, by_name};
 use crate::llm::remote::{FORCED, Settings, Takes, Vocabulary};
 use crate::llm::untrusted::{sanitise, sanitise_json};
@@ -56,8 +56,9 @@ pub(super) fn body(
     prompt: &Prompt,
     messages: &[ChatMessage],
     takes: &Takes,
-    thoughts: &Blocks,
+    blocks: &Blocks,
 ) -> Map<String, Value> {
+    let thoughts = blocks.of_session(prompt.demands.session);
     let limits = [settings.max_tokens, prompt.demands.max_tokens];
     let limit = limits.into_iter().flatten().min().unwrap_or(DEFAULT_LIMIT);
     let mut body = settings.extra_body.clone();
@@ -188,7 +189,7 @@ fn may_think(
     body: &Map<String, Value>,
     limit: u32,
     messages: &[ChatMessage],
-    thoughts: &Blocks,
+    thoughts: OfSession<'_>,
 ) -> bool {
     let budget = body
         .get("thinking")
@@ -201,7 +202,7 @@ fn may_think(
 }
 
 /// The thoughts before the calls of a message.
-fn of_calls(message: &ChatMessage, thoughts: &Blocks) -> Vec<Value> {
+fn of_calls(message: &ChatMessage, thoughts: OfSession<'_>) -> Vec<Value> {
     let mut calls = message.tool_calls.iter();
     let found = calls.find_map(|call| {
         let block = thoughts.of(&call.function.name, &arguments(call))?;
@@ -211,7 +212,7 @@ fn of_calls(message: &ChatMessage, thoughts: &Blocks) -> Vec<Value> {
 }
 
 /// The system prompt, and the messages in the shape of this dialect. `thoughts` come back with their calls.
-fn converted(messages: &[ChatMessage], thoughts: Option<&Blocks>) -> (String, Vec<Value>) {
+fn converted(messages: &[ChatMessage], thoughts: Option<OfSession<'_>>) -> (String, Vec<Value>) {
     let mut system = String::new();
     let mut history = History::default();
     for message in messages {
@@ -259,7 +260,7 @@ impl History {
         }
     }
 
-    fn agent(&mut self, message: &ChatMessage, thoughts: Option<&Blocks>) {
+    fn agent(&mut self, message: &ChatMessage, thoughts: Option<OfSession<'_>>) {
         let mut blocks = match thoughts {
             Some(thoughts) => of_calls(message, thoughts),
             None => Vec::new(),

@@ -21,7 +21,8 @@ impl Driver {
         }
     }
 
-    pub(super) fn generate(&mut self, request: RequestId, prompt: Prompt, agent: Option<&str>) {
+    pub(super) fn generate(&mut self, request: RequestId, mut prompt: Prompt, agent: Option<&str>) {
+        prompt.demands.session = self.id;
         let agent = agent.and_then(|name| self.engines.agents.get(name));
         let llm = agent.unwrap_or(&self.agent).llm.clone();
         self.conversation.asked(request, || llm.id());

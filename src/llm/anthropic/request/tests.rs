@@ -184,7 +184,7 @@ fn thoughts_come_back_with_the_calls_that_they_led_to() {
         extra: Some(json!([thought])),
         ..Block::default()
     };
-    thoughts.keep("get_weather", &arguments, block);
+    thoughts.keep(0, "get_weather", &arguments, block);
     let body = request(&settings, &asked, &Takes::default(), &thoughts);
     assert_eq!(body["messages"][1]["content"][0], thought);
     assert_eq!(body["temperature"], Value::Null);
