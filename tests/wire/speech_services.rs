@@ -398,6 +398,32 @@ async fn agents_have_recognisers_and_voices_of_their_own() {
     assert!(hinted.count() > 0, "{asked:?}");
 }
 
+#[tokio::test]
+async fn a_clients_keywords_reach_the_recogniser_and_it_may_take_them_back() {
+    let service = SpeechService::start();
+    let server = live::serve(builders(Some(service.address), None, KEY));
+    let mut call = Call::to(&server).await;
+    for (keywords, prompt) in [
+        (json!(["Anneliese", "Kronos 7"]), "Anneliese, Kronos 7"),
+        (json!([]), ""),
+    ] {
+        let input = json!({"transcription": {"keywords": keywords}});
+        let session = json!({"type": "realtime", "audio": {"input": input}});
+        call.send(json!({"type": "session.update", "session": session}))
+            .await;
+        call.until("session.updated").await;
+        let before = service.transcriptions().len();
+        turn(&mut call).await;
+        let asked = service.transcriptions().split_off(before);
+        let utterances: Vec<_> = asked.iter().filter(|form| form["file"] != 1_000).collect();
+        assert!(!utterances.is_empty(), "{asked:?}");
+        for form in utterances {
+            let told = form.get("prompt").and_then(|told| told.as_str());
+            assert_eq!(told.unwrap_or_default(), prompt, "{form:?}");
+        }
+    }
+}
+
 /// One undertone has another hear and speak for it.
 #[tokio::test]
 async fn an_undertone_is_a_speech_service_of_another() {
