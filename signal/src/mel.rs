@@ -5,8 +5,11 @@ use realfft::{RealFftPlanner, RealToComplex};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Mel bands of one frame.
+/// Mel bands of one frame, of most models.
 pub const BANDS: usize = 80;
+
+/// Mel bands of one frame, of Whisper large-v3 and the models made from it.
+pub const FINE_BANDS: usize = 128;
 
 /// Samples from one frame to the next: 10 ms at 16 kHz.
 pub const HOP: usize = 160;
@@ -40,23 +43,33 @@ impl Default for LogMel {
 }
 
 impl LogMel {
-    /// For audio at 16 kHz.
+    /// [`BANDS`] bands of audio at 16 kHz.
     pub fn new() -> Self {
+        Self::of_bands(BANDS)
+    }
+
+    /// So many bands of audio at 16 kHz, [`BANDS`] or [`FINE_BANDS`].
+    pub fn of_bands(bands: usize) -> Self {
         let hann = |i: usize| 0.5 - 0.5 * (std::f32::consts::TAU * i as f32 / WINDOW as f32).cos();
         Self {
             fft: RealFftPlanner::new().plan_fft_forward(WINDOW),
             window: (0..WINDOW).map(hann).collect(),
-            filters: slaney_filters(),
+            filters: slaney_filters(bands),
         }
     }
 
-    /// The features of `audio`, 16 kHz mono: [`BANDS`] rows of `audio.len() / HOP` frames, row by
+    /// The bands of one frame.
+    pub fn bands(&self) -> usize {
+        self.filters.len()
+    }
+
+    /// The features of `audio`, 16 kHz mono: [`Self::bands`] rows of `audio.len() / HOP` frames, row by
     /// row, roughly within -1..2. Frames are centred; the ends are padded by reflection.
     pub fn features(&self, audio: &[f32]) -> Vec<f32> {
         let frames = audio.len() / HOP;
         let padded = reflect(audio, WINDOW / 2);
         // Most of what the models hear is padding: digital silence has the lowest value in every band.
-        let mut features = vec![LOWEST.log10(); BANDS * frames];
+        let mut features = vec![LOWEST.log10(); self.bands() * frames];
         let mut input = self.fft.make_input_vec();
         let mut spectrum = self.fft.make_output_vec();
         let mut power = [0.0; BINS];
@@ -130,10 +143,10 @@ fn reflect(audio: &[f32], pad: usize) -> Vec<f32> {
 }
 
 /// The mel filters of librosa's default: Slaney's scale, each band of equal area.
-fn slaney_filters() -> Vec<Band> {
+fn slaney_filters(bands: usize) -> Vec<Band> {
     let top = hz_to_mel(8_000.0);
-    let edges: Vec<f64> = (0..BANDS + 2)
-        .map(|i| mel_to_hz(top * i as f64 / (BANDS + 1) as f64))
+    let edges: Vec<f64> = (0..bands + 2)
+        .map(|i| mel_to_hz(top * i as f64 / (bands + 1) as f64))
         .collect();
     edges
         .windows(3)
@@ -200,7 +213,48 @@ mod tests {
         for hz in [0.0, 440.0, 1_000.0, 7_999.0] {
             assert!((mel_to_hz(hz_to_mel(hz)) - hz).abs() < 1e-6);
         }
-        assert!(slaney_filters().iter().all(|band| !band.weights.is_empty()));
+        for bands in [BANDS, FINE_BANDS] {
+            let filters = slaney_filters(bands);
+            assert!(filters.iter().all(|band| !band.weights.is_empty()));
+        }
+    }
+
+    /// By librosa's definition, `filters.mel(sr=16000, n_fft=400, n_mels=128)`, computed apart from this code.
+    #[test]
+    fn the_filters_of_128_bands_are_those_of_librosa() {
+        let filters = slaney_filters(FINE_BANDS);
+        let expected: [(usize, usize, &[f32]); 7] = [
+            (0, 1, &[0.012_373_986]),
+            (1, 1, &[0.030_392_565]),
+            (10, 6, &[0.011_289_184, 0.001_084_802]),
+            (40, 24, &[0.040_376_365]),
+            (64, 42, &[0.006_749_683, 0.018_091_518]),
+            (
+                100,
+                100,
+                &[0.002_578_351, 0.006_775_829, 0.009_409_416, 0.005_311_946],
+            ),
+            (
+                127,
+                191,
+                &[0.000_475_695, 0.001_617_172, 0.002_758_648, 0.003_900_125],
+            ),
+        ];
+        for (band, first, weights) in expected {
+            assert_eq!(filters[band].first, first, "band {band}");
+            for (weight, expected) in filters[band].weights.iter().zip(weights) {
+                assert!((weight - expected).abs() < 1e-7, "band {band}: {weight}");
+            }
+        }
+        let all: f32 = filters.iter().flat_map(|band| &band.weights).sum();
+        assert!((all - 3.190_985_5).abs() < 1e-4, "{all}");
+    }
+
+    #[test]
+    fn features_have_a_row_for_each_of_128_bands() {
+        let mel = LogMel::of_bands(FINE_BANDS);
+        assert_eq!(mel.bands(), 128);
+        assert_eq!(mel.features(&[0.1; 1_600]).len(), 128 * 10);
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod by_language;
 mod decode;
 pub mod deepgram;
 mod detect;
+pub mod keyterms;
 pub mod openai;
 mod tokens;
 mod whisper_cpp;

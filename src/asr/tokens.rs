@@ -165,6 +165,39 @@ mod tests {
         );
     }
 
+    /// As in Whisper large-v3, which knows Cantonese, too.
+    #[test]
+    fn a_hundredth_language_shifts_the_tokens_after_it() {
+        let special = [
+            "endoftext",
+            "startoftranscript",
+            "en",
+            "su",
+            "yue",
+            "translate",
+            "transcribe",
+            "startoflm",
+            "startofprev",
+            "nospeech",
+            "notimestamps",
+        ];
+        let ids = [50_257, 50_258, 50_259].into_iter().chain(50_357..50_365);
+        let vocabulary: serde_json::Map<String, serde_json::Value> = (special.iter().zip(ids))
+            .map(|(name, id)| (format!("<|{name}|>"), id.into()))
+            .collect();
+        let model = serde_json::json!({
+            "type": "WordLevel", "vocab": vocabulary, "unk_token": "<|endoftext|>",
+        });
+        let tokenizer = serde_json::json!({"version": "1.0", "model": model}).to_string();
+        let tokenizer: Tokenizer = tokenizer.parse().unwrap();
+        let tokens = Tokens::of(&tokenizer, MULTILINGUAL + 1).unwrap();
+        assert_eq!(tokens.languages(), ["en", "su", "yue"]);
+        let chosen = tokens.choose(&[], &Hints::language("yue"), 16_000);
+        assert_eq!(tokens.task(&chosen), [50_358, 50_360, 50_364]);
+        let others = [tokens.before, tokens.no_speech];
+        assert_eq!(others, [Some(50_362), Some(50_363)]);
+    }
+
     #[test]
     fn a_model_of_english_is_told_nothing() {
         let (_, tokens) = tokens(MULTILINGUAL - 1);

@@ -1,11 +1,11 @@
 //! Whisper in the ONNX layout that exporters share: an encoder, and a decoder with both branches merged. Any size, of
-//! English or of many languages: sizes and tokens are read from the folder.
+//! English or of many languages: sizes, the bands of the spectrogram and tokens are read from the folder.
 
 use super::decode::{Candidate, MAX_SAMPLES, with_retry};
 use super::tokens::Tokens;
 use super::{Asr, AsrError, Hints, Recognised, warn_of_only_english};
 use crate::audio::at_usual_level;
-use crate::audio::mel::{BANDS, HOP, LogMel};
+use crate::audio::mel::{BANDS, FINE_BANDS, HOP, LogMel};
 use ort::session::{Session, SessionInputValue};
 use ort::value::{DynValue, Tensor, TensorRef};
 use serde::Deserialize;
@@ -55,6 +55,19 @@ fn bands() -> usize {
     BANDS
 }
 
+impl Sizes {
+    /// The spectrogram that the encoder takes.
+    fn mel(&self) -> Result<LogMel, String> {
+        let bands = self.num_mel_bins;
+        match [BANDS, FINE_BANDS].contains(&bands) {
+            true => Ok(LogMel::of_bands(bands)),
+            false => Err(format!(
+                "num_mel_bins is {bands}, and Whisper's spectrograms have {BANDS} or {FINE_BANDS} bands"
+            )),
+        }
+    }
+}
+
 impl WhisperLayout {
     /// Whether a folder has a decoder in this layout.
     pub fn is_in(folder: &Path) -> bool {
@@ -80,13 +93,7 @@ impl WhisperLayout {
         let text = text.map_err(|error| load_error(&path, error.to_string()))?;
         let sizes: Sizes =
             serde_json::from_str(&text).map_err(|error| load_error(&path, error.to_string()))?;
-        if sizes.num_mel_bins != BANDS {
-            let reason = format!(
-                "its spectrogram has {} bands, not {BANDS}",
-                sizes.num_mel_bins
-            );
-            return Err(load_error(&path, reason));
-        }
+        let mel = sizes.mel().map_err(|reason| load_error(&path, reason))?;
         let path = folder.join("tokenizer.json");
         let tokenizer = Tokenizer::from_file(&path);
         let tokenizer = tokenizer.map_err(|error| load_error(&path, error.to_string()))?;
@@ -99,7 +106,7 @@ impl WhisperLayout {
             name: format!("{model} (ONNX Runtime)"),
             tokenizer,
             sizes,
-            mel: LogMel::new(),
+            mel,
         })
     }
 
@@ -107,7 +114,7 @@ impl WhisperLayout {
         let mut padded = audio.to_vec();
         padded.resize(MAX_SAMPLES, 0.0);
         let features = self.mel.features(&padded);
-        let shape = [1, BANDS, padded.len() / HOP];
+        let shape = [1, self.mel.bands(), padded.len() / HOP];
         let mel = TensorRef::from_array_view((shape, &features[..])).map_err(failed)?;
         let mut encoded = self
             .encoder
@@ -300,5 +307,25 @@ mod tests {
         let file = "onnx/decoder_model_merged_quantized.onnx";
         std::fs::write(folder.path().join(file), "").unwrap();
         assert!(WhisperLayout::is_in(folder.path()));
+    }
+
+    #[test]
+    fn a_model_of_80_or_128_bands_is_taken_and_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = |bands: &str| {
+            let sizes = r#""d_model": 8, "decoder_layers": 1, "decoder_attention_heads": 1"#;
+            let config = format!("{{{sizes}, \"vocab_size\": 51866{bands}}}");
+            std::fs::write(folder.path().join("config.json"), config).unwrap();
+            let error = WhisperLayout::load(folder.path()).err().unwrap();
+            error.to_string()
+        };
+        for taken in ["", ", \"num_mel_bins\": 80", ", \"num_mel_bins\": 128"] {
+            let error = refused(taken);
+            assert!(error.contains("tokenizer.json"), "{taken}: {error}");
+        }
+        let error = refused(", \"num_mel_bins\": 96");
+        for part in ["config.json", "num_mel_bins is 96", "80 or 128"] {
+            assert!(error.contains(part), "{error}");
+        }
     }
 }

@@ -3,8 +3,8 @@
 use super::check::{Check, Checked, SPEEDS, TAGS};
 use super::error::{ConfigError, SettingOrigin, suggest};
 use super::raw::RawRoute;
-use super::speech::wrong_keyterms;
 use super::{AgentConfig, Keypad, RemoteLlm, Scope, ToolsConfig};
+use crate::asr::keyterms;
 use crate::language::is_tag;
 use crate::server::Twilio;
 use crate::session::{DEFAULT_AGENT, Route, TRANSPORTS, check_greeting, check_instructions};
@@ -228,7 +228,7 @@ impl Check<'_> {
             let fix = "add it to asr.services in the configuration, or remove the key";
             one_of("recogniser", recogniser, known.collect(), fix)?;
         }
-        if let Some((problem, fix)) = raw.keyterms.as_deref().and_then(wrong_keyterms) {
+        if let Some((problem, fix)) = raw.keyterms.as_deref().and_then(keyterms::wrong) {
             return Err(file.wrong("keyterms", problem, fix));
         }
         let tools = known.tools();

@@ -3,7 +3,7 @@
 use super::check::{Check, Checked};
 use super::error::suggest;
 use super::raw::{RawAsr, RawAsrService, RawTts, RawTtsService};
-use crate::asr::{deepgram, openai as recogniser};
+use crate::asr::{deepgram, keyterms, openai as recogniser};
 use crate::tts::{cartesia, elevenlabs, openai as voice};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,32 +55,10 @@ enum TtsEngine {
     Cartesia,
 }
 
-/// The most keyterms, and the most characters of one: many times what helps, and less than any service's limit.
-const MOST_KEYTERMS: usize = 100;
-const LONGEST_KEYTERM: usize = 50;
-
-/// The reason that these cannot be keyterms, and the fix.
-pub(super) fn wrong_keyterms(terms: &[String]) -> Option<(String, &'static str)> {
-    if terms.len() > MOST_KEYTERMS {
-        let problem = format!("{} keyterms, more than {MOST_KEYTERMS}", terms.len());
-        return Some((problem, "keep those that are misheard"));
-    }
-    let is_wrong = |term: &&String| {
-        let length = term.chars().count();
-        let has_letter = term.chars().any(char::is_alphanumeric);
-        !has_letter
-            || length > LONGEST_KEYTERM
-            || term.contains(|c: char| c == ',' || c.is_control())
-    };
-    let term = terms.iter().find(is_wrong)?;
-    let fix = "each is a word or a name of at most 50 characters, without a comma";
-    Some((format!("{term:?} is no keyterm"), fix))
-}
-
 impl Check<'_> {
     /// Words that are likely to be said.
     pub(super) fn keyterms(&self, typed: &[String]) -> Checked<Arc<[String]>> {
-        match wrong_keyterms(typed) {
+        match keyterms::wrong(typed) {
             Some((problem, fix)) => Err(self.wrong("asr.keyterms", problem, fix)),
             None => Ok(typed.into()),
         }

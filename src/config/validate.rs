@@ -240,6 +240,12 @@ impl Check<'_> {
             let problem = format!("asr.languages: \"{language}\" is no BCP 47 tag");
             return Err(self.wrong("asr.languages", problem, TAGS));
         }
+        if let (Some(language), "whisper-cpp") = (raw.languages.first(), &*raw.engine) {
+            let problem =
+                format!("asr.languages: whisper-cpp cannot detect \"{language}\" or any language");
+            let fix = "set asr.engine to \"whisper-onnx\", or leave asr.languages empty";
+            return Err(self.wrong("asr.languages", problem, fix));
+        }
         Ok(LanguageDetection {
             among: raw.languages.clone(),
             follow: raw.follow_language,

@@ -306,6 +306,10 @@ pub struct Settings {
     /// The language that user and agent speak, a BCP 47 tag.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub language: Option<String>,
+    /// Words that the user is likely to say and recognisers unlikely to know; those of the agent if it is empty. The
+    /// shell tells them to the recogniser.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keyterms: Option<Vec<String>>,
     /// The agent's voice from now on. A `voice` of `None` is the agent's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speaker: Option<Speaker>,

@@ -24,8 +24,8 @@ use super::voices::Voice;
 use super::{Inbound, Outbound};
 use crate::audio::to_f32;
 use crate::conversation::{
-    ClauseId, Event, HangUpReason, Input, Job, Micros, Output, RequestId, RunId, Shed, Time,
-    spoken_length,
+    ClauseId, Event, HangUpReason, Input, Job, Micros, Output, RequestId, RunId, Settings, Shed,
+    Time, spoken_length,
 };
 use crate::llm::Llm;
 use crate::metrics::OpenSession;
@@ -409,18 +409,7 @@ impl Driver {
                     self.input(Input::Received { end });
                 }
                 if let Input::Configure(settings) = &mut input {
-                    if let Some(tools) = &settings.tools {
-                        self.routing.lend(tools, &settings.early);
-                    }
-                    if let Some(language) = &settings.language {
-                        let detected = std::mem::replace(&mut self.detects, false);
-                        if self.change_language(language) || detected {
-                            self.open_recogniser();
-                        }
-                    }
-                    if let Some(speaker) = settings.speaker.take() {
-                        settings.speaker = Some(self.change_voice(speaker));
-                    }
+                    self.set_up(settings);
                 }
                 if let Input::ToolFinished { run, .. } = &input
                     && let Some(limit) = self.runs.remove(run)
@@ -429,6 +418,27 @@ impl Driver {
                 }
                 self.input(input);
             }
+        }
+    }
+
+    /// Sets up the engines as the client wants them.
+    fn set_up(&mut self, settings: &mut Settings) {
+        if let Some(tools) = &settings.tools {
+            self.routing.lend(tools, &settings.early);
+        }
+        let mut reopens = false;
+        if let Some(terms) = &settings.keyterms {
+            reopens = self.change_keyterms(terms);
+        }
+        if let Some(language) = &settings.language {
+            let detected = std::mem::replace(&mut self.detects, false);
+            reopens |= self.change_language(language) || detected;
+        }
+        if reopens {
+            self.open_recogniser();
+        }
+        if let Some(speaker) = settings.speaker.take() {
+            settings.speaker = Some(self.change_voice(speaker));
         }
     }
 

@@ -416,7 +416,7 @@ impl Engines {
         let hints = Hints {
             language: speaker_of(agent, options).language,
             others,
-            keyterms: agent.keyterms.clone(),
+            keyterms: options.keyterms.as_ref().unwrap_or(&agent.keyterms).clone(),
             partial: false,
         };
         self.recognisers.open(name, hints, report, turns)

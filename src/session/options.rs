@@ -4,6 +4,7 @@
 use crate::tools::{Named, SessionValues};
 use crate::traces::Parent;
 use crate::tts::Speaker;
+use std::sync::Arc;
 
 /// The settings with which a transport opens a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub struct SessionOptions {
     /// The name of the recogniser, which listens in the speaker's language; the server's default if
     /// `None` or unknown.
     pub recogniser: Option<String>,
+    /// The client's words that its user is likely to say; the agent's if `None`.
+    pub keyterms: Option<Arc<[String]>>,
     /// The model that the client named, for what it is worth.
     pub model: Option<String>,
     /// The client's `User-Agent`.
@@ -50,6 +53,7 @@ impl SessionOptions {
             spoken_by: SpokenBy::Server,
             speaker: Speaker::default(),
             recogniser: None,
+            keyterms: None,
             model: None,
             client: None,
             call: None,

@@ -477,6 +477,12 @@ fn the_services_of_a_vendor_are_at_its_address() {
 }
 
 #[test]
+fn languages_to_detect_are_refused_with_an_engine_that_detects_none() {
+    let both = "[asr]\nengine = \"whisper-cpp\"\nlanguages = [\"de\"]\n";
+    file(both).refused(&["asr.languages", "\"de\"", "whisper-cpp", "whisper-onnx"]);
+}
+
+#[test]
 fn a_mistake_in_a_speech_service_names_key_and_fix() {
     file("[asr]\nlanguages = [\"de_DE\"]\n").refused(&["asr.languages", "de_DE", "BCP 47"]);
     file("[asr]\nengine = \"whisper-cpp\"\nmodel = \"whisper-base\"\n").refused(&[

@@ -19,11 +19,14 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_tungstenite::tungstenite;
+use undertone::asr::AsrError;
 use undertone::audio::g711::Law;
 use undertone::audio::to_pcm16le;
+use undertone::conversation::ListeningWords;
 use undertone::llm::scripted::{Cue, Scripted, Step};
 use undertone::llm::{Message, Prompt};
 use undertone::server::{App, ServerSettings, SessionFactory};
+use undertone::session::Builders;
 
 /// Audio of an answer that is heard before the barge-in, ms.
 const HEARD_MS: u64 = 2_000;
@@ -143,6 +146,81 @@ fn remembers(prompt: &Prompt, said: &[String]) {
             "no interruption behind {heard:?}: {rest:?}"
         );
     }
+}
+
+/// The levels at which the user says something, for [`by_level`].
+const QUESTION: i16 = 6_000;
+const LISTENING: i16 = 12_000;
+const INTERRUPTION: i16 = 24_000;
+
+/// Hears what the user says at each level.
+fn by_level(audio: &[f32]) -> Result<String, AsrError> {
+    let loudest = audio.iter().fold(0.0, |peak: f32, s| peak.max(s.abs()));
+    let words = match loudest {
+        loud if loud > 0.55 => "Please stop that story now.",
+        loud if loud > 0.27 => "Mm-hm.",
+        _ => "Can you tell me a story?",
+    };
+    Ok(words.into())
+}
+
+/// So much speech at 24 kHz.
+fn speech(level: i16, ms: usize) -> Vec<i16> {
+    vec![level; 24 * ms]
+}
+
+/// The events until so much of an answer has been heard, none of which may touch the answer.
+async fn goes_on(call: &mut Call, response: &str, ms: u64) {
+    let mut heard = 0;
+    while heard < ms {
+        let event = call.next().await;
+        for kind in [
+            "input_audio_buffer.speech_started",
+            "undertone.clear",
+            "response.done",
+        ] {
+            assert!(!event.is(kind), "{}", event.event);
+        }
+        if event.audio_ms() > 0 {
+            assert_eq!(event.event["response_id"], response);
+            heard += event.audio_ms();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_listening_words_over_an_answer_never_stop_it_and_ten_interruptions_always_do() {
+    let _alone = common::alone().await;
+    let story = "One more sentence of the story. ".repeat(40);
+    let llm = Scripted::default().on(Cue::Always, format!("<speech>{story}</speech>"));
+    let mut builders = Builders {
+        asr: Box::new(|| Ok(Box::new(live::Hears(by_level)))),
+        ..without_models(Arc::new(llm.clone()))
+    };
+    builders.policy.vad.barge_in.listening_words = ListeningWords::Pass;
+    let server = live::serve(builders);
+    let mut call = Call::to(&server).await;
+    call.say(&speech(QUESTION, 600)).await;
+    let (mut response, _) = listen(&mut call, None, 1_500).await;
+    for _ in 0..10 {
+        call.say(&speech(LISTENING, 400)).await;
+        goes_on(&mut call, &response, 1_600).await;
+    }
+    for _ in 0..10 {
+        call.say(&speech(INTERRUPTION, 900)).await;
+        let events = call.until("response.done").await;
+        let heard = cut_short(&events, &response);
+        assert!(story.starts_with(heard.trim()), "{heard}");
+        (response, _) = listen(&mut call, Some(&response), 1_100).await;
+    }
+    let prompt = llm.asked(Cue::Turn(11)).await;
+    let users = prompt.messages.iter().filter_map(|message| match message {
+        Message::User { text } => Some(&**text),
+        _ => None,
+    });
+    let expected = std::iter::once("Can you tell me a story?")
+        .chain(std::iter::repeat_n("Please stop that story now.", 10));
+    assert!(users.eq(expected), "{:#?}", prompt.messages);
 }
 
 /// The agent's output at a client.

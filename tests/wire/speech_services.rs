@@ -31,6 +31,10 @@ const WELL_FAR: &str = "I am well from afar today. It is a fine day for a talk."
 /// The most that a fault may delay an answer.
 const MORE: Duration = Duration::from_millis(700);
 
+/// How much later than it may be heard a clause is expected to be heard if it is synthesised before the turn is over. A
+/// service that falls silent within it is waited for so much longer.
+const IN_ADVANCE: Duration = Duration::from_secs(1);
+
 /// The level of the local voice, and the least that tells the service's from it.
 const OWN: u16 = 8_192;
 const BETWEEN: u16 = 16_384;
@@ -85,6 +89,19 @@ fn voices(events: &[Heard]) -> (u64, u64) {
     let (far, own): (Vec<_>, Vec<_>) = audible.partition(|heard| heard.peak > BETWEEN);
     let ms = |of: Vec<&Heard>| of.iter().map(|heard| heard.audio_ms()).sum();
     (ms(far), ms(own))
+}
+
+/// The longest silence within an answer at a client that plays it as it arrives.
+fn longest_gap(events: &[Heard]) -> Duration {
+    let mut heard = events.iter().filter(|heard| heard.audio_ms() > 0);
+    let length = |heard: &Heard| Duration::from_millis(heard.audio_ms());
+    let first = heard.next().expect("an answer");
+    let (mut played, mut longest) = (first.at + length(first), Duration::ZERO);
+    for part in heard {
+        longest = longest.max(part.at.saturating_duration_since(played));
+        played = played.max(part.at) + length(part);
+    }
+    longest
 }
 
 #[track_caller]
@@ -215,7 +232,10 @@ async fn a_socket_that_takes_everything_and_is_dead_costs_less_than_700_ms() {
 /// service's voice again.
 #[tokio::test]
 async fn a_voice_that_breaks_off_or_falls_silent_leaves_the_rest_of_the_answer_to_the_local_one() {
-    for fault in [Manner::Breaks(2), Manner::Stalls(2)] {
+    for (fault, silence) in [
+        (Manner::Breaks(2), MORE),
+        (Manner::Stalls(2), IN_ADVANCE + MORE),
+    ] {
         let service = SpeechService::start();
         let server = live::serve(builders(None, Some(service.address), KEY));
         let mut call = Call::to(&server).await;
@@ -227,6 +247,9 @@ async fn a_voice_that_breaks_off_or_falls_silent_leaves_the_rest_of_the_answer_t
         let mut order: Vec<bool> = peaks.map(|heard| heard.peak > BETWEEN).collect();
         order.dedup();
         assert_eq!(order, [true, false], "{fault:?}: one change of voices");
+        let gap = longest_gap(&events);
+        println!("{fault:?}: {gap:?} of silence");
+        assert!(gap < silence, "{fault:?}: {gap:?} of silence");
         let (far, own) = voices(&events);
         // Two of six words; the rest, and the second clause, which has eight.
         assert!((300..600).contains(&far), "{fault:?}: {far} ms");
@@ -339,15 +362,18 @@ fn with_voice(level: f32, is_dead: bool, builders: Builders) -> Builders {
 }
 
 #[tokio::test]
-async fn the_user_hears_an_apology_only_if_the_local_engine_fails_too() {
+async fn the_user_hears_an_apology_in_time_and_only_if_the_local_engine_fails_too() {
+    let well = without_services().await;
     let service = SpeechService::start();
     service.be(Manner::Refuses(500));
     let address = Some(service.address);
     let voiceless = with_voice(0.25, true, builders(None, address, KEY));
     let server = live::serve(voiceless);
-    let (_, events) = turn(&mut Call::to(&server).await).await;
+    let (delay, events) = turn(&mut Call::to(&server).await).await;
     let apology = Phrases::default().tts_failed;
     assert!(said(&events).ends_with(&apology), "{}", said(&events));
+    println!("no voice: {delay:?} after {well:?}");
+    assert!(delay < well + MORE, "no voice: {delay:?} after {well:?}");
 
     let deaf = || Err(AsrError::Run("dead".into()));
     let deaf = Builders {
@@ -355,8 +381,10 @@ async fn the_user_hears_an_apology_only_if_the_local_engine_fails_too() {
         ..builders(address, None, KEY)
     };
     let server = live::serve(deaf);
-    let (_, events) = turn(&mut Call::to(&server).await).await;
+    let (delay, events) = turn(&mut Call::to(&server).await).await;
     assert_eq!(said(&events), Phrases::default().asr_failed);
+    println!("deaf: {delay:?} after {well:?}");
+    assert!(delay < well + MORE, "deaf: {delay:?} after {well:?}");
     let failures = setbacks(&events);
     let last = &failures.last().expect("a failure").1;
     assert!(!last.contains("127.0.0.1"), "{last}");
@@ -396,6 +424,32 @@ async fn agents_have_recognisers_and_voices_of_their_own() {
         .iter()
         .filter(|form| form["prompt"] == "Anneliese, Kronos 7");
     assert!(hinted.count() > 0, "{asked:?}");
+}
+
+#[tokio::test]
+async fn a_clients_keywords_reach_the_recogniser_and_it_may_take_them_back() {
+    let service = SpeechService::start();
+    let server = live::serve(builders(Some(service.address), None, KEY));
+    let mut call = Call::to(&server).await;
+    for (keywords, prompt) in [
+        (json!(["Anneliese", "Kronos 7"]), "Anneliese, Kronos 7"),
+        (json!([]), ""),
+    ] {
+        let input = json!({"transcription": {"keywords": keywords}});
+        let session = json!({"type": "realtime", "audio": {"input": input}});
+        call.send(json!({"type": "session.update", "session": session}))
+            .await;
+        call.until("session.updated").await;
+        let before = service.transcriptions().len();
+        turn(&mut call).await;
+        let asked = service.transcriptions().split_off(before);
+        let utterances: Vec<_> = asked.iter().filter(|form| form["file"] != 1_000).collect();
+        assert!(!utterances.is_empty(), "{asked:?}");
+        for form in utterances {
+            let told = form.get("prompt").and_then(|told| told.as_str());
+            assert_eq!(told.unwrap_or_default(), prompt, "{form:?}");
+        }
+    }
 }
 
 /// One undertone has another hear and speak for it.

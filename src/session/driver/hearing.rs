@@ -228,6 +228,14 @@ impl Driver {
         }
     }
 
+    /// Sets the words that the user is likely to say, whichever agent listens. Returns whether they are others than
+    /// before.
+    pub(super) fn change_keyterms(&mut self, terms: &[String]) -> bool {
+        let terms = (!terms.is_empty()).then(|| terms.into());
+        let before = std::mem::replace(&mut self.options.keyterms, terms);
+        before != self.options.keyterms
+    }
+
     /// Sets the session's language from now on, whichever agent speaks. Returns whether it is another one than before.
     pub(super) fn change_language(&mut self, language: &str) -> bool {
         let now = speaker_of(&self.agent, &self.options);

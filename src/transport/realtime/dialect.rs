@@ -501,6 +501,9 @@ impl Dialect for Realtime {
             if let Some(language) = &settings.language {
                 speaker.language = Some(language.clone());
             }
+            if let Some(terms) = settings.keyterms.as_ref().filter(|terms| !terms.is_empty()) {
+                self.options.keyterms = Some(terms.as_slice().into());
+            }
         }
         self.actions.push(Action::Open(self.options.clone()));
         for configuration in std::mem::take(&mut self.configuration) {

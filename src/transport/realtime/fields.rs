@@ -2,6 +2,7 @@
 //! uses these tables and `docs/realtime.md` shows them.
 
 use super::fault::Fault;
+use crate::asr::keyterms;
 use serde_json::{Map, Value};
 
 /// How the server treats a field.
@@ -9,6 +10,8 @@ use serde_json::{Map, Value};
 pub(super) enum Class {
     /// Does what the protocol says.
     Honoured,
+    /// Honoured if it is a list of keyterms; otherwise as if echoed.
+    Listed,
     /// Accepted and echoed where the protocol echoes it, but without effect.
     Echoed,
     /// Answered with an error that names the field: ignoring it would change what the user gets.
@@ -36,6 +39,11 @@ pub struct Ineffective {
 
 const fn honoured(path: &'static str, note: &'static str) -> Field {
     let class = Class::Honoured;
+    Field { path, class, note }
+}
+
+const fn listed(path: &'static str, note: &'static str) -> Field {
+    let class = Class::Listed;
     Field { path, class, note }
 }
 
@@ -133,7 +141,6 @@ const VOICE: &str = "one of `GET /v1/audio/voices`; OpenAI's names, such as `mar
                      once the agent was heard";
 const SPEED: &str =
     "0.25 to 1.5, by default the operator's `tts.speed`; can only change between responses";
-const NO_ENGINE: &str = "the recogniser takes no such hints";
 
 /// The fields of realtime and transcription sessions.
 pub(super) const SESSION: &[Field] = &[
@@ -229,9 +236,20 @@ pub(super) const SESSION: &[Field] = &[
         "audio.input.transcription.language",
         "a BCP 47 tag: the language that user and agent speak; the operator's by default (docs/languages.md)",
     ),
-    echoed("audio.input.transcription.languages", NO_ENGINE),
-    echoed("audio.input.transcription.prompt", NO_ENGINE),
-    echoed("audio.input.transcription.keywords", NO_ENGINE),
+    echoed(
+        "audio.input.transcription.languages",
+        "the operator's `asr.languages` are detected",
+    ),
+    listed(
+        "audio.input.transcription.prompt",
+        "names between commas are added to `keywords`; any other text has no effect, because recognisers take names and \
+         no instructions",
+    ),
+    honoured(
+        "audio.input.transcription.keywords",
+        "words that the user is likely to say and recognisers unlikely to know, instead of the operator's \
+         `asr.keyterms`; at most 100 of at most 50 characters, without commas; `[]`: the operator's",
+    ),
     echoed(
         "audio.input.transcription.delay",
         "transcripts are sent as soon as they are available",
@@ -437,6 +455,11 @@ impl Look {
         match row.map(|row| (row.class, row.note)) {
             None => self.note(shown, false),
             Some((Class::Echoed, _)) => self.note(shown, true),
+            Some((Class::Listed, _)) => {
+                if value.as_str().and_then(keyterms::listed).is_none() {
+                    self.note(shown, true);
+                }
+            }
             Some((Class::Refused, note)) => return Err(refusal(shown, note)),
             Some((Class::Honoured, _)) => match (group(path), value) {
                 (Some(tables), _) => self.group(tables, value, shown)?,
@@ -594,6 +617,19 @@ mod tests {
     }
 
     #[test]
+    fn a_prompt_for_the_recogniser_has_an_effect_if_it_lists_names() {
+        let update = |prompt: &str| {
+            json!({"session": {"audio": {"input": {"transcription": {
+                "prompt": prompt, "keywords": ["Anneliese"],
+            }}}}})
+        };
+        assert_eq!(found("session.update", &update("Kronos 7, Siobhan")), []);
+        let sentence = update("Expect words related to technology.");
+        let expected = ("session.audio.input.transcription.prompt".to_owned(), true);
+        assert_eq!(found("session.update", &sentence), [expected]);
+    }
+
+    #[test]
     fn a_refusal_names_the_field() {
         let mcp = json!({"session": {"tools": [{"type": "mcp", "server_label": "files",
             "server_url": "https://example.com"}]}});
@@ -650,6 +686,7 @@ mod tests {
         let line = |field: &Field| {
             let class = match field.class {
                 Class::Honoured => "honoured",
+                Class::Listed => "honoured if a list",
                 Class::Echoed => "no effect",
                 Class::Refused => "refused",
             };

@@ -55,6 +55,7 @@ mod early_tools;
 mod fault;
 mod fields;
 mod items;
+mod keywords;
 mod response;
 mod server_events;
 mod session_config;

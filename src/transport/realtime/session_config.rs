@@ -4,6 +4,7 @@ use super::codec::{Format, RATE};
 use super::early_tools;
 use super::fault::{Fault, read};
 use super::fields::{Class, SESSION};
+use super::keywords::keyterms;
 use super::turn_detection::{Detection, read_detection};
 use crate::audio::g711::Law;
 use crate::conversation::{EarlyTool, MaxTokens};
@@ -37,6 +38,8 @@ pub struct SessionUpdate {
     pub turn_detection: Option<Detection>,
     /// The transcription settings, verbatim; `null` turns the transcription events off.
     pub transcription: Option<Value>,
+    /// The words in them that the user is likely to say.
+    pub keyterms: Option<Vec<String>>,
     /// The name of a voice.
     pub voice: Option<String>,
     /// How fast it speaks.
@@ -158,6 +161,7 @@ pub(super) fn parse(session: Value) -> Result<SessionUpdate, Fault> {
         (None, None) => None,
     };
     let vendor = raw.undertone.unwrap_or_default();
+    let transcription = input.transcription.or(raw.input_audio_transcription);
     Ok(SessionUpdate {
         instructions: raw.instructions,
         text_only: raw
@@ -165,7 +169,8 @@ pub(super) fn parse(session: Value) -> Result<SessionUpdate, Fault> {
             .map(|names| text_only(&names, "session.output_modalities"))
             .transpose()?,
         turn_detection,
-        transcription: input.transcription.or(raw.input_audio_transcription),
+        keyterms: keyterms(transcription.as_ref())?,
+        transcription,
         voice: output.voice.or(raw.voice).map(voice).transpose()?,
         speed: output.speed.or(raw.speed).map(speed).transpose()?,
         early: early_tools::parse(raw.tools.iter().flatten(), "session.tools")?,

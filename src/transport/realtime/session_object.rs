@@ -205,6 +205,7 @@ impl Session {
             self.transcripts = !transcription.is_null();
             let language = transcription["language"].as_str();
             settings.language = language.filter(|tag| is_tag(tag)).map(str::to_owned);
+            settings.keyterms = update.keyterms;
             self.set_audio("input", "transcription", transcription);
         }
         let mut speaker = self.speaker.clone();

@@ -1020,6 +1020,28 @@ fn a_session_opens_with_the_voice_and_the_language_that_are_set_before_it() {
 }
 
 #[test]
+fn keywords_are_keyterms_of_the_session_from_its_opening_or_from_an_update_on() {
+    let terms = ["Anneliese".to_owned(), "Kronos 7".to_owned()];
+    let audio = json!({"input": {"transcription": {"keywords": terms}}});
+    let session = json!({"type": "realtime", "audio": audio});
+    let dialect = Realtime::new(None, None, false).configured(session.clone());
+    let actions = dialect.expect("a session").start();
+    let Some(Action::Open(options)) = actions.first() else {
+        panic!("{actions:?}");
+    };
+    assert_eq!(options.keyterms.as_deref(), Some(&terms[..]));
+    let update = json!({"type": "session.update", "session": session}).to_string();
+    let actions = realtime(false).client(ClientMessage::Text(&update));
+    let settings = Settings {
+        keyterms: Some(terms.to_vec()),
+        ..Settings::default()
+    };
+    assert!(actions.contains(&Action::Request(Input::Configure(Box::new(settings)))));
+    let echo = &events(&actions)[0]["session"]["audio"]["input"]["transcription"];
+    assert_eq!(echo["keywords"], json!(terms));
+}
+
+#[test]
 fn a_minute_of_audio_in_items_may_wait_to_be_transcribed() {
     let mut realtime = realtime(false);
     let part = json!({"type": "input_audio", "audio": STANDARD.encode(vec![0; 48_000 * 20])});
