@@ -29,7 +29,11 @@ async function compare(browser) {
   const { context, page, complaints } = await open(browser, address);
   step('one voice and one language are no choice');
   await page.click('#settings summary');
-  for (const name of ['Voice', 'Language']) assert.equal(await page.getByRole('combobox', { name }).count(), 0, name);
+  // More weights than the shipped ones may be there, with which the server offers more languages.
+  for (const [name, list] of [['Voice', '#chosen-voice'], ['Language', '#chosen-language']]) {
+    const options = await page.locator(`${list} option`).count();
+    assert.equal(await page.getByRole('combobox', { name }).count(), options > 1 ? 1 : 0, name);
+  }
   await page.click('#settings summary');
 
   step('the first screen offers the difference');
