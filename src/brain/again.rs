@@ -1,29 +1,15 @@
 //! Questions that go on from the one before: "and in Rome?", "what about tomorrow?".
 
+use super::revised::day_in;
 use super::there::place_among;
-use crate::language::en::{dates, places, text};
+use crate::language::en::{places, text};
 use crate::llm::Message;
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// A day as it is said in a question.
-const DAY: &str = "today|tonight|tomorrow";
-
-static NEXT: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    let weekday = dates::DAY_OF_WEEK;
-    Regex::new(&format!(
-        r"^(?P<about>(?:what|how) about )?(?P<at>(?:in|at|for|near|on) )?(?P<place>.*?) ?(?:(?:on |for )?(?P<day>{DAY}|(?:next |this )?{weekday}))?$"
-    ))
-    .ok()
-});
-
-static SAID_DAY: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    let weekday = dates::DAY_OF_WEEK;
-    Regex::new(&format!(
-        r"(?i)\b(?:on )?(?:{DAY}|(?:next |this )?{weekday})\b"
-    ))
-    .ok()
-});
+/// The words before the other place or day.
+static START: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"^(?:(?:what|how) about )?(?:(?:in|at|for|near|on) )?").ok());
 
 /// The whole question, in the words of the one before: "What's the weather in Rome?"; `None` if nothing goes on.
 pub(super) fn meant(said: &str, before: &[Message]) -> Option<String> {
@@ -34,18 +20,16 @@ pub(super) fn meant(said: &str, before: &[Message]) -> Option<String> {
         return None;
     };
     let (asked, earlier) = question(&before[..at])?;
-    let asked = meant(asked, earlier).unwrap_or_else(|| asked.to_owned());
-    let old = place_among(arguments)?;
-    let old = Regex::new(&format!(r"(?i)\b{}\b", regex::escape(old))).ok()?;
-    let found = old.find(&asked)?.range();
-    let mut whole = asked.clone();
+    let mut whole = meant(asked, earlier).unwrap_or_else(|| asked.to_owned());
+    let old = regex::escape(place_among(arguments)?);
+    let old = Regex::new(&format!(r"(?i)\b{old}\b")).ok()?;
+    let old = old.find(&whole)?.range();
     if let Some(place) = place {
-        whole.replace_range(found, &place);
+        whole.replace_range(old, &place);
     }
     if let Some(day) = day {
-        let old = SAID_DAY.as_ref()?.find(&whole).map(|found| found.range());
         let end = whole.trim_end_matches(['?', '.', '!', ' ']).len();
-        match old {
+        match day_in(&whole) {
             Some(old) => whole.replace_range(old, &day),
             None => whole.insert_str(end, &format!(" {day}")),
         }
@@ -70,18 +54,19 @@ fn next(said: &str) -> Option<(Option<String>, Option<String>)> {
         return None;
     };
     let bare = text::without_fillers(sentence);
-    let goes_on = sentence[..sentence.len() - bare.len()]
-        .split(' ')
-        .any(|word| word == "and");
-    let found = NEXT.as_ref()?.captures(bare)?;
-    if !goes_on && found.name("about").is_none() && found.name("at").is_none() {
+    let mut fillers = sentence[..sentence.len() - bare.len()].split(' ');
+    let start = START.as_ref()?.find(bare)?.end();
+    if start == 0 && !fillers.any(|word| word == "and") {
         return None;
     }
-    let day = found.name("day").map(|day| day.as_str().to_owned());
-    let place = match &found["place"] {
+    let rest = &bare[start..];
+    let day = day_in(rest).filter(|day| day.end == rest.len());
+    let named = rest[..day.as_ref().map_or(rest.len(), |day| day.start)].trim_end();
+    let place = match named {
         "" => None,
-        place => Some(places::find(place).ok()?.name),
+        named => Some(places::find(named).ok()?.name),
     };
+    let day = day.map(|day| rest[day].to_owned());
     (place.is_some() || day.is_some()).then_some((place, day))
 }
 
@@ -119,7 +104,7 @@ mod tests {
             ),
             (
                 "And in Berlin on Friday?",
-                "What's the weather in Berlin friday?",
+                "What's the weather in Berlin on friday?",
             ),
         ] {
             assert_eq!(meant(said, &before).as_deref(), Some(whole), "{said}");

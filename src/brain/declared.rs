@@ -127,6 +127,12 @@ impl Known {
         known.is_some_and(|(declaration, _)| declaration.effect.changes())
     }
 
+    /// Whether a tool of the server only reads.
+    pub(super) fn reads(&self, name: &str) -> bool {
+        let known = self.tools.get(name);
+        known.is_some_and(|(declaration, _)| !declaration.effect.changes())
+    }
+
     /// The filler for a call, if its tool declares one for this language.
     pub(super) fn filler(
         &self,

@@ -227,8 +227,12 @@ fn answer(
     if let Some(meant) = corrected(&said.join(" "), before) {
         return answer_to(&meant, before, prompt, known, classifier);
     }
-    let more = || again::meant(&said.join(" "), before);
-    if let Some(meant) = (!is_asked_for_argument(before)).then(more).flatten() {
+    // A change is made for its own words only.
+    let may_go_on = last_call(before).is_some_and(|(tool, _)| known.reads(tool));
+    if may_go_on
+        && !is_asked_for_argument(before)
+        && let Some(meant) = again::meant(&said.join(" "), before)
+    {
         return answer_to(&meant, before, prompt, known, classifier);
     }
     let said: Vec<String> = said.into_iter().map(revised).collect();

@@ -22,7 +22,7 @@ static PLACED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"(?i)^(?P<before>.*\b(?:in|for|at|near)\s+)(?P<place>.+?)[\s.?!,;]*$").ok()
 });
 
-/// A day that a correction may name.
+/// A day that a correction or a further question may name.
 static DAY: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&format!(
         r"(?i)\b(?:today|tonight|tomorrow|(?:(?:on|next|this) )?{DAY_OF_WEEK})\b"
@@ -50,9 +50,8 @@ pub(super) fn corrected(said: &str) -> Option<String> {
     let whole = found.get(0)?;
     let before = said[..whole.start()].trim_end();
     let new = without_preposition(found["new"].trim());
-    let day = |words| Some(DAY.as_ref()?.find_iter(words).last()?.range());
-    if day(new) == Some(0..new.len()) {
-        let old = day(before)?;
+    if day_in(new) == Some(0..new.len()) {
+        let old = day_in(before)?;
         return Some([&before[..old.start], new, &before[old.end..]].concat());
     }
     let normal = text::normalise(new);
@@ -73,6 +72,11 @@ pub(super) fn corrected(said: &str) -> Option<String> {
     let corrected = [&(placed["before"].to_owned() + &name)[..], &rest.join(" ")].join(" ");
     let asks = marker.starts_with('?') || said.ends_with('?');
     Some(corrected.trim_end().to_owned() + if asks { "?" } else { "." })
+}
+
+/// Where the last day stands in some words.
+pub(super) fn day_in(words: &str) -> Option<Range<usize>> {
+    Some(DAY.as_ref()?.find_iter(words).last()?.range())
 }
 
 fn without_preposition(words: &str) -> &str {

@@ -330,6 +330,7 @@ pub enum Equivalence {
 
 /// Fillers while a tool runs. They never claim anything about its result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Fillers {
     /// For a wait of a second or so. minijinja templates over the arguments.
     pub short: Vec<String>,

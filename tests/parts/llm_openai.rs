@@ -751,13 +751,19 @@ async fn the_health_check_lists_models() {
     );
 }
 
-/// DeepSeek and OpenRouter keep a slow stream alive with comments, and models that think stream thoughts.
-#[tokio::test]
-async fn thoughts_and_comments_are_signs_of_life_and_never_speech() {
+/// An answer whose server has sent its headers, and the way to send what follows.
+async fn at_work() -> (mpsc::Sender<Result<Bytes, std::io::Error>>, LlmStream) {
     let (pieces, rx) = mpsc::channel(1);
     let (_, llm) = Server::start(Reply::Stream(rx)).await;
     let mut events = llm.generate(prompt());
     assert_eq!(events.next().await.unwrap().unwrap(), LlmEvent::Thinking);
+    (pieces, events)
+}
+
+/// DeepSeek and OpenRouter keep a slow stream alive with comments, and models that think stream thoughts.
+#[tokio::test]
+async fn thoughts_and_comments_are_signs_of_life_and_never_speech() {
+    let (pieces, mut events) = at_work().await;
     pieces.send(piece(": keep-alive\n\n")).await.unwrap();
     assert_eq!(events.next().await.unwrap().unwrap(), LlmEvent::Thinking);
     let thought = |field: &str, thought: Value| {
@@ -785,10 +791,7 @@ async fn thoughts_and_comments_are_signs_of_life_and_never_speech() {
 /// Servers without a reader for them leave thoughts in the text.
 #[tokio::test]
 async fn thoughts_in_the_text_are_signs_of_life_and_never_speech() {
-    let (pieces, rx) = mpsc::channel(1);
-    let (_, llm) = Server::start(Reply::Stream(rx)).await;
-    let mut events = llm.generate(prompt());
-    assert_eq!(events.next().await.unwrap().unwrap(), LlmEvent::Thinking);
+    let (pieces, mut events) = at_work().await;
     let thought = sse("<think>The canary sings.");
     pieces.send(piece(thought)).await.unwrap();
     assert_eq!(events.next().await.unwrap().unwrap(), LlmEvent::Thinking);

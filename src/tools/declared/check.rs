@@ -2,7 +2,7 @@
 
 mod kinds;
 
-use super::file::{self, RawConfirm, RawKind, RawPhrases, RawTool};
+use super::file::{self, RawConfirm, RawKind, RawTool};
 use super::{DeclarationError, Declared, Kind, RouterHints};
 use crate::language::{base, is_tag};
 use crate::tools::builtin::Builtin;
@@ -611,21 +611,17 @@ impl Check<'_> {
         })
     }
 
-    fn fillers(&self, key: &str, typed: RawPhrases, known: &BTreeSet<String>) -> Checked<Fillers> {
+    fn fillers(&self, key: &str, fillers: Fillers, known: &BTreeSet<String>) -> Checked<Fillers> {
         for (kind, list) in [
-            ("short", &typed.short),
-            ("long", &typed.long),
-            ("again", &typed.again),
+            ("short", &fillers.short),
+            ("long", &fillers.long),
+            ("again", &fillers.again),
         ] {
             for source in list {
                 self.template(&format!("{key}.{kind}"), source, known)?;
             }
         }
-        Ok(Fillers {
-            short: typed.short,
-            long: typed.long,
-            again: typed.again,
-        })
+        Ok(fillers)
     }
 
     fn by_language(

@@ -3,7 +3,7 @@
 use super::{DeclarationError, RouterHints};
 use crate::tools::mcp::Hint;
 use crate::tools::settings::mended;
-use crate::tools::{Effect, Eligibility, Equivalence, Origin};
+use crate::tools::{Effect, Eligibility, Equivalence, Fillers, Origin};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -84,22 +84,13 @@ pub(super) struct RawFillers {
 
 impl RawFillers {
     /// Those for languages that have none of their own.
-    pub(super) fn any(&self) -> RawPhrases {
-        RawPhrases {
+    pub(super) fn any(&self) -> Fillers {
+        Fillers {
             short: self.short.clone(),
             long: self.long.clone(),
             again: self.again.clone(),
         }
     }
-}
-
-/// The fillers of one language, or of any.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct RawPhrases {
-    pub(super) short: Vec<String>,
-    pub(super) long: Vec<String>,
-    pub(super) again: Vec<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
