@@ -528,7 +528,7 @@ fn asked(text: &str) -> Vec<f32> {
 }
 
 fn is_right(answer: &str) -> bool {
-    answer == "agent: 12 times 7 is 84."
+    answer.ends_with("12 times 7 is 84.")
 }
 
 /// Waits until the loudspeaker says the number.
@@ -694,11 +694,13 @@ fn a_timer_chimes_before_its_words_and_the_chime_is_no_turn() {
     let mut talk = sound.undertone(&["talk"]);
     talk.line("microphone mic, ");
     let question = asked("Set a timer for five seconds.");
-    talk.ask(&sound, &question, |answer| answer.contains("5 second"));
+    talk.ask(&sound, &question, |answer| {
+        answer.contains(" 5 ") && answer.contains("is set")
+    });
     let before = turns(&talk.seen);
     recorder.tones(&chime());
     let told = talk.line("agent:");
-    assert!(told.starts_with("agent: Your 5 second timer"), "{told}");
+    assert!(told.starts_with("agent: Your 5"), "{told}");
     assert_eq!(turns(&talk.seen), before, "{:?}", talk.seen);
     talk.interrupt();
 }

@@ -264,9 +264,9 @@ impl Program {
         }
     }
 
-    /// Asks until the agent answers with a line that `is_right` accepts. The agent may mishear a
-    /// question, or on a busy machine give up on the recogniser; then it answers something else and
-    /// is asked again.
+    /// Asks until `is_right` accepts what the agent has said since it was asked: an answer that a
+    /// false interruption pauses is printed in two lines. The agent may mishear a question, or on a
+    /// busy machine give up on the recogniser; then it answers something else and is asked again.
     pub fn ask(&mut self, sound: &Sound, question: &[f32], is_right: impl Fn(&str) -> bool) {
         sound.say(question);
         self.answers(sound, question, is_right);
@@ -276,9 +276,11 @@ impl Program {
     /// after the agent has finished: to ask during a filler would interrupt the answer.
     pub fn answers(&mut self, sound: &Sound, question: &[f32], is_right: impl Fn(&str) -> bool) {
         for _ in 0..8 {
+            let mut answer = String::new();
             let mut said = Some(self.line("agent:"));
             while let Some(line) = said {
-                if is_right(&line) {
+                answer += line.strip_prefix("agent:").expect("the agent's");
+                if is_right(&answer) {
                     return;
                 }
                 said = self.line_within(REST, "agent:");
