@@ -4,6 +4,8 @@
 //! each other run at the same time. A step that may change something, or that asks for a yes, waits for all steps
 //! before it, and all steps after it wait for it. So its result does not depend on which of two steps is faster.
 
+mod results;
+
 use super::ids::{CallId, ItemId, RequestId};
 use crate::llm::plan::{self, Done, PLAN, Plan};
 use crate::tools::{Confirmation, Declaration, ToolError, ToolSpec, builtin};
@@ -29,6 +31,8 @@ pub(super) struct Plans {
     made_by: Option<RequestId>,
     /// The generation that made the last plan with a step that asks for a yes.
     asking: Option<RequestId>,
+    /// Steps of plans that are over whose results do not count.
+    lost: Vec<CallId>,
 }
 
 /// A plan that is being carried out.
@@ -159,13 +163,6 @@ impl UnderWay {
         failed.unwrap_or(self.steps.len())
     }
 
-    /// Of these, those that have not begun, unless it is stopped.
-    fn coming(&self) -> impl Iterator<Item = CallId> {
-        let steps = self.steps[..self.wanted()].iter();
-        let waiting = steps.filter(|step| step.is_waiting() && self.stage != Stage::Stopped);
-        waiting.map(|step| step.call)
-    }
-
     fn is_done(&self, step: usize) -> bool {
         self.results[step].is_some()
     }
@@ -275,11 +272,6 @@ impl Plans {
         self.under_way.push(plan);
     }
 
-    /// The steps that have not begun and may still do so.
-    pub(super) fn coming(&self) -> Vec<CallId> {
-        self.under_way.iter().flat_map(UnderWay::coming).collect()
-    }
-
     /// Whether a plan is being carried out.
     pub(super) fn are_under_way(&self) -> bool {
         !self.under_way.is_empty()
@@ -302,7 +294,9 @@ impl Plans {
             .filter_map(|(at, plan)| Some((at, plan.output()?)))
             .next();
         if let Some((at, output)) = over {
-            let UnderWay { call, .. } = self.under_way.remove(at);
+            let plan = self.under_way.remove(at);
+            self.lose(&plan);
+            let call = plan.call;
             return Some(Next::Over { call, output });
         }
         let mut plans = self.under_way.iter_mut();
@@ -357,6 +351,7 @@ impl Plans {
         let mut plans = self.under_way.iter().enumerate();
         let (at, step) = plans.find_map(|(at, plan)| Some((at, position(plan)?)))?;
         let plan = self.under_way.remove(at);
+        self.lose(&plan);
         let status = format!(
             "step {}, {}, waits for the user's yes, who is asked next. It has not run, and neither have the steps \
              behind it",

@@ -94,8 +94,8 @@ pub(super) struct Speculation {
     /// The last committed calls of each tool whose results set fixed arguments of others, in order, with their results;
     /// `None` while a call runs, or if it has failed.
     results: BTreeMap<String, Vec<(CallId, Option<Value>)>>,
-    /// The steps of plans that have not begun and will be such calls, with their tools.
-    coming: BTreeMap<CallId, String>,
+    /// The steps of plans that are such calls, until it is certain whether their results count.
+    steps: BTreeMap<CallId, results::Step>,
     drafts: Drafts,
 }
 

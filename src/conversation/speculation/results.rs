@@ -1,7 +1,9 @@
 //! Results that set fixed arguments of later calls: for each call the one of the last call of that tool before it, which
-//! was committed and has succeeded. A run that took an older one is stale.
+//! was committed and has succeeded. A run that took an older one is stale. The result of a plan's step counts if the
+//! steps before it have succeeded, too.
 
 use super::Speculation;
+use super::ledger::Run;
 use super::record::Discard;
 use crate::conversation::common::Common;
 use crate::conversation::generation::MOST_CALLS;
@@ -11,6 +13,14 @@ use serde_json::{Map, Value};
 
 /// The most calls of one tool whose results are kept: as many as a generation can make.
 const KEPT: usize = MOST_CALLS;
+
+/// A step of a plan.
+#[derive(Debug)]
+pub(super) struct Step {
+    tool: String,
+    /// The call of the plan.
+    plan: CallId,
+}
 
 impl Speculation {
     /// The results that fixed arguments of a call come from, as far as they are there. `call` is `None` if it is not
@@ -50,16 +60,18 @@ impl Speculation {
             })
     }
 
-    /// A step of a plan before `call` has not begun whose result sets an argument of the tool.
+    /// Whether the result of a plan's step before `call` sets an argument of the tool, and may still count or not. The
+    /// steps of one plan do not wait so for each other, because each needs those before it that it takes from.
     pub(super) fn awaits_step(&self, tool: &Declaration, call: CallId) -> bool {
-        let mut coming = self.coming.range(..call);
-        coming.any(|(_, of)| tool.takes.contains(of))
+        let plan = self.steps.get(&call).map(|step| step.plan);
+        let mut before = self.steps.range(..call).map(|(_, step)| step);
+        before.any(|step| tool.takes.contains(&step.tool) && Some(step.plan) != plan)
     }
 
     /// A call of the tool is committed: its earlier result is no longer the last, nor is what was begun with it.
     pub(super) fn outdate_result(&mut self, common: &mut Common, tool: &Declaration, call: CallId) {
         let name = &tool.spec.name;
-        if tool.by_client || !tool.feeds || self.coming.remove(&call).is_some() {
+        if tool.by_client || !tool.feeds || self.steps.contains_key(&call) {
             return;
         }
         let had_result = self.last_result(name, None).is_some();
@@ -71,37 +83,58 @@ impl Speculation {
             calls.remove(0);
         }
         if had_result {
-            for run in self.ledger.mark_stale(|run| run.takes().contains(name)) {
-                self.discard(common, run, Discard::Stale);
-            }
+            self.outdate_runs(common, name);
         }
     }
 
-    /// A plan is committed with these steps. A call behind it waits for those whose results set its arguments, however
-    /// far the plan is by then.
+    /// The runs that have taken a result of this tool are stale.
+    fn outdate_runs(&mut self, common: &mut Common, tool: &str) {
+        let takes = |run: &Run| run.takes().iter().any(|of| of == tool);
+        for run in self.ledger.mark_stale(takes) {
+            self.discard(common, run, Discard::Stale);
+        }
+    }
+
+    /// The plan `plan` is committed with these steps. A call behind it waits for those whose results set its arguments,
+    /// however far the plan is by then.
     pub(in crate::conversation) fn expect_steps<'a>(
         &mut self,
         common: &mut Common,
+        plan: CallId,
         steps: impl Iterator<Item = (CallId, &'a Declaration)>,
     ) {
         for (call, tool) in steps.filter(|(_, tool)| tool.feeds && !tool.by_client) {
             self.outdate_result(common, tool, call);
-            self.coming.insert(call, tool.spec.name.clone());
+            let tool = tool.spec.name.clone();
+            self.steps.insert(call, Step { tool, plan });
         }
     }
 
-    /// Only these steps of plans may still begin. Calls that waited for others go on without them.
-    pub(in crate::conversation) fn keep_steps(&mut self, common: &mut Common, steps: &[CallId]) {
-        let before = self.coming.len();
-        let results = &mut self.results;
-        self.coming.retain(|call, tool| {
-            let stays = steps.contains(call);
-            if let Some(calls) = results.get_mut(tool).filter(|_| !stays) {
-                calls.retain(|(of, _)| of != call);
+    /// Only of the `open` steps it is uncertain whether their results count; those of the `lost` ones do not. Calls that
+    /// waited for others go on.
+    pub(in crate::conversation) fn keep_steps(
+        &mut self,
+        common: &mut Common,
+        open: &[CallId],
+        lost: &[CallId],
+    ) {
+        let mut outdated = Vec::new();
+        for (tool, calls) in &mut self.results {
+            let is_lost = |of: &CallId| lost.contains(of);
+            if calls
+                .iter()
+                .any(|(of, result)| is_lost(of) && result.is_some())
+            {
+                outdated.push(tool.clone());
             }
-            stays
-        });
-        if self.coming.len() < before {
+            calls.retain(|(of, _)| !is_lost(of));
+        }
+        for tool in outdated {
+            self.outdate_runs(common, &tool);
+        }
+        let before = self.steps.len();
+        self.steps.retain(|call, _| open.contains(call));
+        if self.steps.len() < before {
             self.start_all_deferred(common);
         }
     }

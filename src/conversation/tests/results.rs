@@ -207,6 +207,43 @@ fn a_call_behind_a_plan_that_ends_early_goes_on_without_its_steps() {
     }
 }
 
+/// Such a result counted or not, whichever of the two steps was faster, so a run that had begun early changed what later
+/// calls got.
+#[test]
+fn the_result_of_a_step_behind_a_failed_one_does_not_count() {
+    for (broken_ms, early, is_behind) in [
+        (100, false, true),
+        (1_000, false, true),
+        (1_000, true, true),
+        (100, false, false),
+        (1_000, false, false),
+        (1_000, true, false),
+    ] {
+        let mut policy = bank("find");
+        Arc::make_mut(&mut policy.tools).push(tool("broken", Effect::Read));
+        let mut sim = planning(policy, early);
+        sim.tool_times = [("broken".to_owned(), broken_ms)].into();
+        let steps = json!([
+            {"tool": "broken", "arguments": {}},
+            {"tool": "find", "arguments": {"name": "Ben"}},
+        ]);
+        let plan = (PLAN, json!({ "steps": steps }));
+        let balance = ("balance", json!({}));
+        if is_behind {
+            sim.scripts.extend([calling(&[plan, balance]), answer()]);
+        } else {
+            let (plan, balance) = (calling(&[plan]), calling(&[balance]));
+            sim.scripts.extend([plan, balance, answer()]);
+        }
+        ask(&mut sim, "what is his balance", 12_000);
+        assert_eq!(sim.spoken().last().map(String::as_str), Some("All right."));
+        let case = format!("broken after {broken_ms} ms, early: {early}, behind: {is_behind}");
+        let committed = taken(&sim).into_iter().filter(|(committed, _)| *committed);
+        let took: Vec<Value> = committed.map(|(_, took)| took).collect();
+        assert_eq!(took, [Value::Object(Map::new())], "{case}");
+    }
+}
+
 #[test]
 fn a_call_that_has_failed_leaves_no_older_result() {
     let mut sim = found("broken");

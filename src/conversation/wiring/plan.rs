@@ -61,7 +61,7 @@ impl Conversation {
             .map(|tool| StepCall::new(self.common.call_id(), self.common.item_id(), tool));
         let steps: Vec<StepCall> = steps.collect();
         let calls = steps.iter().map(|step| (step.call, &*step.tool));
-        self.speculation.expect_steps(&mut self.common, calls);
+        self.speculation.expect_steps(&mut self.common, call, calls);
         let plan = UnderWay::new(call, plan, steps);
         self.running.plans.begin(plan, made_by);
         self.go_on_with_plans();
@@ -157,8 +157,8 @@ impl Conversation {
                 Next::Over { call, output } => self.end_plan(call, output),
             }
         }
-        let coming = self.running.plans.coming();
-        self.speculation.keep_steps(&mut self.common, &coming);
+        let (open, lost) = (self.running.plans.open(), self.running.plans.take_lost());
+        self.speculation.keep_steps(&mut self.common, &open, &lost);
     }
 
     fn end_plan(&mut self, call: CallId, output: Value) {
