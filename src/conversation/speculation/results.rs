@@ -68,6 +68,15 @@ impl Speculation {
         before.any(|step| tool.takes.contains(&step.tool) && Some(step.plan) != plan)
     }
 
+    /// Whether a call behind `call` was committed whose result would set an argument of the tool: `call` may be a step of
+    /// a plan that waited.
+    pub(super) fn has_newer_result(&self, tool: &Declaration, call: CallId) -> bool {
+        let calls = tool.takes.iter().filter_map(|of| self.results.get(of));
+        calls
+            .filter_map(|calls| calls.last())
+            .any(|(of, _)| *of > call)
+    }
+
     /// A call of the tool is committed: its earlier result is no longer the last, nor is what was begun with it.
     pub(super) fn outdate_result(&mut self, common: &mut Common, tool: &Declaration, call: CallId) {
         let name = &tool.spec.name;

@@ -37,8 +37,9 @@ impl Speculation {
         if let Some(tool) = tool {
             self.make_stale(common, &tool.writes);
             self.outdate_result(common, tool, call);
-            let awaits = self.awaits_step(tool, call);
-            if !awaits && let Some(run) = self.take_over(common, track, tool, call, &arguments) {
+            // A run that has begun early took the result of the last call of all.
+            let is_other = self.awaits_step(tool, call) || self.has_newer_result(tool, call);
+            if !is_other && let Some(run) = self.take_over(common, track, tool, call, &arguments) {
                 let taken = self.ledger.get(run)?;
                 return taken.outcome.is_some().then_some(run);
             }

@@ -244,6 +244,32 @@ fn the_result_of_a_step_behind_a_failed_one_does_not_count() {
     }
 }
 
+/// A run that began while the plan waited for the yes had taken the result of a call behind the plan.
+#[test]
+fn a_step_behind_a_yes_takes_the_result_before_its_plan() {
+    for early in [false, true] {
+        let mut policy = bank("find");
+        Arc::make_mut(&mut policy.tools).push(Arc::new(asking("pay", "Shall I pay it?")));
+        let mut sim = planning(policy, early);
+        sim.tool_ms = 50;
+        sim.router = Box::new(|_| vec![prediction("balance", json!({}), 0.9)]);
+        let steps = json!([
+            {"tool": "pay", "arguments": {}},
+            {"tool": "balance", "arguments": {}},
+        ]);
+        let found = ("find", json!({"name": "Ann"}));
+        let first = calling(&[found, (PLAN, json!({ "steps": steps }))]);
+        let second = calling(&[("find", json!({"name": "Ben"}))]);
+        sim.scripts.extend([first, second, answer(), answer()]);
+        ask(&mut sim, "pay the bill of Ann", 6_000);
+        ask(&mut sim, "Yes.", 6_000);
+        let committed = taken(&sim).into_iter().filter(|(committed, _)| *committed);
+        let took: Vec<Value> = committed.map(|(_, took)| took).collect();
+        let ann = json!({"find": "find of {\"name\":\"Ann\"}"});
+        assert_eq!(took, [ann], "early: {early}");
+    }
+}
+
 #[test]
 fn a_call_that_has_failed_leaves_no_older_result() {
     let mut sim = found("broken");
