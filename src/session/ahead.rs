@@ -3,6 +3,8 @@
 
 use crate::conversation::{ClauseId, RequestId};
 use crate::tts::{Piece, Speaker};
+use std::time::Instant;
+use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// The most clauses that wait: one for each generation that can be held back at the same time.
@@ -28,6 +30,8 @@ struct Early {
     ended: Option<Result<(), String>>,
     /// The clause that has taken it over.
     clause: Option<ClauseId>,
+    /// Tells the voice when it is needed.
+    needed: Option<oneshot::Sender<Instant>>,
     /// Dropping it stops the voice.
     _cancel: DropGuard,
 }
@@ -49,14 +53,15 @@ pub(super) struct TakenOver {
 }
 
 impl Ahead {
-    /// Adds a clause whose synthesis begins, and returns its number. The oldest gives way if there are too many.
+    /// Adds a clause whose synthesis begins. Returns its number, and what tells when it is needed. The oldest gives
+    /// way if there are too many.
     pub(super) fn begin(
         &mut self,
         request: RequestId,
         text: String,
         speaker: Speaker,
         cancel: CancellationToken,
-    ) -> u64 {
+    ) -> (u64, oneshot::Receiver<Instant>) {
         let waits = |early: &Early| early.clause.is_none();
         if self.clauses.iter().filter(|early| waits(early)).count() == MOST
             && let Some(oldest) = self.clauses.iter().position(waits)
@@ -65,6 +70,7 @@ impl Ahead {
         }
         self.next += 1;
         let id = self.next;
+        let (needed, sooner) = oneshot::channel();
         self.clauses.push(Early {
             id,
             request,
@@ -73,9 +79,10 @@ impl Ahead {
             audio: Piece::default(),
             ended: None,
             clause: None,
+            needed: Some(needed),
             _cancel: cancel.drop_guard(),
         });
-        id
+        (id, sooner)
     }
 
     /// Drops the clause of a cancelled generation, unless it was taken over.
@@ -94,12 +101,13 @@ impl Ahead {
         self.clauses.clear();
     }
 
-    /// Takes over what was synthesised of these words in this voice for `clause`.
+    /// Takes over what was synthesised of these words in this voice for `clause`, which is needed at this time.
     pub(super) fn take(
         &mut self,
         text: &str,
         speaker: &Speaker,
         clause: ClauseId,
+        needed: Instant,
     ) -> Option<TakenOver> {
         let fits = |early: &Early| {
             early.clause.is_none() && early.text == text && early.speaker == *speaker
@@ -107,6 +115,8 @@ impl Ahead {
         let at = self.clauses.iter().position(fits)?;
         let early = &mut self.clauses[at];
         early.clause = Some(clause);
+        // The voice may be done.
+        let _ = early.needed.take().map(|voice| voice.send(needed));
         let audio = std::mem::take(&mut early.audio);
         let ended = early.ended.take();
         if ended.is_some() {
@@ -141,7 +151,7 @@ mod tests {
 
     fn begun() -> (Ahead, u64, CancellationToken) {
         let (mut ahead, cancel) = (Ahead::default(), CancellationToken::new());
-        let id = ahead.begin(
+        let (id, _) = ahead.begin(
             HELD,
             "It is noon.".into(),
             Speaker::default(),
@@ -154,8 +164,9 @@ mod tests {
         Part::Audio(samples.to_vec().into())
     }
 
+    #[expect(clippy::disallowed_methods, reason = "any time will do")]
     fn take(ahead: &mut Ahead, text: &str) -> Option<TakenOver> {
-        ahead.take(text, &Speaker::default(), ClauseId(7))
+        ahead.take(text, &Speaker::default(), ClauseId(7), Instant::now())
     }
 
     #[test]

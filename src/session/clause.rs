@@ -140,6 +140,7 @@ mod tests {
             text: "three little words".into(),
             needed: now,
             asked: Some(now),
+            sooner: None,
         };
         let mut job = SpeakJob::new(Place::Thread(0), Speed::NORMAL, wanted, chunk);
         assert_eq!(job.due(), now);

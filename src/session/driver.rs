@@ -352,6 +352,9 @@ impl Driver {
             Event::StageFailed { stage, .. } => {
                 observers.metrics.stage_failed(stage);
                 self.voice_failed |= stage == "tts";
+                if stage == "llm" {
+                    self.agent.warmth.failed();
+                }
             }
             _ => {}
         }

@@ -9,7 +9,7 @@ use super::voices::Wanted;
 use crate::audio::Resampler;
 use crate::conversation::{Micros, spoken_length};
 use crate::tts::{Piece, SpeechStream, TtsError, TtsService, TtsSession};
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, OptionFuture};
 use futures_util::{FutureExt, StreamExt};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -214,15 +214,14 @@ impl Clause {
     /// Waits for the first sound.
     async fn first(&mut self, speech: &mut SpeechStream) -> Result<Piece, Trouble> {
         let deadline = self.source.deadline();
-        let due = self.began + deadline;
-        let due = self
-            .wanted
-            .needed
-            .checked_sub(LOCAL_LEAD)
-            .map_or(due, |late| due.max(late));
+        let due = |clause: &Self| {
+            let due = clause.began + deadline;
+            let late = clause.wanted.needed.checked_sub(LOCAL_LEAD);
+            late.map_or(due, |late| due.max(late))
+        };
         let mut first = Piece::default();
         loop {
-            match next(speech, due, deadline).await? {
+            match self.next(speech, due, deadline).await? {
                 Some(piece) => {
                     first.append(piece);
                     if !first.samples.is_empty() {
@@ -251,13 +250,44 @@ impl Clause {
             if (self.chunk)(piece).is_break() {
                 return Ok(());
             }
-            let Some(more) = next(speech, self.heard_until + GAP, GAP).await? else {
+            let due = |clause: &Self| clause.heard_until + GAP;
+            let Some(more) = self.next(speech, due, GAP).await? else {
                 let characters = self.wanted.text.chars().count();
                 let usual = self.local.speed.usual(self.made());
                 self.source.said(characters, usual.duration());
                 return Ok(());
             };
             piece = more;
+        }
+    }
+
+    /// The next piece of audio, by `due`; `None` at the end.
+    async fn next(
+        &mut self,
+        speech: &mut SpeechStream,
+        due: impl Fn(&Self) -> Instant,
+        patience: Duration,
+    ) -> Result<Option<Piece>, Trouble> {
+        loop {
+            let piece = AssertUnwindSafe(speech.next()).catch_unwind();
+            let piece = timeout_at(due(self).into(), piece);
+            let sooner = OptionFuture::from(self.wanted.sooner.as_mut());
+            tokio::select! {
+                biased;
+                Some(needed) = sooner => {
+                    self.wanted.sooner = None;
+                    // If nobody can need it any more, it is stopped anyway.
+                    if let Ok(needed) = needed {
+                        self.wanted.needed = needed;
+                        self.heard_until = needed + self.made().duration();
+                    }
+                }
+                piece = piece => return match piece {
+                    Ok(Ok(piece)) => piece.transpose().map_err(Trouble::from),
+                    Ok(Err(_)) => Err(Trouble::Failed("the voice panicked".into())),
+                    Err(_) => Err(Trouble::Late(patience)),
+                },
+            }
         }
     }
 
@@ -281,6 +311,7 @@ impl Clause {
             text: text.to_owned(),
             needed: self.heard_until,
             asked: self.wanted.asked.filter(|_| self.made == 0),
+            sooner: None,
         };
         let resampler = Resampler::new(self.local.rate, self.rate);
         let output = Arc::new(Mutex::new((resampler, self.chunk)));
@@ -293,20 +324,6 @@ impl Clause {
         let (resampler, chunk) = &mut *lock(&output);
         let _ = chunk(resampler.flush().into());
         Ok(())
-    }
-}
-
-/// The next piece of audio, by `due`; `None` at the end.
-async fn next(
-    speech: &mut SpeechStream,
-    due: Instant,
-    patience: Duration,
-) -> Result<Option<Piece>, Trouble> {
-    let piece = AssertUnwindSafe(speech.next()).catch_unwind();
-    match timeout_at(due.into(), piece).await {
-        Ok(Ok(piece)) => piece.transpose().map_err(Trouble::from),
-        Ok(Err(_)) => Err(Trouble::Failed("the voice panicked".into())),
-        Err(_) => Err(Trouble::Late(patience)),
     }
 }
 

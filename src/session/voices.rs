@@ -20,6 +20,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -512,6 +513,8 @@ pub(super) struct Wanted {
     pub(super) needed: Instant,
     /// When a user started to wait for it; `None` if nobody does, such as for a later clause.
     pub(super) asked: Option<Instant>,
+    /// Tells when it is needed after all, if it is made in advance.
+    pub(super) sooner: Option<oneshot::Receiver<Instant>>,
 }
 
 impl Wanted {
@@ -525,6 +528,7 @@ impl Wanted {
             text,
             needed: Instant::now() + MARGIN,
             asked: None,
+            sooner: None,
         }
     }
 }
@@ -612,6 +616,7 @@ impl Voice {
                     text,
                     needed: Instant::now(),
                     asked: None,
+                    sooner: None,
                 };
                 remote.speak(wanted, chunk).await?;
             }

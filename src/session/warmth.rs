@@ -89,6 +89,12 @@ impl Warmth {
         }
     }
 
+    /// An answer failed. The server may have unloaded the model, and stops loading it again whenever a question is
+    /// given up, so it is loaded in the background, as before a session.
+    pub(super) fn failed(self: &Arc<Self>) {
+        self.warm();
+    }
+
     /// Notes that the model is used, and returns when it was before.
     #[allow(clippy::disallowed_methods, reason = "an edge: it reads the clock")]
     fn used(&self) -> Option<Instant> {
@@ -295,6 +301,22 @@ mod tests {
         llm.set(1, None);
         pass(10.0).await;
         assert_eq!(metrics.loading_because(), None);
+    }
+
+    /// Each question of the session began to load the model, and gave up before it was loaded.
+    #[tokio::test(start_paused = true)]
+    async fn a_model_that_was_unloaded_in_mid_session_is_loaded_when_an_answer_fails() {
+        let (llm, warmth, metrics) = start(0, None);
+        pass(1.0).await;
+        llm.set(60, None);
+        for _ in 0..5 {
+            warmth.failed();
+            pass(8.0).await;
+        }
+        assert_eq!(llm.attempts(), 2, "one loads it for all");
+        pass(30.0).await;
+        assert!(!llm.given_up.load(Ordering::Relaxed));
+        assert_eq!(metrics.loading_because(), None, "it did not fail");
     }
 
     /// A key that was revoked for one agent's model took all servers out of the balancer.

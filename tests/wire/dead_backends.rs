@@ -3,6 +3,7 @@
 
 use crate::support;
 use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use undertone::asr::AsrError;
 use undertone::conversation::Policy;
 use undertone::llm::remote::Settings;
 use undertone::llm::scripted::{Cue, Scripted, Step};
-use undertone::llm::{Llm, LlmStream, Phrases, Prompt, Prompts, Remote};
+use undertone::llm::{Llm, LlmError, LlmStream, Phrases, Prompt, Prompts, Remote};
 use undertone::session::Builders;
 use undertone::tools::declared;
 use undertone::tts::{Speech, Tts, TtsError};
@@ -495,6 +496,43 @@ async fn a_model_that_stalls() {
     let delays = survives("stalled", stalls, &wanted).await;
     assert!(delays[0] < delays[1], "{delays:?}");
     drop(listener);
+}
+
+/// A model whose server has unloaded it: answers wait in vain, and loading begins when it is warmed up.
+struct Unloaded(Arc<AtomicUsize>);
+
+impl Llm for Unloaded {
+    fn name(&self) -> &str {
+        "unloaded"
+    }
+
+    fn generate(&self, prompt: Prompt) -> LlmStream {
+        match self.0.load(Relaxed) {
+            1 => futures_util::stream::pending().boxed(),
+            _ => working_model().generate(prompt),
+        }
+    }
+
+    fn warm_up(&self, _: Prompt) -> BoxFuture<'static, Result<(), LlmError>> {
+        self.0.fetch_add(1, Relaxed);
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// Each question of the session began to load the model and gave up, so the agent apologised for good.
+#[tokio::test]
+async fn a_model_that_was_unloaded_in_mid_session_is_loaded_again() {
+    let warm_ups = Arc::new(AtomicUsize::new(0));
+    let unloaded = Builders {
+        policy: Policy::default(),
+        ..live::without_models(Arc::new(Unloaded(warm_ups.clone())))
+    };
+    survives("unloaded", unloaded, &[&Phrases::default().llm_failed]).await;
+    assert_eq!(
+        warm_ups.load(Relaxed),
+        2,
+        "at the start, and after the failure"
+    );
 }
 
 #[tokio::test]

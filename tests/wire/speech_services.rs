@@ -31,10 +31,6 @@ const WELL_FAR: &str = "I am well from afar today. It is a fine day for a talk."
 /// The most that a fault may delay an answer.
 const MORE: Duration = Duration::from_millis(700);
 
-/// How much later than it may be heard a clause is expected to be heard if it is synthesised before the turn is over. A
-/// service that falls silent within it is waited for so much longer.
-const IN_ADVANCE: Duration = Duration::from_secs(1);
-
 /// The level of the local voice, and the least that tells the service's from it.
 const OWN: u16 = 8_192;
 const BETWEEN: u16 = 16_384;
@@ -232,10 +228,7 @@ async fn a_socket_that_takes_everything_and_is_dead_costs_less_than_700_ms() {
 /// service's voice again.
 #[tokio::test]
 async fn a_voice_that_breaks_off_or_falls_silent_leaves_the_rest_of_the_answer_to_the_local_one() {
-    for (fault, silence) in [
-        (Manner::Breaks(2), MORE),
-        (Manner::Stalls(2), IN_ADVANCE + MORE),
-    ] {
+    for fault in [Manner::Breaks(2), Manner::Stalls(2)] {
         let service = SpeechService::start();
         let server = live::serve(builders(None, Some(service.address), KEY));
         let mut call = Call::to(&server).await;
@@ -249,7 +242,7 @@ async fn a_voice_that_breaks_off_or_falls_silent_leaves_the_rest_of_the_answer_t
         assert_eq!(order, [true, false], "{fault:?}: one change of voices");
         let gap = longest_gap(&events);
         println!("{fault:?}: {gap:?} of silence");
-        assert!(gap < silence, "{fault:?}: {gap:?} of silence");
+        assert!(gap < MORE, "{fault:?}: {gap:?} of silence");
         let (far, own) = voices(&events);
         // Two of six words; the rest, and the second clause, which has eight.
         assert!((300..600).contains(&far), "{fault:?}: {far} ms");

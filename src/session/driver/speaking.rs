@@ -105,7 +105,7 @@ impl Driver {
         if let Some(clip) = prepared {
             return self.on_audio(clause, &clip.samples, Vec::new(), true);
         }
-        if let Some(TakenOver { audio, ended }) = self.ahead.take(&text, &speaker, clause) {
+        if let Some(TakenOver { audio, ended }) = self.ahead.take(&text, &speaker, clause, needed) {
             if !audio.is_empty() {
                 self.on_part(clause, Part::Audio(audio));
             }
@@ -118,6 +118,7 @@ impl Driver {
             text,
             needed,
             asked: first.then_some(now),
+            sooner: None,
         };
         let (chunk, done) = parts(&self.results, Synthesis::Clause(clause));
         let sent = voice.speak(wanted, cancel, &mut self.tasks, chunk, done);
@@ -144,13 +145,14 @@ impl Driver {
             return;
         }
         let cancel = self.cancel.child_token();
-        let id = self
+        let (id, sooner) = self
             .ahead
             .begin(request, text.clone(), speaker, cancel.clone());
         let wanted = Wanted {
             text,
             needed: std::time::Instant::now() + AHEAD_OF_NEED,
             asked: None,
+            sooner: Some(sooner),
         };
         let (chunk, done) = parts(&self.results, Synthesis::Ahead(id));
         let sent = voice.speak(wanted, cancel, &mut self.tasks, chunk, done);
