@@ -332,6 +332,18 @@ impl Check<'_> {
             "" => Origin::Signalled,
             typed => self.choice(&key("trust"), typed, &trusts)?,
         };
+        if let Some(name) = raw.header.keys().next().filter(|_| trust > Origin::Claimed) {
+            let header = format!("header.{name}");
+            let problem = format!(
+                "a SIP header is only claimed, and the route asks for \"{}\", so it never holds",
+                trust.name()
+            );
+            return wrong(
+                &header,
+                problem,
+                "set trust = \"claimed\" in this [[route]]",
+            );
+        }
         let single = [
             (Named::Called, &raw.called),
             (Named::Caller, &raw.caller),

@@ -1,7 +1,7 @@
 //! Blocks of a provider that must come back with the calls that they came with: Gemini's thought signatures,
-//! Claude's and DeepSeek's thoughts. Without them the next request is refused.
+//! Claude's and DeepSeek's thoughts, and what OpenRouter sends of either. Without them the next request is refused.
 
-use crate::llm::prompt::ChatMessage;
+use crate::llm::prompt::{ChatMessage, callable};
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
 
@@ -18,6 +18,8 @@ pub(super) struct Block {
     pub(super) extra: Option<Value>,
     /// The message's thoughts.
     pub(super) thoughts: String,
+    /// The message's `reasoning_details`, which OpenRouter wants back as they came.
+    pub(super) details: Vec<Value>,
 }
 
 /// A call that was completed, with its arguments and what came with it.
@@ -25,7 +27,7 @@ pub(super) type Complete = (String, Map<String, Value>, Block);
 
 impl Block {
     fn is_empty(&self) -> bool {
-        self.extra.is_none() && self.thoughts.is_empty()
+        self.extra.is_none() && self.thoughts.is_empty() && self.details.is_empty()
     }
 
     fn size(&self) -> usize {
@@ -33,7 +35,8 @@ impl Block {
             .extra
             .as_ref()
             .map_or(0, |extra| extra.to_string().len());
-        self.thoughts.len() + extra
+        let details = self.details.iter().map(|detail| detail.to_string().len());
+        self.thoughts.len() + extra + details.sum::<usize>()
     }
 }
 
@@ -94,7 +97,9 @@ impl OfSession<'_> {
     /// Adds the blocks to the calls of a history. A call that the model has not written itself gets the
     /// placeholder that Google documents for it.
     pub(super) fn attach(&self, messages: &mut [ChatMessage]) {
-        for message in messages {
+        let calling = |message: &&mut ChatMessage| !message.tool_calls.is_empty();
+        for message in messages.iter_mut().filter(calling) {
+            let mut thoughts = None;
             for call in &mut message.tool_calls {
                 let arguments = serde_json::from_str(&call.function.arguments).unwrap_or_default();
                 let block = self.of(&call.function.name, &arguments);
@@ -102,11 +107,14 @@ impl OfSession<'_> {
                     None if self.all.signs => Some(unsigned()),
                     extra => extra,
                 };
-                if self.all.thinks {
-                    let thoughts = block.map(|block| block.thoughts.clone());
-                    message.reasoning_content = Some(thoughts.unwrap_or_default());
-                }
+                thoughts = thoughts.or(block);
             }
+            if self.all.thinks {
+                let said = thoughts.map(|block| block.thoughts.clone());
+                message.reasoning_content = Some(said.unwrap_or_default());
+            }
+            message.reasoning_details =
+                thoughts.map_or_else(Vec::new, |block| block.details.clone());
         }
     }
 }
@@ -114,7 +122,7 @@ impl OfSession<'_> {
 fn key(name: &str, arguments: &Map<String, Value>) -> String {
     // Sorted, so that the order in which the model wrote them does not matter.
     let sorted: std::collections::BTreeMap<_, _> = arguments.iter().collect();
-    format!("{name} {}", json!(sorted))
+    format!("{} {}", callable(name), json!(sorted))
 }
 
 fn unsigned() -> Value {

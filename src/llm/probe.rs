@@ -3,7 +3,7 @@
 
 mod server;
 
-use super::markup::CallForm;
+use super::markup::{CallForm, Parser};
 use super::prompt::Prompts;
 use super::remote::Settings;
 use super::{Calls, Demands, Llm, LlmError, LlmEvent, Message, Prompt, Remote, TokenUsage};
@@ -363,7 +363,7 @@ pub struct Report {
     pub refused: Vec<&'static str>,
     /// The reasoning effort that the server accepts instead of the configured one.
     pub effort: Option<&'static str>,
-    /// Whether the model thinks in a field of its own, or its server counts tokens of thoughts.
+    /// Whether the model thinks: in a field of its own, in its text, or only in the server's count of tokens.
     pub thinks: bool,
     /// Whether its text closes a thought that it has not opened, so that it needs `llm.thinks_first`.
     pub thinks_first: bool,
@@ -414,18 +414,26 @@ pub async fn probe(
     say: &mut dyn FnMut(&str),
 ) -> Result<Report, LlmError> {
     let prompts = prompts.clone().limited(max_prompt_tokens);
-    let with = |calls, form| model(settings, &prompts, calls, form);
-    let markup = with(Calls::Markup, CallForm::Python)?;
-    let native = with(Calls::Native, CallForm::Python)?;
     say("loading the model");
-    markup.warm_up(asked(2, "Hello.")).await?;
+    let first = model(settings, &prompts, Calls::Markup, CallForm::Python)?;
+    first.warm_up(asked(2, "Hello.")).await?;
     let mut sample = asked(2, "Say hello.");
     sample.demands.max_tokens = None;
-    let sample = markup.sample(sample).await.unwrap_or_default();
+    let sample = first.sample(sample).await.unwrap_or_default();
+    let thinks_first = thinks_without_a_tag(&sample.text);
+    let thinks = sample.thinks || thinks_first || thinks_in_text(&sample.text);
+    // From here on the model is read as the fragment will have it read.
+    let settings = Settings {
+        thinks_first: settings.thinks_first || thinks_first,
+        ..settings.clone()
+    };
+    let with = |calls, form| model(&settings, &prompts, calls, form);
+    let markup = with(Calls::Markup, CallForm::Python)?;
+    let native = with(Calls::Native, CallForm::Python)?;
     // Thoughts count towards the limit.
-    let most = (!sample.thinks).then_some(ANSWER);
+    let most = (!thinks).then_some(ANSWER);
     let called = calls(&markup, &native, with, most, say).await?;
-    let thinks = sample.thinks || called.thinks;
+    let thinks = thinks || called.thinks;
     say("cache and context");
     let mut two = asked(1, "What's the weather in Rome and in Paris?");
     two.demands.max_tokens = most;
@@ -445,10 +453,10 @@ pub async fn probe(
         forms: called.forms,
         // The warm-up, a sample, one of native calls, and two for the cache.
         requests: called.requests + for_context + company.requests + 5,
-        refused: refused(&markup, &native),
-        effort: markup.effort().or(native.effort()),
+        refused: refused(&[&first, &markup, &native]),
+        effort: (first.effort()).or(markup.effort()).or(native.effort()),
         thinks,
-        thinks_first: thinks_without_a_tag(&sample.text),
+        thinks_first,
         cache,
         context,
         properties,
@@ -527,10 +535,10 @@ async fn calls(
     })
 }
 
-/// The parameters that the server refused in either mode, but for the seed, which only the probe sends.
-fn refused(markup: &Remote, native: &Remote) -> Vec<&'static str> {
-    let mut refused = markup.refused();
-    refused.extend(native.refused());
+/// The parameters that the server refused, but for the seed, which only the probe sends.
+fn refused(models: &[&Remote]) -> Vec<&'static str> {
+    let refused = models.iter().flat_map(|model| model.refused());
+    let mut refused: Vec<_> = refused.collect();
     refused.sort_unstable();
     refused.dedup();
     refused.retain(|parameter| *parameter != "seed");
@@ -617,6 +625,12 @@ fn leaks(words: &str) -> bool {
         "tool_result",
     ];
     looks_like.iter().any(|part| words.contains(part))
+}
+
+fn thinks_in_text(text: &str) -> bool {
+    let mut parser = Parser::new();
+    parser.push(text);
+    parser.has_thought()
 }
 
 fn thinks_without_a_tag(text: &str) -> bool {

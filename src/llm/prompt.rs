@@ -33,6 +33,7 @@ use crate::language::pack;
 use crate::llm::markup::{CallForm, format_call};
 use crate::tools::ToolSpec;
 use minijinja::{Environment, UndefinedBehavior, context};
+pub(super) use native::callable;
 pub use own::{TemplateError, VARIABLES};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -102,6 +103,9 @@ pub struct ChatMessage {
     /// The model's thoughts, for servers that want them back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_content: Option<String>,
+    /// Blocks of the model's thoughts, for OpenRouter, which wants them back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasoning_details: Vec<Value>,
 }
 
 /// A native call in a history.
@@ -136,6 +140,7 @@ impl ChatMessage {
             tool_calls: Vec::new(),
             tool_call_id: None,
             reasoning_content: None,
+            reasoning_details: Vec::new(),
         }
     }
 }

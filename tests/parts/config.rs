@@ -910,6 +910,15 @@ fn a_mistake_in_a_route_names_line_key_and_fix() {
     );
     refused("[[route]]\ncalled = \"+1\"", &["agent"]);
     refused(
+        "[[route]]\nagent = \"billing\"\nheader.X-Line = \"2\"",
+        &[
+            ":3: ",
+            "header.X-Line",
+            "only claimed",
+            "trust = \"claimed\"",
+        ],
+    );
+    refused(
         "[[route]]\nagnet = \"billing\"",
         &[":2: ", "`agnet`", "did you mean `agent`"],
     );

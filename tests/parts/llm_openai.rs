@@ -583,6 +583,32 @@ async fn silence_ends_with_an_error() {
     drop(tx);
 }
 
+/// A model that takes longer to load than an answer may take is warmed up all the same, but not for ever.
+#[tokio::test]
+async fn a_warm_up_waits_for_the_load_timeout() {
+    let (tx, rx) = mpsc::channel(2);
+    let (server, _) = Server::start(Reply::Stream(rx)).await;
+    server.then(Reply::Never);
+    server.then(Reply::Never);
+    let mut settings = settings(&address(&server).await);
+    settings.stall_timeout = Duration::from_millis(100);
+    settings.load_timeout = Duration::from_secs(120);
+    let llm = Remote::new(settings.clone(), Prompts::default()).unwrap();
+    let warming = tokio::spawn(llm.warm_up(prompt()));
+    // The server is silent until an answer has been given up.
+    let error = all(llm.generate(prompt())).await.1.unwrap().details();
+    assert!(error.contains("nothing came for 100 ms"), "{error}");
+    let first = format!("{}{STOP}{DONE}", sse("Hi."));
+    tx.send(piece(first)).await.unwrap();
+    drop(tx);
+    warming.await.unwrap().unwrap();
+
+    settings.load_timeout = Duration::from_millis(200);
+    let llm = Remote::new(settings, Prompts::default()).unwrap();
+    let error = llm.warm_up(prompt()).await.unwrap_err().details();
+    assert!(error.contains("nothing came for 200 ms"), "{error}");
+}
+
 /// Serves the same server at another address.
 async fn address(server: &Server) -> String {
     let routes = Router::new()
@@ -1038,6 +1064,71 @@ async fn a_signature_comes_back_with_its_call() {
     let sent = body["messages"].as_array().unwrap().iter();
     let call = sent.filter_map(|m| m["tool_calls"].get(0)).next().unwrap();
     assert_eq!(call["extra_content"], signature);
+}
+
+/// OpenRouter refuses the request after a call of Claude or Gemini if the thoughts come back without their signature.
+#[tokio::test]
+async fn openrouters_blocks_of_thoughts_come_back_whole_and_in_order() {
+    let delta = |delta: Value| format!("data: {}\n\n", json!({"choices": [{"delta": delta}]}));
+    let detail = |piece: Value| delta(json!({"reasoning": "", "reasoning_details": [piece]}));
+    let text = |text: &str| {
+        json!({"type": "reasoning.text", "text": text, "signature": null,
+            "format": "anthropic-claude-v1", "index": 0})
+    };
+    let mut signature = text("");
+    signature["signature"] = json!("canary");
+    let sealed = json!({"type": "reasoning.encrypted", "data": "c2VhbGVk", "index": 1});
+    let function = json!({"name": "weather", "arguments": "{\"n\":1}"});
+    let call = json!({"index": 0, "id": "a", "function": function});
+    let answer = [
+        detail(text("They ask ")),
+        detail(text("about rain.")),
+        detail(signature),
+        detail(sealed.clone()),
+        delta(json!({"tool_calls": [call]})),
+        STOP.to_owned(),
+        DONE.to_owned(),
+    ];
+    let (server, _) = Server::start(whole([answer.concat().into_bytes()])).await;
+    server.then(whole([sse("Hi.").into(), STOP.into()]));
+    let llm = native(&address(&server).await);
+    let (events, _) = all(llm.generate(with_tools(Vec::new()))).await;
+    assert_eq!(spoken(&events), "");
+    let call = Message::ToolCall {
+        id: "x".into(),
+        name: "weather".into(),
+        arguments: json!({"n": 1}).as_object().cloned().unwrap(),
+    };
+    all(llm.generate(with_tools(vec![call]))).await;
+    let (_, body) = server.seen.lock().unwrap()[1].clone();
+    let mut sent = body["messages"].as_array().unwrap().iter();
+    let called = sent.find(|m| m.get("tool_calls").is_some()).unwrap();
+    let mut whole = text("They ask about rain.");
+    whole["signature"] = json!("canary");
+    assert_eq!(called["reasoning_details"], json!([whole, sealed]));
+    assert!(called.get("reasoning_content").is_none(), "{called}");
+}
+
+/// A name that no server takes made it refuse each later request of the session.
+#[tokio::test]
+async fn an_invented_name_goes_back_in_a_form_that_servers_take() {
+    let (server, _) = Server::start(whole([sse("Hi.").into(), STOP.into()])).await;
+    let llm = native(&address(&server).await);
+    let call = |name: &str| Message::ToolCall {
+        id: name.into(),
+        name: name.into(),
+        arguments: serde_json::Map::new(),
+    };
+    let invented = ["weather.today (now)", "", &"x".repeat(100)].map(call);
+    all(llm.generate(with_tools(invented.to_vec()))).await;
+    let (_, body) = server.seen.lock().unwrap()[0].clone();
+    let sent = body["messages"].as_array().unwrap().iter();
+    let calls = sent.filter_map(|m| m["tool_calls"].as_array());
+    let names: Vec<_> = calls
+        .flatten()
+        .map(|call| call["function"]["name"].clone())
+        .collect();
+    assert_eq!(names, ["weather_today__now_", "unnamed", &"x".repeat(64)]);
 }
 
 /// Groq refuses the whole answer if its parser cannot read the call in it, and sends the model's text.

@@ -71,6 +71,8 @@ enum Thoughts {
     None,
     /// In a field of their own.
     Beside,
+    /// In the text, between tags.
+    Tagged,
     /// In the text, with a closing tag alone.
     Untagged,
     /// Only the count of tokens tells.
@@ -134,8 +136,19 @@ async fn chat(State(server): State<Scripted>, Json(body): Json<Value>) -> Respon
     if server.thoughts == Thoughts::Beside {
         send(json!({"reasoning_content": "They ask me something."}));
     }
-    if server.thoughts == Thoughts::Untagged {
-        send(json!({"content": "They ask me something.</think>"}));
+    let opens = match server.thoughts {
+        Thoughts::Tagged => Some("<think>"),
+        Thoughts::Untagged => Some(""),
+        _ => None,
+    };
+    if let Some(opens) = opens {
+        send(json!({"content": format!("{opens}They ask me something.")}));
+        // The thoughts alone are as long as an answer is allowed to be without thoughts.
+        if body["max_tokens"].as_u64().is_some_and(|most| most <= 120) {
+            let cut = json!({"choices": [{"delta": {}, "finish_reason": "length"}]});
+            return format!("{events}data: {cut}\n\ndata: [DONE]\n\n").into_response();
+        }
+        send(json!({"content": "</think>"}));
     }
     let remembered = messages.iter().find_map(|message| {
         let text = message["content"].as_str()?;
@@ -487,16 +500,19 @@ async fn a_server_that_refuses_long_prompts_gets_a_limit_that_fits() {
 }
 
 #[tokio::test]
-async fn thoughts_are_told_from_signs_of_life() {
+async fn thoughts_are_told_from_signs_of_life_and_take_nothing_from_the_answers() {
+    let able = report(ABLE).await.markup.score();
     for (thoughts, thinks, thinks_first) in [
         (Thoughts::None, false, false),
         (Thoughts::Beside, true, false),
         (Thoughts::Hidden, true, false),
-        (Thoughts::Untagged, false, true),
+        (Thoughts::Tagged, true, false),
+        (Thoughts::Untagged, true, true),
     ] {
         let found = report(Scripted { thoughts, ..ABLE }).await;
         let told = (found.thinks, found.thinks_first);
         assert_eq!(told, (thinks, thinks_first), "{found:?}");
+        assert_eq!(found.markup.score(), able, "{found:?}");
     }
 }
 

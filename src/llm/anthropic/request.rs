@@ -21,9 +21,6 @@ use std::collections::BTreeSet;
 /// The token limit if none is set. The dialect requires one.
 const DEFAULT_LIMIT: u32 = 1_024;
 
-/// The longest name of a tool.
-const LONGEST_NAME: usize = 64;
-
 /// Stands for a message of the user without a word, which is refused.
 const NOTHING: &str = "<note>The user said nothing.</note>";
 
@@ -272,7 +269,7 @@ impl History {
             blocks.push(json!({
                 "type": "tool_use",
                 "id": id,
-                "name": name(&call.function.name),
+                "name": call.function.name,
                 "input": arguments(call),
             }));
             self.open.push(id);
@@ -304,19 +301,6 @@ impl History {
 
 fn arguments(call: &ChatCall) -> Map<String, Value> {
     serde_json::from_str(&call.function.arguments).unwrap_or_default()
-}
-
-/// A name that the dialect takes. A model may have called a tool that never was.
-fn name(name: &str) -> String {
-    let allowed = |c: char| match c {
-        'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '-' => c,
-        _ => '_',
-    };
-    let name: String = name.chars().take(LONGEST_NAME).map(allowed).collect();
-    match name.is_empty() {
-        true => "unnamed".to_owned(),
-        false => name,
-    }
 }
 
 #[cfg(test)]

@@ -232,6 +232,11 @@ impl Parser {
         self.thinks_first && !self.has_thought
     }
 
+    /// Whether the text so far has thoughts, whole or begun.
+    pub fn has_thought(&self) -> bool {
+        self.has_thought || matches!(self.mode, Mode::Think(_))
+    }
+
     fn restart(&mut self) {
         let mode = match self.thinks_first {
             true => Mode::Think(String::new()),

@@ -179,8 +179,53 @@ pub(super) struct Decoder {
     never_spoke: bool,
     /// The thoughts so far, for servers that want them back.
     thoughts: String,
+    /// The blocks of thoughts so far, for OpenRouter.
+    details: Details,
     /// Calls whose blocks have not been handed out.
     complete: Vec<Complete>,
+}
+
+/// OpenRouter's blocks of thoughts, put together from their pieces.
+#[derive(Debug, Default)]
+struct Details {
+    blocks: Vec<Value>,
+    bytes: usize,
+}
+
+impl Details {
+    /// Adds pieces. One with the type and the index of the block before it goes on with that block: its text is
+    /// appended, and what else it has replaces what was there, for a signature comes last.
+    fn add(&mut self, pieces: &[Value]) {
+        for piece in pieces.iter().filter_map(Value::as_object) {
+            self.bytes += Value::from(piece.clone()).to_string().len();
+            if self.bytes > MAX_THOUGHT_BYTES {
+                // A part of the thoughts is refused; without any the model only forgets them.
+                self.blocks.clear();
+                continue;
+            }
+            let same = |block: &Value| {
+                let is = |key: &str| block.get(key) == piece.get(key);
+                is("type") && is("index") && piece.contains_key("index")
+            };
+            let last = self.blocks.last_mut().filter(|block| same(block));
+            let Some(Value::Object(block)) = last else {
+                self.blocks.push(Value::Object(piece.clone()));
+                continue;
+            };
+            for (key, value) in piece.iter().filter(|(_, value)| !value.is_null()) {
+                match (block.get_mut(key), value) {
+                    (Some(Value::String(text)), Value::String(more))
+                        if ["text", "summary"].contains(&key.as_str()) =>
+                    {
+                        text.push_str(more);
+                    }
+                    _ => {
+                        block.insert(key.clone(), value.clone());
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// A native call of the protocol.
@@ -306,6 +351,9 @@ impl Reader for Decoder {
 impl Decoder {
     fn choice(&mut self, choice: Choice, events: &mut Vec<LlmEvent>) {
         let text = choice.delta.text();
+        if let Some(Value::Array(blocks)) = &choice.delta.reasoning_details {
+            self.details.add(blocks);
+        }
         if choice.delta.thinks() && text.is_empty() {
             events.push(LlmEvent::Thinking);
             let thought = choice
@@ -434,6 +482,7 @@ impl Decoder {
                 let block = Block {
                     extra: slot.extra.take(),
                     thoughts: self.thoughts.clone(),
+                    details: self.details.blocks.clone(),
                 };
                 let name = slot.call.name().to_owned();
                 self.behind.has_native(&name, &arguments);

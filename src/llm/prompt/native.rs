@@ -124,7 +124,7 @@ impl History {
         self.round.calls.push(Call {
             id: id.to_owned(),
             function: ChatFunction {
-                name: cut(sanitise(name), LONGEST_NAME),
+                name: callable(name),
                 arguments: match length(&arguments) <= most {
                     true => arguments,
                     false => "{}".to_owned(),
@@ -208,6 +208,20 @@ impl History {
             last.content.push_str(&demand);
         }
         self.messages
+    }
+}
+
+/// A name that every server takes: letters, digits, `_` and `-`, 64 at most. A model may have called a tool that never
+/// was, and servers refuse the whole request over its name.
+pub(in crate::llm) fn callable(name: &str) -> String {
+    let allowed = |c: char| match c {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '-' => c,
+        _ => '_',
+    };
+    let name: String = name.chars().take(LONGEST_NAME).map(allowed).collect();
+    match name.is_empty() {
+        true => "unnamed".to_owned(),
+        false => name,
     }
 }
 
