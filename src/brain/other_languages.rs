@@ -3,7 +3,7 @@
 
 use super::declared::{self, Known, Match};
 use super::respond::{
-    call, last_agent, last_user, speech, unable, unanswered, with_words, without_mark,
+    call, last_agent, last_call, last_user, speech, unable, unanswered, with_words, without_mark,
 };
 use crate::language::Pack;
 use crate::language::request::{Request, Talk};
@@ -98,8 +98,27 @@ impl OtherLanguage<'_> {
     fn requests(&self, said: &str, before: &[Message]) -> Vec<Request> {
         let asked = last_agent(before).unwrap_or_default();
         let answers = asked.ends_with(self.wording.how_long);
-        let timer = answers.then(|| (self.wording.timer_of)(said)).flatten();
-        timer.map_or_else(|| (self.wording.requests)(said), |timer| vec![timer])
+        if let Some(timer) = answers.then(|| (self.wording.timer_of)(said)).flatten() {
+            return vec![timer];
+        }
+        let requests = (self.wording.requests)(said);
+        let is_unknown = requests.iter().all(|request| *request == Request::Unknown);
+        let again = is_unknown.then(|| self.again(said, before)).flatten();
+        again.map_or(requests, |again| vec![again])
+    }
+
+    /// The request that the last one becomes with another place or day: "And in Rome?"
+    fn again(&self, said: &str, before: &[Message]) -> Option<Request> {
+        let asked = last_user(before);
+        let answers = last_agent(before)?.ends_with(self.wording.where_to);
+        let earlier = match answers {
+            true => (self.wording.requests)(asked).pop()?,
+            false => {
+                let (tool, arguments) = last_call(before)?;
+                Request::of_call(tool, arguments)?
+            }
+        };
+        (self.wording.again)(said, asked, &earlier, answers)
     }
 
     /// The tool that the client forces the model to call.

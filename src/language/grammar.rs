@@ -11,6 +11,8 @@ const TIMER: std::ops::RangeInclusive<u64> = 1..=24 * 3600;
 
 /// The patterns of one language, over normalised text.
 pub(super) struct Grammar {
+    /// A question that goes on from the one before, with the other place or day in the group `rest`.
+    pub(super) again: &'static str,
     /// Words before a request that do not change it, each followed by a space.
     pub(super) leads: &'static str,
     /// Words after a request that do not change it, each preceded by a space.
@@ -88,6 +90,7 @@ pub(super) enum Day {
 /// The patterns, compiled.
 pub(super) struct Reader {
     grammar: &'static Grammar,
+    again: Regex,
     leads: Regex,
     tails: Regex,
     refused: Regex,
@@ -135,6 +138,7 @@ impl Reader {
         let talk = talk.map(|(words, talk)| Ok((Regex::new(&format!("^(?:{words})$"))?, *talk)));
         let conversions = grammar.conversions.iter().map(|rule| Regex::new(rule));
         Ok(Self {
+            again: Regex::new(grammar.again)?,
             leads: Regex::new(&format!("^(?:(?:{}) )+", grammar.leads))?,
             tails: Regex::new(&format!("(?: (?:{}))+$", grammar.tails))?,
             refused: Regex::new(grammar.refused)?,
@@ -243,23 +247,76 @@ impl Reader {
             if self.no_forecast.is_match(&core) {
                 return Request::Unknown;
             }
-            let mut core = core;
-            let mut day = "now";
-            for (words, named) in &self.days {
-                if words.is_match(&core) {
-                    day = named;
-                    let rest = words.replace_all(&core, "").into_owned();
-                    core = rest.split_whitespace().collect::<Vec<_>>().join(" ");
-                    break;
-                }
-            }
+            let (day, core) = self.day(core);
             let place = self.place(&core);
+            let day = day.unwrap_or("now");
             return Request::Weather { place, day };
         }
         if let Some(conversion) = self.conversion(&core) {
             return conversion;
         }
         self.sum(&core).unwrap_or(Request::Unknown)
+    }
+
+    /// The question `before`, asked of another place or day: "And in Rome?" Its words were `asked`. If it `answers` a
+    /// question for the place, the place alone is enough.
+    pub(super) fn again(
+        &self,
+        said: &str,
+        asked: &str,
+        before: &Request,
+        answers: bool,
+    ) -> Option<Request> {
+        let all = sentences(said);
+        let [sentence] = all.as_slice() else {
+            return None;
+        };
+        let sentence = (self.grammar.normalise)(sentence);
+        let goes_on = self.again.captures(&sentence);
+        let rest = match goes_on.as_ref().and_then(|found| found.name("rest")) {
+            Some(rest) => rest.as_str(),
+            None if answers => &sentence,
+            None => return None,
+        };
+        let rest = self.core(rest);
+        if self.no_forecast.is_match(&rest) {
+            return None;
+        }
+        let (day, rest) = self.day(rest);
+        let named = |rest: &str| {
+            let place = self.place.captures(rest);
+            let place = place.filter(|found| found.get(0).is_some_and(|all| all.start() == 0));
+            let place = place.and_then(|found| Some(found.name("place")?.as_str().to_owned()));
+            self.named(place.as_deref().unwrap_or(rest).trim()).1
+        };
+        let place = match rest.as_str() {
+            "" => None,
+            rest => Some(named(rest)?),
+        };
+        match before {
+            Request::Weather {
+                place: old,
+                day: then,
+            } => Some(Request::Weather {
+                place: place.or_else(|| old.clone()),
+                day: day.unwrap_or(then),
+            }),
+            Request::Time(_) if day.is_none() && !self.asks_for_date(asked) => {
+                Some(Request::Time(Some(place?)))
+            }
+            _ => None,
+        }
+    }
+
+    /// The day of a question about the weather, other than now, and the question without it.
+    fn day(&self, core: String) -> (Option<&'static str>, String) {
+        let mut days = self.days.iter();
+        let Some((words, day)) = days.find(|(words, _)| words.is_match(&core)) else {
+            return (None, core);
+        };
+        let rest = words.replace_all(&core, "");
+        let rest: Vec<&str> = rest.split_whitespace().collect();
+        (Some(day), rest.join(" "))
     }
 
     /// A sentence without the words around it.
@@ -413,7 +470,12 @@ impl Reader {
 
     fn place(&self, core: &str) -> Option<String> {
         let found = self.place.captures(core)?;
-        let name = found.name("place")?.as_str().trim();
+        let (name, known) = self.named(found.name("place")?.as_str().trim());
+        Some(known.unwrap_or_else(|| places::title_case(name)))
+    }
+
+    /// A place as it is called in English, as far as that is known, and the place that it is, if any.
+    fn named<'a>(&self, name: &'a str) -> (&'a str, Option<String>) {
         let article = name.split_once(' ');
         let article = article.filter(|(first, _)| self.grammar.articles.contains(first));
         let names = [Some(name), article.map(|(_, rest)| rest)];
@@ -427,7 +489,7 @@ impl Reader {
         let known = std::iter::once(name)
             .chain(known)
             .find_map(|name| places::find(name).ok());
-        Some(known.map_or_else(|| places::title_case(name), |place| place.name))
+        (name, known.map(|place| place.name))
     }
 
     /// A place as it is called here: "Tokio" for "Tokyo".

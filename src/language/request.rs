@@ -82,6 +82,24 @@ impl Request {
         !matches!(self, Self::Talk(_) | Self::Refused | Self::Unknown)
     }
 
+    /// The question that this call answers, if it can be asked again of another place or day.
+    pub(crate) fn of_call(name: &str, arguments: &Map<String, Value>) -> Option<Self> {
+        let text = |name: &str| arguments.get(name).and_then(Value::as_str);
+        let place = text("place").map(str::to_owned);
+        match name {
+            "get_time" => Some(Self::Time(place)),
+            "get_weather" => {
+                let days = ["now", "today", "tomorrow"];
+                let day = days.into_iter().find(|day| text("day") == Some(day));
+                Some(Self::Weather {
+                    place,
+                    day: day.unwrap_or("now"),
+                })
+            }
+            _ => None,
+        }
+    }
+
     /// The tool that fulfils it, with its arguments; `None` if no tool is needed or an argument is missing.
     pub(crate) fn call(&self) -> Option<(&'static str, Map<String, Value>)> {
         let (name, arguments) = match self {

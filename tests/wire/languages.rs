@@ -272,6 +272,8 @@ async fn a_german_conversation_with_the_local_brain() {
 
     let time = caller.ask("Guten Tag, wie spät ist es?", "Uhr").await;
     assert!(time.contains("Es ist "), "{time}");
+    let there = caller.ask("Und in Tokio?", "Tokio").await;
+    assert!(there.contains("Uhr"), "{there}");
     let question = caller
         .ask("Stell bitte einen Timer auf fünf Minuten.", "Minuten")
         .await;
@@ -314,6 +316,8 @@ async fn a_spanish_conversation_with_the_local_brain() {
         time.contains("Son las ") || time.contains("Es la "),
         "{time}"
     );
+    let there = caller.ask("¿Y en Tokio?", "Tokio").await;
+    assert!(there.contains(" de la "), "{there}");
     let question = caller
         .ask("Pon un temporizador de cinco minutos.", "minutos")
         .await;

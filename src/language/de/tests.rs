@@ -695,3 +695,45 @@ fn ordinals_are_not_torn_at_their_dot() {
         speaks(text, spoken);
     }
 }
+
+#[test]
+fn a_question_goes_on_with_another_place_or_day() {
+    let weather = |place: &str, day| Request::Weather {
+        place: Some(place.to_owned()),
+        day,
+    };
+    let asked = "Wie wird das Wetter morgen in London?";
+    let before = weather("London", "tomorrow");
+    let again = |said: &str| (WORDING.again)(said, asked, &before, false);
+    for (said, request) in [
+        ("Und in Rom?", weather("Rome", "tomorrow")),
+        ("Und Paris?", weather("Paris", "tomorrow")),
+        ("Okay, und heute?", weather("London", "today")),
+        (
+            "Wie sieht es in München aus?",
+            weather("Munich", "tomorrow"),
+        ),
+        ("Was ist mit Tokio heute?", weather("Tokyo", "today")),
+    ] {
+        assert_eq!(again(said), Some(request), "{said}");
+    }
+    for said in [
+        "Und in einer Minute?",
+        "Und wie geht es dir?",
+        "Und übermorgen?",
+        "Rom.",
+        "Was ist mit dem Timer?",
+    ] {
+        assert_eq!(again(said), None, "{said}");
+    }
+    let open = Request::Weather {
+        place: None,
+        day: "now",
+    };
+    let answer = (WORDING.again)("In Rom, bitte.", "", &open, true);
+    assert_eq!(answer, Some(weather("Rome", "now")));
+    let time = |place: &str| Request::Time(Some(place.to_owned()));
+    let there = |asked: &str| (WORDING.again)("Und in Rom?", asked, &time("Tokyo"), false);
+    assert_eq!(there("Wie spät ist es in Tokio?"), Some(time("Rome")));
+    assert_eq!(there("Welcher Tag ist in Tokio?"), None, "a date");
+}

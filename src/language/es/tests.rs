@@ -570,3 +570,41 @@ fn numbers_that_end_in_one_agree_with_their_noun() {
         speaks(text, spoken);
     }
 }
+
+#[test]
+fn a_question_goes_on_with_another_place_or_day() {
+    let weather = |place: &str, day| Request::Weather {
+        place: Some(place.to_owned()),
+        day,
+    };
+    let asked = "¿Qué tiempo hará mañana en Londres?";
+    let before = weather("London", "tomorrow");
+    let again = |said: &str| (WORDING.again)(said, asked, &before, false);
+    for (said, request) in [
+        ("¿Y en Roma?", weather("Rome", "tomorrow")),
+        ("¿Y París?", weather("Paris", "tomorrow")),
+        ("Vale, ¿y hoy?", weather("London", "today")),
+        ("¿Qué tal en Tokio?", weather("Tokyo", "tomorrow")),
+    ] {
+        assert_eq!(again(said), Some(request), "{said}");
+    }
+    for said in [
+        "¿Y en un minuto?",
+        "¿Y cómo estás?",
+        "¿Y pasado mañana?",
+        "Roma.",
+        "¿Y el temporizador?",
+    ] {
+        assert_eq!(again(said), None, "{said}");
+    }
+    let open = Request::Weather {
+        place: None,
+        day: "now",
+    };
+    let answer = (WORDING.again)("En Roma, por favor.", "", &open, true);
+    assert_eq!(answer, Some(weather("Rome", "now")));
+    let time = |place: &str| Request::Time(Some(place.to_owned()));
+    let there = |asked: &str| (WORDING.again)("¿Y en Roma?", asked, &time("Tokyo"), false);
+    assert_eq!(there("¿Qué hora es en Tokio?"), Some(time("Rome")));
+    assert_eq!(there("¿Qué día es en Tokio?"), None, "a date");
+}
