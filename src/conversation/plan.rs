@@ -9,6 +9,7 @@ mod results;
 use super::ids::{CallId, ItemId, RequestId};
 use crate::llm::plan::{self, Done, PLAN, Plan};
 use crate::tools::{Confirmation, Declaration, ToolError, ToolSpec, builtin};
+pub(super) use results::Lost;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,8 +32,8 @@ pub(super) struct Plans {
     made_by: Option<RequestId>,
     /// The generation that made the last plan with a step that asks for a yes.
     asking: Option<RequestId>,
-    /// Steps of plans that are over whose results do not count.
-    lost: Vec<CallId>,
+    /// Steps of plans that are no longer under way.
+    lost: Lost,
 }
 
 /// A plan that is being carried out.

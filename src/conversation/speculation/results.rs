@@ -8,6 +8,7 @@ use super::record::Discard;
 use crate::conversation::common::Common;
 use crate::conversation::generation::MOST_CALLS;
 use crate::conversation::ids::{CallId, RunId};
+use crate::conversation::plan::Lost;
 use crate::tools::Declaration;
 use serde_json::{Map, Value};
 
@@ -60,8 +61,8 @@ impl Speculation {
             })
     }
 
-    /// Whether the result of a plan's step before `call` sets an argument of the tool, and may still count or not. The
-    /// steps of one plan do not wait so for each other, because each needs those before it that it takes from.
+    /// Whether a step of another plan before `call` sets an argument of the tool and is undecided. Steps of one plan
+    /// wait for each other as the plan has it.
     pub(super) fn awaits_step(&self, tool: &Declaration, call: CallId) -> bool {
         let plan = self.steps.get(&call).map(|step| step.plan);
         let mut before = self.steps.range(..call).map(|(_, step)| step);
@@ -112,31 +113,26 @@ impl Speculation {
         plan: CallId,
         steps: impl Iterator<Item = (CallId, &'a Declaration)>,
     ) {
-        for (call, tool) in steps.filter(|(_, tool)| tool.feeds && !tool.by_client) {
+        for (call, tool) in steps {
             self.outdate_result(common, tool, call);
             let tool = tool.spec.name.clone();
             self.steps.insert(call, Step { tool, plan });
         }
     }
 
-    /// Only of the `open` steps it is uncertain whether their results count; those of the `lost` ones do not. Calls that
-    /// waited for others go on.
+    /// Forgets all steps of plans but the `open` ones, and the results of the `lost` ones. Then calls that waited start.
     pub(in crate::conversation) fn keep_steps(
         &mut self,
         common: &mut Common,
         open: &[CallId],
-        lost: &[CallId],
+        lost: &Lost,
     ) {
         let mut outdated = Vec::new();
         for (tool, calls) in &mut self.results {
-            let is_lost = |of: &CallId| lost.contains(of);
-            if calls
-                .iter()
-                .any(|(of, result)| is_lost(of) && result.is_some())
-            {
-                outdated.push(tool.clone());
+            for (_, result) in calls.iter_mut().filter(|(of, _)| lost.void.contains(of)) {
+                outdated.extend(result.take().is_some().then(|| tool.clone()));
             }
-            calls.retain(|(of, _)| !is_lost(of));
+            calls.retain(|(of, _)| !lost.unbegun.contains(of));
         }
         for tool in outdated {
             self.outdate_runs(common, &tool);

@@ -37,7 +37,7 @@ impl Speculation {
         if let Some(tool) = tool {
             self.make_stale(common, &tool.writes);
             self.outdate_result(common, tool, call);
-            // A run that has begun early took the result of the last call of all.
+            // A run that has begun early took the newest result, which may be of a call behind this one.
             let is_other = self.awaits_step(tool, call) || self.has_newer_result(tool, call);
             if !is_other && let Some(run) = self.take_over(common, track, tool, call, &arguments) {
                 let taken = self.ledger.get(run)?;

@@ -244,6 +244,58 @@ fn the_result_of_a_step_behind_a_failed_one_does_not_count() {
     }
 }
 
+/// A call got the result from before the plan instead of none.
+#[test]
+fn a_step_that_has_failed_and_those_behind_it_leave_no_older_result() {
+    for (steps, early) in [
+        (["find", "broken"], false),
+        (["broken", "find"], false),
+        (["broken", "find"], true),
+    ] {
+        let mut policy = bank("find");
+        Arc::make_mut(&mut policy.tools).push(tool("broken", Effect::Read));
+        let mut sim = planning(policy, early);
+        let is_before = steps[0] == "find";
+        let steps = steps.map(|tool| json!({"tool": tool, "arguments": {"name": "Ben"}}));
+        let found = ("find", json!({"name": "Ann"}));
+        sim.scripts.extend([
+            calling(&[found]),
+            calling(&[(PLAN, json!({ "steps": steps }))]),
+            calling(&[("balance", json!({}))]),
+            answer(),
+        ]);
+        ask(&mut sim, "what is his balance", 15_000);
+        let ben = json!({"find": "find of {\"name\":\"Ben\"}"});
+        let nothing = Value::Object(Map::new());
+        let expected = if is_before { ben } else { nothing };
+        let committed = taken(&sim).into_iter().filter(|(committed, _)| *committed);
+        let took: Vec<Value> = committed.map(|(_, took)| took).collect();
+        assert_eq!(took, [expected], "{steps:?}, early: {early}");
+    }
+}
+
+/// It waited for a step that neither of the two needs, and for ever if that never began.
+#[test]
+fn a_step_that_takes_a_result_waits_for_no_other_step_of_its_plan() {
+    let mut policy = bank("find");
+    Arc::make_mut(&mut policy.tools).push(tool("slow", Effect::Read));
+    let mut sim = planning(policy, false);
+    sim.tool_times = [("slow".to_owned(), 5_000)].into();
+    let steps = ["slow", "find", "balance"].map(|tool| json!({"tool": tool, "arguments": {}}));
+    sim.scripts
+        .extend([calling(&[(PLAN, json!({ "steps": steps }))]), answer()]);
+    ask(&mut sim, "what is his balance", 12_000);
+    let at = |tool: &str| {
+        let starts = sim.outputs.iter().find_map(|(at, output)| match output {
+            Output::StartTool { name, .. } if name == tool => Some(*at),
+            _ => None,
+        });
+        starts.expect("it starts")
+    };
+    let waited = at("balance").since(at("find"));
+    assert_eq!(waited, Micros::from_ms(600), "as long as `find` takes");
+}
+
 /// A run that began while the plan waited for the yes had taken the result of a call behind the plan.
 #[test]
 fn a_step_behind_a_yes_takes_the_result_before_its_plan() {

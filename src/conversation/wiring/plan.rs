@@ -60,10 +60,15 @@ impl Conversation {
             .into_iter()
             .map(|tool| StepCall::new(self.common.call_id(), self.common.item_id(), tool));
         let steps: Vec<StepCall> = steps.collect();
-        let calls = steps.iter().map(|step| (step.call, &*step.tool));
-        self.speculation.expect_steps(&mut self.common, call, calls);
         let plan = UnderWay::new(call, plan, steps);
         self.running.plans.begin(plan, made_by);
+        self.start_plan(call);
+    }
+
+    fn start_plan(&mut self, call: CallId) {
+        let steps = self.running.plans.unbegun(call);
+        let steps = steps.iter().map(|(call, tool)| (*call, &**tool));
+        self.speculation.expect_steps(&mut self.common, call, steps);
         self.go_on_with_plans();
     }
 
@@ -223,7 +228,7 @@ impl Conversation {
         self.add_plan(call, rest);
         match refused {
             Some(output) => self.end_plan(call, output),
-            None => self.go_on_with_plans(),
+            None => self.start_plan(call),
         }
         true
     }
