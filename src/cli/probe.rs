@@ -122,7 +122,7 @@ fn facts(report: &Report, max_prompt_tokens: usize) -> Vec<String> {
         "thoughts",
         match (report.thinks_first, report.thinks) {
             (true, _) => "in its text, without an opening tag: they would be spoken".into(),
-            (false, true) => "seen: never spoken, but they cost time".into(),
+            (false, true) => "kept apart from its speech, but they cost time".into(),
             (false, false) => "none seen".into(),
         },
     );

@@ -20,6 +20,8 @@ pub(super) struct Block {
     pub(super) thoughts: String,
     /// The message's `reasoning_details`, which OpenRouter wants back as they came.
     pub(super) details: Vec<Value>,
+    /// The server's id of the call, by which such a block may name it. A history has other ids.
+    pub(super) id: Option<String>,
 }
 
 /// A call that was completed, with its arguments and what came with it.
@@ -99,7 +101,7 @@ impl OfSession<'_> {
     pub(super) fn attach(&self, messages: &mut [ChatMessage]) {
         let calling = |message: &&mut ChatMessage| !message.tool_calls.is_empty();
         for message in messages.iter_mut().filter(calling) {
-            let mut thoughts = None;
+            let (mut thoughts, mut ids) = (None, Vec::new());
             for call in &mut message.tool_calls {
                 let arguments = serde_json::from_str(&call.function.arguments).unwrap_or_default();
                 let block = self.of(&call.function.name, &arguments);
@@ -107,14 +109,23 @@ impl OfSession<'_> {
                     None if self.all.signs => Some(unsigned()),
                     extra => extra,
                 };
-                thoughts = thoughts.or(block);
+                // Thoughts may go on between two calls.
+                thoughts = block.or(thoughts);
+                let id = block.and_then(|block| block.id.clone());
+                ids.extend(id.map(|id| (id, call.id.clone())));
             }
             if self.all.thinks {
                 let said = thoughts.map(|block| block.thoughts.clone());
                 message.reasoning_content = Some(said.unwrap_or_default());
             }
-            message.reasoning_details =
-                thoughts.map_or_else(Vec::new, |block| block.details.clone());
+            let mut details = thoughts.map_or_else(Vec::new, |block| block.details.clone());
+            for id in details.iter_mut().filter_map(|detail| detail.get_mut("id")) {
+                let renamed = ids.iter().find(|(theirs, _)| id == theirs);
+                if let Some((_, ours)) = renamed {
+                    *id = json!(ours);
+                }
+            }
+            message.reasoning_details = details;
         }
     }
 }

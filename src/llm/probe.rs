@@ -423,12 +423,16 @@ pub async fn probe(
     let thinks_first = thinks_without_a_tag(&sample.text);
     let thinks = sample.thinks || thinks_first || thinks_in_text(&sample.text);
     // From here on the model is read as the fragment will have it read.
+    let is_read_so = settings.thinks_first || !thinks_first;
     let settings = Settings {
         thinks_first: settings.thinks_first || thinks_first,
         ..settings.clone()
     };
     let with = |calls, form| model(&settings, &prompts, calls, form);
-    let markup = with(Calls::Markup, CallForm::Python)?;
+    let markup = match is_read_so {
+        true => first.clone(),
+        false => with(Calls::Markup, CallForm::Python)?,
+    };
     let native = with(Calls::Native, CallForm::Python)?;
     // Thoughts count towards the limit.
     let most = (!thinks).then_some(ANSWER);

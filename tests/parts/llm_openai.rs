@@ -1077,14 +1077,16 @@ async fn openrouters_blocks_of_thoughts_come_back_whole_and_in_order() {
     };
     let mut signature = text("");
     signature["signature"] = json!("canary");
-    let sealed = json!({"type": "reasoning.encrypted", "data": "c2VhbGVk", "index": 1});
+    let sealed =
+        |id: &str| json!({"type": "reasoning.encrypted", "data": "c2VhbGVk", "id": id, "index": 1});
     let function = json!({"name": "weather", "arguments": "{\"n\":1}"});
     let call = json!({"index": 0, "id": "a", "function": function});
     let answer = [
         detail(text("They ask ")),
         detail(text("about rain.")),
         detail(signature),
-        detail(sealed.clone()),
+        detail(sealed("a")),
+        detail(sealed("b")),
         delta(json!({"tool_calls": [call]})),
         STOP.to_owned(),
         DONE.to_owned(),
@@ -1105,7 +1107,11 @@ async fn openrouters_blocks_of_thoughts_come_back_whole_and_in_order() {
     let called = sent.find(|m| m.get("tool_calls").is_some()).unwrap();
     let mut whole = text("They ask about rain.");
     whole["signature"] = json!("canary");
-    assert_eq!(called["reasoning_details"], json!([whole, sealed]));
+    // The call has another id here.
+    let ours = called["tool_calls"][0]["id"].as_str().unwrap();
+    assert_ne!(ours, "a");
+    let all = json!([whole, sealed(ours), sealed("b")]);
+    assert_eq!(called["reasoning_details"], all);
     assert!(called.get("reasoning_content").is_none(), "{called}");
 }
 
@@ -1119,7 +1125,7 @@ async fn an_invented_name_goes_back_in_a_form_that_servers_take() {
         name: name.into(),
         arguments: serde_json::Map::new(),
     };
-    let invented = ["weather.today (now)", "", &"x".repeat(100)].map(call);
+    let invented = ["weather.today (now)", "", "2nd", &"x".repeat(100)].map(call);
     all(llm.generate(with_tools(invented.to_vec()))).await;
     let (_, body) = server.seen.lock().unwrap()[0].clone();
     let sent = body["messages"].as_array().unwrap().iter();
@@ -1128,7 +1134,10 @@ async fn an_invented_name_goes_back_in_a_form_that_servers_take() {
         .flatten()
         .map(|call| call["function"]["name"].clone())
         .collect();
-    assert_eq!(names, ["weather_today__now_", "unnamed", &"x".repeat(64)]);
+    assert_eq!(
+        names,
+        ["weather_today__now_", "unnamed", "_2nd", &"x".repeat(64)]
+    );
 }
 
 /// Groq refuses the whole answer if its parser cannot read the call in it, and sends the model's text.

@@ -10,7 +10,7 @@ use crate::llm::remote::{
 };
 use crate::llm::{LlmEvent, TokenUsage};
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The finish reasons after which an answer and its calls are whole. After any other, a call may lack a part.
 const WHOLE: [&str; 7] = [
@@ -193,39 +193,51 @@ struct Details {
 }
 
 impl Details {
-    /// Adds pieces. One with the type and the index of the block before it goes on with that block: its text is
+    /// Adds pieces. One with the type, the index and the id of the block before it goes on with that block: its text is
     /// appended, and what else it has replaces what was there, for a signature comes last.
     fn add(&mut self, pieces: &[Value]) {
         for piece in pieces.iter().filter_map(Value::as_object) {
-            self.bytes += Value::from(piece.clone()).to_string().len();
             if self.bytes > MAX_THOUGHT_BYTES {
-                // A part of the thoughts is refused; without any the model only forgets them.
-                self.blocks.clear();
-                continue;
+                return;
             }
-            let same = |block: &Value| {
-                let is = |key: &str| block.get(key) == piece.get(key);
-                is("type") && is("index") && piece.contains_key("index")
-            };
-            let last = self.blocks.last_mut().filter(|block| same(block));
-            let Some(Value::Object(block)) = last else {
-                self.blocks.push(Value::Object(piece.clone()));
+            let last = self.blocks.last_mut().and_then(Value::as_object_mut);
+            let Some(block) = last.filter(|block| goes_on(block, piece)) else {
+                let block = Value::Object(piece.clone());
+                self.bytes += block.to_string().len();
+                self.blocks.push(block);
                 continue;
             };
             for (key, value) in piece.iter().filter(|(_, value)| !value.is_null()) {
                 match (block.get_mut(key), value) {
-                    (Some(Value::String(text)), Value::String(more))
-                        if ["text", "summary"].contains(&key.as_str()) =>
-                    {
+                    (Some(Value::String(text)), Value::String(more)) if TEXTS.contains(&&**key) => {
+                        self.bytes += more.len();
                         text.push_str(more);
                     }
+                    (Some(old), new) if *old == *new => {}
                     _ => {
+                        self.bytes += value.to_string().len();
                         block.insert(key.clone(), value.clone());
                     }
                 }
             }
         }
+        if self.bytes > MAX_THOUGHT_BYTES {
+            // Some providers refuse a part of the thoughts; without any, those that can do without forget them.
+            self.blocks.clear();
+        }
     }
+}
+
+/// The fields of a block that come in pieces.
+const TEXTS: [&str; 2] = ["text", "summary"];
+
+fn goes_on(block: &Map<String, Value>, piece: &Map<String, Value>) -> bool {
+    let id = |of: &Map<String, Value>| of.get("id").filter(|id| !id.is_null()).cloned();
+    let is = |key: &str| block.get(key) == piece.get(key);
+    let is_other = id(block)
+        .zip(id(piece))
+        .is_some_and(|(one, other)| one != other);
+    is("type") && is("index") && piece.contains_key("index") && !is_other
 }
 
 /// A native call of the protocol.
@@ -483,6 +495,7 @@ impl Decoder {
                     extra: slot.extra.take(),
                     thoughts: self.thoughts.clone(),
                     details: self.details.blocks.clone(),
+                    id: slot.id.clone(),
                 };
                 let name = slot.call.name().to_owned();
                 self.behind.has_native(&name, &arguments);

@@ -211,18 +211,20 @@ impl History {
     }
 }
 
-/// A name that every server takes: letters, digits, `_` and `-`, 64 at most. A model may have called a tool that never
-/// was, and servers refuse the whole request over its name.
+/// A name that every server takes: letters, digits, `_` and `-`, no digit or `-` first, 64 at most. A model may have
+/// called a tool that never was, and servers refuse the whole request over its name.
 pub(in crate::llm) fn callable(name: &str) -> String {
     let allowed = |c: char| match c {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '-' => c,
         _ => '_',
     };
-    let name: String = name.chars().take(LONGEST_NAME).map(allowed).collect();
-    match name.is_empty() {
-        true => "unnamed".to_owned(),
-        false => name,
-    }
+    let first = match name.chars().next() {
+        None => return "unnamed".to_owned(),
+        Some('0'..='9' | '-') => Some('_'),
+        Some(_) => None,
+    };
+    let name = first.into_iter().chain(name.chars().map(allowed));
+    name.take(LONGEST_NAME).collect()
 }
 
 /// An id of nine letters and digits, the same for the same call.
