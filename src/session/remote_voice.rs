@@ -188,6 +188,7 @@ impl Clause {
                 // If the clause before was dropped, nobody waits for it.
                 let _ = before.await;
             }
+            self.take_time();
             let begun = match first {
                 Ok(_) if self.is_local.load(Relaxed) => Ok(()),
                 Ok(piece) => match self.rest(piece, &mut speech).await {
@@ -278,8 +279,7 @@ impl Clause {
                     self.wanted.sooner = None;
                     // If nobody can need it any more, it is stopped anyway.
                     if let Ok(needed) = needed {
-                        self.wanted.needed = needed;
-                        self.heard_until = needed + self.made().duration();
+                        self.needed_at(needed);
                     }
                 }
                 piece = piece => return match piece {
@@ -289,6 +289,20 @@ impl Clause {
                 },
             }
         }
+    }
+
+    /// Takes in when the clause is needed, if that has been told by now.
+    fn take_time(&mut self) {
+        let sooner = self.wanted.sooner.as_mut();
+        if let Some(needed) = sooner.and_then(|sooner| sooner.try_recv().ok()) {
+            self.wanted.sooner = None;
+            self.needed_at(needed);
+        }
+    }
+
+    fn needed_at(&mut self, needed: Instant) {
+        self.wanted.needed = needed;
+        self.heard_until = needed + self.made().duration();
     }
 
     fn made(&self) -> Micros {

@@ -1,5 +1,5 @@
-//! Keeps the language model loaded, and knows whether it is: at the start, and again before a session if nobody
-//! has used it for a while.
+//! Keeps the language model loaded, and knows whether it is: at the start, again before a session if nobody has used it
+//! for a while, and after an answer that failed.
 
 use crate::conversation::Policy;
 use crate::llm::{Demands, Llm, LlmError, Prompt};
@@ -63,7 +63,7 @@ impl Warmth {
             _end: attempts.clone().drop_guard(),
             attempts,
         });
-        warmth.warm();
+        warmth.warm(true);
         warmth
     }
 
@@ -85,14 +85,15 @@ impl Warmth {
     /// server is not ready.
     pub(super) fn use_now(self: &Arc<Self>) {
         if self.used().is_some_and(|at| at.elapsed() > COLD_AFTER) {
-            self.warm();
+            self.warm(true);
         }
     }
 
-    /// An answer failed. The server may have unloaded the model, and stops loading it again whenever a question is
-    /// given up, so it is loaded in the background, as before a session.
+    /// An answer failed. The server may have unloaded the model and may abort loading it when the question is given up,
+    /// so it is loaded in the background. Whatever comes of that, the server stays as ready as it was: one request may
+    /// have failed alone, and all servers share the model.
     pub(super) fn failed(self: &Arc<Self>) {
-        self.warm();
+        self.warm(false);
     }
 
     /// Notes that the model is used, and returns when it was before.
@@ -106,8 +107,9 @@ impl Warmth {
         self.llm.warm_up(self.prompt.clone())
     }
 
-    /// Makes attempts in the background until one succeeds, if there is a runtime and none is being made.
-    fn warm(self: &Arc<Self>) {
+    /// Makes attempts in the background until one succeeds, if there is a runtime and none is being made. `tells`: while
+    /// they fail, the server is not ready.
+    fn warm(self: &Arc<Self>, tells: bool) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return self.tell_ready();
         };
@@ -116,7 +118,7 @@ impl Warmth {
         }
         let (warmth, attempts) = (self.clone(), self.attempts.clone());
         runtime.spawn(async move {
-            let until_warm = warmth.until_warm();
+            let until_warm = warmth.until_warm(tells);
             attempts.run_until_cancelled(until_warm).await;
             warmth.is_warming.store(false, Ordering::Relaxed);
         });
@@ -128,10 +130,10 @@ impl Warmth {
         }
     }
 
-    async fn until_warm(&self) {
+    async fn until_warm(&self, tells: bool) {
         let (mut wait, longest) = BACK_OFF;
         while let Err(error) = self.attempt().await {
-            if let Some(loading) = &self.loading {
+            if let Some(loading) = self.loading.as_ref().filter(|_| tells) {
                 loading.failed(error.cause());
             }
             let (model, reason) = (self.llm.name(), error.details());
@@ -316,7 +318,12 @@ mod tests {
         assert_eq!(llm.attempts(), 2, "one loads it for all");
         pass(30.0).await;
         assert!(!llm.given_up.load(Ordering::Relaxed));
-        assert_eq!(metrics.loading_because(), None, "it did not fail");
+
+        llm.set(0, Some(429));
+        warmth.failed();
+        pass(5.0).await;
+        assert!(llm.attempts() > 3, "it is tried again");
+        assert_eq!(metrics.loading_because(), None, "the server stays ready");
     }
 
     /// A key that was revoked for one agent's model took all servers out of the balancer.
