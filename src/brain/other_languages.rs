@@ -109,16 +109,16 @@ impl OtherLanguage<'_> {
 
     /// The request that the last one becomes with another place or day: "And in Rome?"
     fn again(&self, said: &str, before: &[Message]) -> Option<Request> {
-        let asked = last_user(before);
-        let answers = last_agent(before)?.ends_with(self.wording.where_to);
-        let earlier = match answers {
-            true => (self.wording.requests)(asked).pop()?,
-            false => {
-                let (tool, arguments) = last_call(before)?;
-                Request::of_call(tool, arguments)?
-            }
-        };
-        (self.wording.again)(said, asked, &earlier, answers)
+        if last_agent(before)?.ends_with(self.wording.where_to) {
+            let asked = last_user(before);
+            let open = (self.wording.requests)(asked).pop()?;
+            return (self.wording.again)(said, asked, &open, true);
+        }
+        let called = |message: &Message| matches!(message, Message::ToolCall { .. });
+        let at = before.iter().rposition(called)?;
+        let (tool, arguments) = last_call(before)?;
+        let earlier = Request::of_call(tool, arguments)?;
+        (self.wording.again)(said, last_user(&before[..at]), &earlier, false)
     }
 
     /// The tool that the client forces the model to call.

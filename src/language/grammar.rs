@@ -13,6 +13,8 @@ const TIMER: std::ops::RangeInclusive<u64> = 1..=24 * 3600;
 pub(super) struct Grammar {
     /// A question that goes on from the one before, with the other place or day in the group `rest`.
     pub(super) again: &'static str,
+    /// The words before the place in the answer to a question for it, if they are others than in a question.
+    pub(super) answer: &'static str,
     /// Words before a request that do not change it, each followed by a space.
     pub(super) leads: &'static str,
     /// Words after a request that do not change it, each preceded by a space.
@@ -91,6 +93,7 @@ pub(super) enum Day {
 pub(super) struct Reader {
     grammar: &'static Grammar,
     again: Regex,
+    answer: Regex,
     leads: Regex,
     tails: Regex,
     refused: Regex,
@@ -139,6 +142,7 @@ impl Reader {
         let conversions = grammar.conversions.iter().map(|rule| Regex::new(rule));
         Ok(Self {
             again: Regex::new(grammar.again)?,
+            answer: Regex::new(grammar.answer)?,
             leads: Regex::new(&format!("^(?:(?:{}) )+", grammar.leads))?,
             tails: Regex::new(&format!("(?: (?:{}))+$", grammar.tails))?,
             refused: Regex::new(grammar.refused)?,
@@ -258,8 +262,8 @@ impl Reader {
         self.sum(&core).unwrap_or(Request::Unknown)
     }
 
-    /// The question `before`, asked of another place or day: "And in Rome?" Its words were `asked`. If it `answers` a
-    /// question for the place, the place alone is enough.
+    /// The question `before`, asked of another place or day: "And in Rome?" `asked`: the user's words for it. If this
+    /// `answers` a question for the place, the place alone is enough, even one that is unknown here.
     pub(super) fn again(
         &self,
         said: &str,
@@ -274,11 +278,11 @@ impl Reader {
         let sentence = (self.grammar.normalise)(sentence);
         let goes_on = self.again.captures(&sentence);
         let rest = match goes_on.as_ref().and_then(|found| found.name("rest")) {
-            Some(rest) => rest.as_str(),
-            None if answers => &sentence,
+            Some(rest) => rest.as_str().to_owned(),
+            None if answers => self.answer.replace(&sentence, "").into_owned(),
             None => return None,
         };
-        let rest = self.core(rest);
+        let rest = self.core(&rest);
         if self.no_forecast.is_match(&rest) {
             return None;
         }
@@ -286,8 +290,10 @@ impl Reader {
         let named = |rest: &str| {
             let place = self.place.captures(rest);
             let place = place.filter(|found| found.get(0).is_some_and(|all| all.start() == 0));
-            let place = place.and_then(|found| Some(found.name("place")?.as_str().to_owned()));
-            self.named(place.as_deref().unwrap_or(rest).trim()).1
+            let place = place.and_then(|found| Some(found.name("place")?.as_str()));
+            let (name, known) = self.named(place.unwrap_or(rest).trim());
+            let other = || (answers && place.is_some()).then(|| places::title_case(name));
+            known.or_else(other)
         };
         let place = match rest.as_str() {
             "" => None,

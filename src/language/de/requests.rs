@@ -11,6 +11,7 @@ use std::time::Duration;
 
 static GRAMMAR: Grammar = Grammar {
     again: r"^(?:(?:okay|ok|ja|gut|danke|ach|ah) )*(?:(?:und )?(?:was ist mit|wie (?:ist|sieht|steht) es(?: denn| dann| mit)?)|und) (?P<rest>.+?)(?: aus)?$",
+    answer: "^für ",
     leads: "äh+m?|ähm|also|so|okay|ok|gut|hallo|hi|hey|guten tag|guten morgen|guten abend|ja|bitte|danke|entschuldigung|entschuldigen sie|und|dann|jetzt|nun|mal|sag mal|sagen sie mal|sag mir|sagen sie mir|kannst du mir sagen|können sie mir sagen|könntest du mir sagen|könnten sie mir sagen|weißt du|wissen sie|ich wüsste gerne?|ich würde gerne? wissen|ich möchte wissen|undertone|computer",
     tails: "bitte|danke|mal|denn|dann|doch|eigentlich|gerade|jetzt|gerade jetzt|momentan|im moment|aktuell|so|für mich|bitte sehr",
     refused: r"\b(?:nicht|kein|keine|keinen|lass das|lassen sie das|vergiss)\b",

@@ -730,8 +730,14 @@ fn a_question_goes_on_with_another_place_or_day() {
         place: None,
         day: "now",
     };
-    let answer = (WORDING.again)("In Rom, bitte.", "", &open, true);
-    assert_eq!(answer, Some(weather("Rome", "now")));
+    for (said, place) in [
+        ("In Rom, bitte.", "Rome"),
+        ("Für Rom, bitte.", "Rome"),
+        ("In Kleinmachnow.", "Kleinmachnow"),
+    ] {
+        let answer = (WORDING.again)(said, "", &open, true);
+        assert_eq!(answer, Some(weather(place, "now")), "{said}");
+    }
     let time = |place: &str| Request::Time(Some(place.to_owned()));
     let there = |asked: &str| (WORDING.again)("Und in Rom?", asked, &time("Tokyo"), false);
     assert_eq!(there("Wie spät ist es in Tokio?"), Some(time("Rome")));

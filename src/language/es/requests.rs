@@ -11,6 +11,7 @@ use std::time::Duration;
 
 static GRAMMAR: Grammar = Grammar {
     again: r"^(?:(?:vale|okay|ok|gracias|bueno|ah) )*(?:(?:y )?(?:qué tal|qué hay de|qué pasa con|cómo está)|y) (?P<rest>.+)$",
+    answer: "^para ",
     leads: "eh|em|este|bueno|pues|vale|okay|ok|hola|oye|oiga|buenos días|buenas tardes|buenas noches|sí|por favor|gracias|perdón|perdona|perdone|y|entonces|ahora|a ver|dime|dígame|me puedes decir|puedes decirme|me puede decir|puede decirme|podrías decirme|podría decirme|me podrías decir|me podría decir|sabes|sabe usted|quiero saber|quisiera saber|me gustaría saber|undertone|computadora|ordenador",
     tails: "por favor|gracias|entonces|pues|ahora|ahora mismo|en este momento|para mí|ya",
     refused: r"\b(?:no|ningún|ninguna|déjalo|déjelo|olvídalo|olvídelo)\b",

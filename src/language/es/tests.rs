@@ -601,8 +601,14 @@ fn a_question_goes_on_with_another_place_or_day() {
         place: None,
         day: "now",
     };
-    let answer = (WORDING.again)("En Roma, por favor.", "", &open, true);
-    assert_eq!(answer, Some(weather("Rome", "now")));
+    for (said, place) in [
+        ("En Roma, por favor.", "Rome"),
+        ("Para Roma, por favor.", "Rome"),
+        ("En Villanueva.", "Villanueva"),
+    ] {
+        let answer = (WORDING.again)(said, "", &open, true);
+        assert_eq!(answer, Some(weather(place, "now")), "{said}");
+    }
     let time = |place: &str| Request::Time(Some(place.to_owned()));
     let there = |asked: &str| (WORDING.again)("¿Y en Roma?", asked, &time("Tokyo"), false);
     assert_eq!(there("¿Qué hora es en Tokio?"), Some(time("Rome")));
