@@ -310,6 +310,9 @@ pub struct Settings {
     /// shell tells them to the recogniser.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keyterms: Option<Vec<String>>,
+    /// The recogniser from now on; that of the agent if it is empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recogniser: Option<String>,
     /// The agent's voice from now on. A `voice` of `None` is the agent's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speaker: Option<Speaker>,

@@ -5,9 +5,9 @@ use super::errors::{error, fault};
 use super::secrets::{self, Grant, MAX_SESSION};
 use super::settings::ServerSettings;
 use super::shared::Shared;
-use super::speech::session_voices;
+use super::speech::session_offer;
 use crate::tools::{Named, Origin, SessionValues};
-use crate::transport::realtime::{self, Fault, OfferedVoices, Realtime};
+use crate::transport::realtime::{self, Fault, Offered, Realtime};
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::State;
@@ -74,11 +74,7 @@ pub(super) async fn preflight() -> impl IntoResponse {
 }
 
 /// Applies the operator's settings to a Realtime client that may choose these `voices`.
-pub(super) fn as_set(
-    dialect: Realtime,
-    settings: &ServerSettings,
-    voices: OfferedVoices,
-) -> Realtime {
+pub(super) fn as_set(dialect: Realtime, settings: &ServerSettings, voices: Offered) -> Realtime {
     dialect
         .offering(voices)
         .turns(settings.interrupt, settings.vad_threshold)
@@ -122,7 +118,7 @@ async fn client_secret(
         true => Origin::Verified,
         false => Origin::Claimed,
     };
-    let voices = session_voices(&shared, origin == Origin::Verified);
+    let voices = session_offer(&shared, origin == Origin::Verified);
     match granted(&body, secrets::now(), &settings, origin, voices) {
         Ok((grant, session)) => {
             let value = shared.secrets.issue(&grant);
@@ -141,7 +137,7 @@ fn granted(
     now: u64,
     settings: &ServerSettings,
     origin: Origin,
-    voices: OfferedVoices,
+    voices: Offered,
 ) -> Result<(Grant, Value), Fault> {
     let body: Map<String, Value> = match body.trim_ascii() {
         b"" => Map::new(),
@@ -321,7 +317,7 @@ mod tests {
             0,
             &settings,
             Origin::Verified,
-            OfferedVoices::default(),
+            Offered::default(),
         )
         .err()?
         .param
@@ -336,7 +332,7 @@ mod tests {
                 1_000,
                 &settings,
                 Origin::Verified,
-                OfferedVoices::default(),
+                Offered::default(),
             )
             .map(|(grant, _)| grant.expires_at)
         };
@@ -390,14 +386,8 @@ mod tests {
             assert_eq!(refused(body.clone()).as_deref(), Some(param), "{body}");
         }
         let settings = ServerSettings::default();
-        let broken = granted(
-            b"[1]",
-            0,
-            &settings,
-            Origin::Verified,
-            OfferedVoices::default(),
-        )
-        .expect_err("no object");
+        let broken = granted(b"[1]", 0, &settings, Origin::Verified, Offered::default())
+            .expect_err("no object");
         assert_eq!(broken.code, "invalid_json");
     }
 }

@@ -3,7 +3,7 @@
 use super::access::{self, admit, admit_with_token, refusal};
 use super::api::as_set;
 use super::shared::Shared;
-use super::speech::session_voices;
+use super::speech::session_offer;
 use super::upgrade::{Limits, Upgrade, open_admitted, open_with};
 use super::{HEALTHY, api, calls, errors, limits, outbound, page, resume, speech, twilio};
 use crate::metrics;
@@ -14,7 +14,7 @@ use crate::transport::pcm::{self, Pcm};
 use crate::transport::phone::chan_websocket::ChanWebsocket;
 use crate::transport::phone::media_streams::{MediaStreams, Provider, Start};
 use crate::transport::phone::numbers;
-use crate::transport::realtime::{self, Fault, OfferedVoices, Realtime};
+use crate::transport::realtime::{self, Fault, Offered, Realtime};
 use crate::tts::{Speaker, Speed};
 use axum::Router;
 use axum::extract::rejection::QueryRejection;
@@ -197,12 +197,12 @@ pub(super) fn realtime_client(
         .knowing(admitted.values)
         .knowing(told(uri, "realtime", Origin::Claimed));
     // The issuer of a secret had the token, or as good as that.
-    let all = session_voices(shared, true);
+    let all = session_offer(shared, true);
     let dialect = as_set(dialect, &shared.settings(), all).configured(admitted.session);
     // The operator may have changed limits since the secret was issued.
     let dialect = dialect.map_err(|wrong| errors::fault(&wrong))?;
     let dialect = dialect
-        .offering(session_voices(shared, admitted.is_trusted))
+        .offering(session_offer(shared, admitted.is_trusted))
         .configured(asked)
         .map_err(|wrong| errors::fault(&wrong))?
         .beta(realtime::asks_for_beta(headers))
@@ -224,7 +224,7 @@ struct PcmQuery {
 
 impl PcmQuery {
     /// The voice and the speed that the client wants.
-    fn speaker(&self, voices: &OfferedVoices) -> Result<Speaker, Fault> {
+    fn speaker(&self, voices: &Offered) -> Result<Speaker, Fault> {
         let voice = self.voice.as_deref();
         let voice = voice.map(|name| voices.choice(name, "voice"));
         let speed = self.speed.map(|factor| {
@@ -261,7 +261,7 @@ async fn open_pcm(
         Ok(agent) => agent,
         Err(wrong) => return errors::fault(&wrong),
     };
-    let voices = session_voices(&shared, admitted.is_trusted);
+    let voices = session_offer(&shared, admitted.is_trusted);
     let speaker = match query.speaker(&voices) {
         Ok(speaker) => speaker,
         Err(wrong) => return errors::fault(&wrong),

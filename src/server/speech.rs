@@ -12,7 +12,7 @@ use super::shared::Shared;
 use super::upgrade::busy;
 use crate::audio::{RATE, decode, stretches, to_i16, to_pcm16le};
 use crate::session::{Engines, KnownVoice, Spoken};
-use crate::transport::realtime::OfferedVoices;
+use crate::transport::realtime::Offered;
 use axum::body::{Body, Bytes};
 use axum::extract::multipart::MultipartRejection;
 use axum::extract::rejection::BytesRejection;
@@ -383,24 +383,26 @@ fn too_slow() -> Response {
     )
 }
 
-/// The voices that clients may choose, with services or without.
-fn offered(engines: &Engines, services: bool) -> OfferedVoices {
-    engines.voice_names(services).map(str::to_owned).collect()
+/// The voices and recognisers that clients may choose, with services or without.
+fn offered(engines: &Engines, services: bool) -> Offered {
+    let voices: Offered = engines.voice_names(services).map(str::to_owned).collect();
+    let recognisers = engines.recogniser_names().filter(|_| services);
+    voices.with_recognisers(recognisers.map(str::to_owned))
 }
 
-/// The voices that a client may choose for a session. Services cost the operator money: whoever shows the server's
-/// token may, and others if the operator says so.
-pub(super) fn session_voices(shared: &Shared, is_trusted: bool) -> OfferedVoices {
+/// The voices and recognisers that a client may choose for a session. Services cost the operator money: whoever shows
+/// the server's token may, and others if the operator says so.
+pub(super) fn session_offer(shared: &Shared, is_trusted: bool) -> Offered {
     let engines = shared.speech.as_ref().map(|speech| &speech.engines);
     let services = may_use_services(shared, is_trusted);
-    engines.map_or_else(OfferedVoices::default, |engines| offered(engines, services))
+    engines.map_or_else(Offered::default, |engines| offered(engines, services))
 }
 
 fn may_use_services(shared: &Shared, is_trusted: bool) -> bool {
     is_trusted || shared.settings().offer_services
 }
 
-/// The voices of [`session_voices`] beside the agent's own. `language` is the primary tag of a voice that speaks one
+/// The voices of [`session_offer`] beside the agent's own. `language` is the primary tag of a voice that speaks one
 /// language only.
 pub(super) fn voices_json(shared: &Shared, is_trusted: bool) -> Vec<Value> {
     let Some(Speech { engines, .. }) = &shared.speech else {

@@ -433,6 +433,9 @@ impl Driver {
         if let Some(terms) = &settings.keyterms {
             reopens = self.change_keyterms(terms);
         }
+        if let Some(name) = &settings.recogniser {
+            reopens |= self.change_recogniser(name);
+        }
         if let Some(language) = &settings.language {
             let detected = std::mem::replace(&mut self.detects, false);
             reopens |= self.change_language(language) || detected;

@@ -434,7 +434,8 @@ impl Engines {
         agent: &'a Agent,
         options: &'a SessionOptions,
     ) -> Option<&'a str> {
-        let own = options.recogniser.as_ref().or(agent.recogniser.as_ref());
+        let chosen = options.recogniser.as_ref().filter(|name| !name.is_empty());
+        let own = chosen.or(agent.recogniser.as_ref());
         own.or(self.recogniser.as_ref()).map(String::as_str)
     }
 
@@ -503,6 +504,11 @@ impl Engines {
     /// The names by which sessions choose voices, beside the server's default: the local ones, and `services` too.
     pub fn voice_names(&self, services: bool) -> impl Iterator<Item = &str> {
         self.voices.names(services)
+    }
+
+    /// The names by which sessions choose recognisers, beside the server's default.
+    pub fn recogniser_names(&self) -> impl Iterator<Item = &str> {
+        self.recognisers.services()
     }
 
     /// The local voices, the server's default first.

@@ -126,6 +126,11 @@ impl Recognisers {
         })
     }
 
+    /// The names of the services.
+    pub(super) fn services(&self) -> impl Iterator<Item = &str> {
+        self.services.keys().map(String::as_str)
+    }
+
     /// Whether sessions that choose this name have a service.
     pub(super) fn is_service(&self, name: Option<&str>) -> bool {
         name.is_some_and(|name| self.services.contains_key(name))

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use undertone::asr::AsrError;
 use undertone::llm::Phrases;
 use undertone::llm::scripted::{Cue, Scripted};
-use undertone::server::App;
+use undertone::server::{App, ServerSettings};
 use undertone::session::{
     self, AgentSettings, Builders, Cast, Engines, Observers, OtherVoice, SessionOptions,
 };
@@ -441,6 +441,32 @@ async fn a_clients_keywords_reach_the_recogniser_and_it_may_take_them_back() {
         for form in utterances {
             let told = form.get("prompt").and_then(|told| told.as_str());
             assert_eq!(told.unwrap_or_default(), prompt, "{form:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_may_chooses_its_recogniser_and_may_go_back() {
+    for offer_services in [true, false] {
+        let service = SpeechService::start();
+        let mut engines = builders(Some(service.address), None, KEY);
+        engines.recogniser = None;
+        let settings = ServerSettings {
+            offer_services,
+            ..local()
+        };
+        let server = live::serve_with(settings, engines);
+        let mut call = Call::to(&server).await;
+        for (model, is_far) in [("far", offer_services), ("whisper-1", false)] {
+            let input = json!({"transcription": {"model": model}});
+            let session = json!({"type": "realtime", "audio": {"input": input}});
+            call.send(json!({"type": "session.update", "session": session}))
+                .await;
+            let updated = call.until("session.updated").await;
+            let echoed = &updated.last().expect("it").event["session"]["audio"]["input"];
+            assert_eq!(echoed["transcription"]["model"], model);
+            let (_, events) = turn(&mut call).await;
+            is_said(&events, if is_far { WELL_FAR } else { WELL });
         }
     }
 }

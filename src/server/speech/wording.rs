@@ -1,6 +1,6 @@
 //! A request to speak a text.
 
-use crate::transport::realtime::{Fault, OfferedVoices};
+use crate::transport::realtime::{Fault, Offered};
 use crate::tts::{Speaker, Speed};
 use serde_json::{Map, Value};
 
@@ -30,7 +30,7 @@ impl Wording {
     ///
     /// # Errors
     /// [`Fault`] names the field.
-    pub(super) fn read(body: &[u8], voices: &OfferedVoices) -> Result<Self, Fault> {
+    pub(super) fn read(body: &[u8], voices: &Offered) -> Result<Self, Fault> {
         let body: Map<String, Value> = serde_json::from_slice(body).map_err(|error| {
             let message = format!("The body is not a JSON object: {error}.");
             Fault::whole("invalid_json", message)
@@ -77,7 +77,7 @@ impl Wording {
     }
 }
 
-fn speaker(voice: Option<&Value>, voices: &OfferedVoices) -> Result<Speaker, Fault> {
+fn speaker(voice: Option<&Value>, voices: &Offered) -> Result<Speaker, Fault> {
     let name = match voice {
         None => return Ok(Speaker::default()),
         Some(Value::String(name)) => Some(name.as_str()),

@@ -236,6 +236,14 @@ impl Driver {
         before != self.options.keyterms
     }
 
+    /// Sets the recogniser, whichever agent listens; that of the agent if `name` is empty. Returns whether it is another
+    /// one than before.
+    pub(super) fn change_recogniser(&mut self, name: &str) -> bool {
+        let name = (!name.is_empty()).then(|| name.to_owned());
+        let before = std::mem::replace(&mut self.options.recogniser, name);
+        before != self.options.recogniser
+    }
+
     /// Sets the session's language from now on, whichever agent speaks. Returns whether it is another one than before.
     pub(super) fn change_language(&mut self, language: &str) -> bool {
         let now = speaker_of(&self.agent, &self.options);

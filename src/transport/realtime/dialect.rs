@@ -18,7 +18,7 @@ use super::response::Response;
 use super::server_events::Writer;
 use super::session_config::SessionUpdate;
 use super::session_object::Session;
-use super::voices::OfferedVoices;
+use super::voices::Offered;
 use crate::audio::Resampler;
 use crate::conversation::{
     CallId, Event, Input, ItemId, Micros, Samples, Settings, TextLimits, Time, TurnId,
@@ -223,10 +223,10 @@ impl Realtime {
         self
     }
 
-    /// Sets the voices that the client may choose.
+    /// Sets the voices and recognisers that the client may choose.
     #[must_use]
-    pub fn offering(mut self, voices: OfferedVoices) -> Self {
-        self.session.voices = voices;
+    pub fn offering(mut self, offered: Offered) -> Self {
+        self.session.offered = offered;
         self
     }
 
@@ -500,6 +500,9 @@ impl Dialect for Realtime {
             }
             if let Some(language) = &settings.language {
                 speaker.language = Some(language.clone());
+            }
+            if let Some(name) = &settings.recogniser {
+                self.options.recogniser = Some(name.clone());
             }
             if let Some(terms) = settings.keyterms.as_ref().filter(|terms| !terms.is_empty()) {
                 self.options.keyterms = Some(terms.as_slice().into());

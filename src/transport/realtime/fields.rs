@@ -228,9 +228,10 @@ pub(super) const SESSION: &[Field] = &[
         "audio.input.transcription",
         "on by default; `null` turns the events off",
     ),
-    echoed(
+    honoured(
         "audio.input.transcription.model",
-        "the operator chooses the recogniser; the name is echoed, `whisper-1` by default",
+        "a recogniser of the operator's `asr.services`, if the client may choose services (docs/speech-services.md); any \
+         other name is echoed, `whisper-1` by default, and means the agent's recogniser",
     ),
     honoured(
         "audio.input.transcription.language",

@@ -74,7 +74,7 @@ pub use fault::Fault;
 pub use fields::Ineffective;
 use server_events::Writer;
 pub use session_config::SessionUpdate;
-pub use voices::{DEFAULT_VOICE, OfferedVoices};
+pub use voices::{DEFAULT_VOICE, Offered};
 
 /// The `error` event for a client without a session.
 pub fn refusal(fault: &Fault) -> String {

@@ -4,7 +4,7 @@ use super::codec::Format;
 use super::fault::Fault;
 use super::session_config::{SPEED, SessionUpdate, VOICE, tokens_json};
 use super::turn_detection::{semantic_vad, with_defaults};
-use super::voices::{DEFAULT_VOICE, OfferedVoices};
+use super::voices::{DEFAULT_VOICE, Offered};
 use crate::conversation::{EndOfTurnRule, MaxTokens, Settings, TurnDetection};
 use crate::language::is_tag;
 use crate::tts::{Speaker, Speed};
@@ -26,8 +26,10 @@ pub(super) struct Session {
     pub(super) input: Format,
     pub(super) output: Format,
     pub(super) max_tokens: MaxTokens,
-    /// The voices that the client may choose.
-    pub(super) voices: OfferedVoices,
+    /// The voices and recognisers that the client may choose.
+    pub(super) offered: Offered,
+    /// The recogniser that it has chosen; `None`: the agent's own.
+    recogniser: Option<String>,
     /// The voice and the speed that it has chosen; `None`: the agent's own.
     speaker: Speaker,
     /// The agent was heard.
@@ -83,7 +85,8 @@ impl Session {
             input: Format::Pcm,
             output: Format::Pcm,
             max_tokens: MaxTokens::Unlimited,
-            voices: OfferedVoices::default(),
+            offered: Offered::default(),
+            recogniser: None,
             speaker: Speaker::default(),
             has_spoken: false,
             interrupt: true,
@@ -163,8 +166,20 @@ impl Session {
     fn voice_named(&self, name: &str) -> Result<Option<String>, Fault> {
         match &self.speaker.voice {
             Some(own) if own == name => Ok(Some(own.clone())),
-            _ => self.voices.choice(name, VOICE),
+            _ => self.offered.choice(name, VOICE),
         }
+    }
+
+    /// The recogniser that the transcription settings name, if it is another than before; empty for the agent's own. As
+    /// with a voice, the one that the session has may always be named.
+    fn changed_recogniser(&mut self, transcription: &Value) -> Option<String> {
+        let name = transcription["model"].as_str()?;
+        if self.recogniser.as_deref() == Some(name) {
+            return None;
+        }
+        let chosen = self.offered.recogniser(name).cloned();
+        let before = std::mem::replace(&mut self.recogniser, chosen);
+        (before != self.recogniser).then(|| self.recogniser.clone().unwrap_or_default())
     }
 
     /// Applies an update. Returns the settings to pass to the conversation.
@@ -206,6 +221,7 @@ impl Session {
             let language = transcription["language"].as_str();
             settings.language = language.filter(|tag| is_tag(tag)).map(str::to_owned);
             settings.keyterms = update.keyterms;
+            settings.recogniser = self.changed_recogniser(&transcription);
             self.set_audio("input", "transcription", transcription);
         }
         let mut speaker = self.speaker.clone();

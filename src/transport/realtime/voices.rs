@@ -1,4 +1,4 @@
-//! The voices that a client may choose by name.
+//! The voices and recognisers that a client may choose by name.
 
 use super::fault::Fault;
 
@@ -12,23 +12,44 @@ const OPENAI_VOICES: [&str; 13] = [
     "shimmer", "verse",
 ];
 
-/// The names of the voices that a client may choose, beside the default.
+/// The names of the voices and recognisers that a client may choose, beside the agent's own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct OfferedVoices(Vec<String>);
+pub struct Offered {
+    voices: Vec<String>,
+    recognisers: Vec<String>,
+}
 
-impl FromIterator<String> for OfferedVoices {
+impl FromIterator<String> for Offered {
+    /// Offers voices of these names.
     fn from_iter<I: IntoIterator<Item = String>>(names: I) -> Self {
-        Self(names.into_iter().collect())
+        Self {
+            voices: names.into_iter().collect(),
+            recognisers: Vec::new(),
+        }
     }
 }
 
-impl OfferedVoices {
+impl Offered {
+    /// Offers recognisers of these names, too.
+    #[must_use]
+    pub fn with_recognisers(self, names: impl IntoIterator<Item = String>) -> Self {
+        Self {
+            recognisers: names.into_iter().collect(),
+            ..self
+        }
+    }
+
+    /// The recogniser that a client names. Any other name means the agent's own: clients name models of OpenAI's.
+    pub fn recogniser(&self, name: &str) -> Option<&String> {
+        self.recognisers.iter().find(|known| *known == name)
+    }
+
     /// The voice that a client names; `None` if it is the agent's own. `param` is the path of the field.
     ///
     /// # Errors
     /// There is no such voice, or the client may not choose it.
     pub fn choice(&self, name: &str, param: &str) -> Result<Option<String>, Fault> {
-        if self.0.iter().any(|known| known == name) {
+        if self.voices.iter().any(|known| known == name) {
             return Ok(Some(name.to_owned()));
         }
         if name == DEFAULT_VOICE || OPENAI_VOICES.contains(&name) {
@@ -38,9 +59,9 @@ impl OfferedVoices {
         Err(Fault::value(param, name, &known.join(", ")))
     }
 
-    /// All names, the default first.
+    /// The names of the voices, the default first.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        let named = self.0.iter().map(String::as_str);
+        let named = self.voices.iter().map(String::as_str);
         std::iter::once(DEFAULT_VOICE).chain(named)
     }
 }
@@ -51,7 +72,7 @@ mod tests {
 
     #[test]
     fn openais_names_mean_the_default_unless_the_operator_gave_them_to_a_voice() {
-        let voices = OfferedVoices::from_iter(["amy".to_owned(), "nova".to_owned()]);
+        let voices = Offered::from_iter(["amy".to_owned(), "nova".to_owned()]);
         let choice = |name| voices.choice(name, "voice");
         assert_eq!(choice("amy"), Ok(Some("amy".to_owned())));
         assert_eq!(choice("nova"), Ok(Some("nova".to_owned())));

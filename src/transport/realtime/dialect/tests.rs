@@ -1004,8 +1004,7 @@ fn a_secret_whose_text_exceeds_the_prompt_is_refused() {
 #[test]
 fn a_session_opens_with_the_voice_and_the_language_that_are_set_before_it() {
     let audio = json!({"input": {"transcription": {"language": "de"}}, "output": {"voice": "amy", "speed": 1.2}});
-    let dialect =
-        Realtime::new(None, None, false).offering(OfferedVoices::from_iter(["amy".into()]));
+    let dialect = Realtime::new(None, None, false).offering(Offered::from_iter(["amy".into()]));
     let dialect = dialect.configured(json!({"type": "realtime", "audio": audio}));
     let actions = dialect.expect("a session").start();
     let Some(Action::Open(options)) = actions.first() else {
