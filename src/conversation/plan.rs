@@ -351,7 +351,8 @@ impl Plans {
         let position = |plan: &UnderWay| plan.steps.iter().position(|step| step.call == call);
         let mut plans = self.under_way.iter().enumerate();
         let (at, step) = plans.find_map(|(at, plan)| Some((at, position(plan)?)))?;
-        let plan = self.under_way.remove(at);
+        let mut plan = self.under_way.remove(at);
+        plan.steps[step].state = State::Waiting;
         self.lose(&plan);
         let status = format!(
             "step {}, {}, waits for the user's yes, who is asked next. It has not run, and neither have the steps \

@@ -9,11 +9,12 @@ use crate::conversation::common::Common;
 use crate::conversation::generation::MOST_CALLS;
 use crate::conversation::ids::{CallId, RunId};
 use crate::conversation::plan::Lost;
+use crate::llm::plan::MOST_STEPS;
 use crate::tools::Declaration;
 use serde_json::{Map, Value};
 
-/// The most calls of one tool whose results are kept: as many as a generation can make.
-const KEPT: usize = MOST_CALLS;
+/// The most calls of one tool whose results are kept: as many as a generation can make, with the steps of its plan.
+const KEPT: usize = MOST_CALLS + MOST_STEPS;
 
 /// A step of a plan.
 #[derive(Debug)]

@@ -274,6 +274,11 @@ impl Speculation {
         }
         let ended = self.ledger.get(run)?;
         let calls = ended.calls.clone();
+        // All of them, before one is delivered and another call starts because of it.
+        for call in &calls {
+            self.keep_result(run, *call);
+        }
+        let ended = self.ledger.get(run)?;
         if !failed {
             let took = Lesson::Took {
                 tool: ended.tool.clone(),

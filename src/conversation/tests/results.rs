@@ -244,6 +244,23 @@ fn the_result_of_a_step_behind_a_failed_one_does_not_count() {
     }
 }
 
+/// The result of such a step counted for nobody.
+#[test]
+fn a_step_behind_a_yes_feeds_those_behind_it() {
+    let mut policy = bank("find");
+    let tools = Arc::make_mut(&mut policy.tools);
+    Arc::make_mut(&mut tools[0]).confirmation = asking("find", "Shall I?").confirmation;
+    let mut sim = planning(policy, false);
+    let steps = ["find", "balance"].map(|tool| json!({"tool": tool, "arguments": {"name": "Ben"}}));
+    let plan = calling(&[(PLAN, json!({ "steps": steps }))]);
+    sim.scripts.extend([plan, answer()]);
+    ask(&mut sim, "what is the balance of Ben", 5_000);
+    assert_eq!(sim.spoken().last().map(String::as_str), Some("Shall I?"));
+    ask(&mut sim, "Yes.", 9_000);
+    let ben = json!({"find": "find of {\"name\":\"Ben\"}"});
+    assert_eq!(taken(&sim), [(true, ben)]);
+}
+
 /// A call got the result from before the plan instead of none.
 #[test]
 fn a_step_that_has_failed_and_those_behind_it_leave_no_older_result() {
