@@ -232,6 +232,8 @@ pub(super) struct Admitted {
     pub(super) agent: Option<String>,
     /// `true` if it has presented the server's token.
     pub(super) is_trusted: bool,
+    /// The session of its secret may choose services.
+    pub(super) services: bool,
 }
 
 impl Admitted {
@@ -271,6 +273,7 @@ pub(super) fn admit(shared: &Shared, headers: &HeaderMap) -> Result<Admitted, Re
                     values: grant.values,
                     agent: grant.agent,
                     is_trusted: false,
+                    services: grant.services,
                 });
             }
             Err(Unfit::Expired) => expired = true,
@@ -283,6 +286,7 @@ pub(super) fn admit(shared: &Shared, headers: &HeaderMap) -> Result<Admitted, Re
             values: SessionValues::default(),
             agent: None,
             is_trusted: shows_token(headers, &shared.settings()),
+            services: false,
         }),
         Err(Denied::Token) if expired => Err(refusal(shared, Denied::Expired)),
         Err(denied) => Err(refusal(shared, denied)),

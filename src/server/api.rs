@@ -184,6 +184,7 @@ fn granted(
         session,
         values,
         agent,
+        services: is_trusted,
     };
     Ok((grant, shown))
 }

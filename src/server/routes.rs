@@ -196,9 +196,8 @@ pub(super) fn realtime_client(
         .with_agent(agent)
         .knowing(admitted.values)
         .knowing(told(uri, "realtime", Origin::Claimed));
-    // The issuer of a secret had the token, or as good as that.
-    let all = session_offer(shared, true);
-    let dialect = as_set(dialect, &shared.settings(), all).configured(admitted.session);
+    let granted = session_offer(shared, admitted.services);
+    let dialect = as_set(dialect, &shared.settings(), granted).configured(admitted.session);
     // The operator may have changed limits since the secret was issued.
     let dialect = dialect.map_err(|wrong| errors::fault(&wrong))?;
     let dialect = dialect

@@ -41,6 +41,9 @@ pub(super) struct Grant {
     /// The agent that its user gets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) agent: Option<String>,
+    /// Its issuer showed the server's token, so that `session` may choose services.
+    #[serde(default)]
+    pub(super) services: bool,
 }
 
 /// The reason a secret is refused.
@@ -117,6 +120,7 @@ mod tests {
             session: json!({"type": "realtime", "instructions": "Be kind. ✓"}),
             values: SessionValues::default().with(Named::Caller, "+1", Origin::Verified),
             agent: Some("billing".into()),
+            services: true,
         }
     }
 

@@ -335,10 +335,8 @@ impl Engines {
             Profile::PhoneCall => agent.phone_policy.clone(),
         };
         let mut timeouts = policy.timeouts;
-        if self
-            .recognisers
-            .is_service(self.recogniser_name(agent, options))
-        {
+        // A client may still choose a service.
+        if self.recognisers.services().next().is_some() {
             // The local recogniser goes on in time.
             timeouts.transcript_timeout = timeouts.transcript_timeout + LONGEST;
         }

@@ -131,11 +131,6 @@ impl Recognisers {
         self.services.keys().map(String::as_str)
     }
 
-    /// Whether sessions that choose this name have a service.
-    pub(super) fn is_service(&self, name: Option<&str>) -> bool {
-        name.is_some_and(|name| self.services.contains_key(name))
-    }
-
     /// Whether a recogniser, the local one if `name` is unknown, knows a language without a region.
     pub(super) fn hears(&self, name: Option<&str>, language: &str) -> bool {
         match name.and_then(|name| self.services.get(name)) {
