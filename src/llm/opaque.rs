@@ -3,7 +3,7 @@
 
 use crate::llm::prompt::{ChatMessage, callable};
 use serde_json::{Map, Value, json};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 /// How many calls are remembered, over all sessions. Older ones belong to conversations that are over.
 const MOST: usize = 1_024;
@@ -89,28 +89,36 @@ pub(super) struct OfSession<'a> {
 impl OfSession<'_> {
     /// The block that came with the latest such call.
     pub(super) fn of(&self, name: &str, arguments: &Map<String, Value>) -> Option<&Block> {
-        let key = key(name, arguments);
-        let mut latest = self.all.blocks.iter().rev();
-        latest
-            .find(|(session, known, _)| *session == self.session && *known == key)
-            .map(|(_, _, block)| block)
+        self.before(&key(name, arguments), 0)
+    }
+
+    /// The block of the call with this key after which `later` others came.
+    fn before(&self, key: &str, later: usize) -> Option<&Block> {
+        let latest = self.all.blocks.iter().rev();
+        let own = latest.filter(|(session, known, _)| *session == self.session && known == key);
+        own.map(|(_, _, block)| block).nth(later)
     }
 
     /// Adds the blocks to the calls of a history. A call that the model has not written itself gets the
     /// placeholder that Google documents for it.
     pub(super) fn attach(&self, messages: &mut [ChatMessage]) {
         let calling = |message: &&mut ChatMessage| !message.tool_calls.is_empty();
-        for message in messages.iter_mut().filter(calling) {
+        let mut later: HashMap<String, usize> = HashMap::new();
+        for message in messages.iter_mut().rev().filter(calling) {
             let (mut thoughts, mut ids) = (None, Vec::new());
-            for call in &mut message.tool_calls {
+            for call in message.tool_calls.iter_mut().rev() {
                 let arguments = serde_json::from_str(&call.function.arguments).unwrap_or_default();
-                let block = self.of(&call.function.name, &arguments);
+                let key = key(&call.function.name, &arguments);
+                // A block comes back once, with its own call.
+                let later = later.entry(key.clone()).or_default();
+                let block = self.before(&key, *later);
+                *later += 1;
                 call.extra_content = match block.and_then(|block| block.extra.clone()) {
                     None if self.all.signs => Some(unsigned()),
                     extra => extra,
                 };
-                // Thoughts may go on between two calls.
-                thoughts = block.or(thoughts);
+                // Thoughts may go on between two calls: the last one has them all.
+                thoughts = thoughts.or(block);
                 let id = block.and_then(|block| block.id.clone());
                 ids.extend(id.map(|id| (id, call.id.clone())));
             }
@@ -217,6 +225,20 @@ mod tests {
             assert_eq!(messages[0].reasoning_content.as_deref(), Some(thoughts));
             assert_eq!(messages[0].tool_calls[0].extra_content, signature);
         }
+    }
+
+    /// Both calls got the block of the second, and a server that knows its ids refused the request.
+    #[test]
+    fn of_two_equal_calls_each_gets_its_own_block() {
+        let mut blocks = Blocks::default();
+        for with in ["one", "two"] {
+            blocks.keep(1, "look_up", &Map::new(), signed(with));
+        }
+        let mut messages = [message("{}"), message("{}"), message("{}")];
+        blocks.of_session(1).attach(&mut messages);
+        let signatures = messages.map(|message| message.tool_calls[0].extra_content.clone());
+        let expected = [Some(unsigned()), signed("one").extra, signed("two").extra];
+        assert_eq!(signatures, expected);
     }
 
     #[test]

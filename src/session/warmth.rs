@@ -25,6 +25,8 @@ pub(super) struct Warmth {
     used: Mutex<Option<Instant>>,
     /// Attempts are being made.
     is_warming: AtomicBool,
+    /// While they fail, the server is not ready.
+    tells: AtomicBool,
     /// Its state, as the server knows it; `None` if the server can do without it.
     loading: Option<LanguageModel>,
     /// Ends the attempts when this model is replaced.
@@ -59,6 +61,7 @@ impl Warmth {
             },
             used: Mutex::new(None),
             is_warming: AtomicBool::new(false),
+            tells: AtomicBool::new(false),
             loading,
             _end: attempts.clone().drop_guard(),
             attempts,
@@ -113,12 +116,13 @@ impl Warmth {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return self.tell_ready();
         };
+        self.tells.fetch_or(tells, Ordering::Relaxed);
         if self.is_warming.swap(true, Ordering::Relaxed) {
             return;
         }
         let (warmth, attempts) = (self.clone(), self.attempts.clone());
         runtime.spawn(async move {
-            let until_warm = warmth.until_warm(tells);
+            let until_warm = warmth.until_warm();
             attempts.run_until_cancelled(until_warm).await;
             warmth.is_warming.store(false, Ordering::Relaxed);
         });
@@ -130,9 +134,10 @@ impl Warmth {
         }
     }
 
-    async fn until_warm(&self, tells: bool) {
+    async fn until_warm(&self) {
         let (mut wait, longest) = BACK_OFF;
         while let Err(error) = self.attempt().await {
+            let tells = self.tells.load(Ordering::Relaxed);
             if let Some(loading) = self.loading.as_ref().filter(|_| tells) {
                 loading.failed(error.cause());
             }
@@ -148,6 +153,7 @@ impl Warmth {
             wait = (wait * 2).min(longest);
         }
         self.used();
+        self.tells.store(false, Ordering::Relaxed);
         self.tell_ready();
         tracing::info!(model = self.llm.name(), "the language model is ready");
     }
@@ -324,6 +330,13 @@ mod tests {
         pass(5.0).await;
         assert!(llm.attempts() > 3, "it is tried again");
         assert_eq!(metrics.loading_because(), None, "the server stays ready");
+        pass(300.0).await;
+        warmth.use_now();
+        pass(31.0).await;
+        let why = metrics
+            .loading_because()
+            .expect("a session found it failing");
+        assert!(why.contains("429"), "{why}");
     }
 
     /// A key that was revoked for one agent's model took all servers out of the balancer.

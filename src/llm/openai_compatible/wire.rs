@@ -198,7 +198,7 @@ impl Details {
     fn add(&mut self, pieces: &[Value]) {
         for piece in pieces.iter().filter_map(Value::as_object) {
             if self.bytes > MAX_THOUGHT_BYTES {
-                return;
+                break;
             }
             let last = self.blocks.last_mut().and_then(Value::as_object_mut);
             let Some(block) = last.filter(|block| goes_on(block, piece)) else {
@@ -234,10 +234,12 @@ const TEXTS: [&str; 2] = ["text", "summary"];
 fn goes_on(block: &Map<String, Value>, piece: &Map<String, Value>) -> bool {
     let id = |of: &Map<String, Value>| of.get("id").filter(|id| !id.is_null()).cloned();
     let is = |key: &str| block.get(key) == piece.get(key);
+    let has = |key: &str| piece.get(key).is_some_and(|value| !value.is_null());
     let is_other = id(block)
         .zip(id(piece))
         .is_some_and(|(one, other)| one != other);
-    is("type") && is("index") && piece.contains_key("index") && !is_other
+    // Sealed thoughts come whole.
+    is("type") && is("index") && has("index") && !has("data") && !is_other
 }
 
 /// A native call of the protocol.
