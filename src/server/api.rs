@@ -324,6 +324,20 @@ mod tests {
         .param
     }
 
+    /// Its session was applied as if whoever asked for it had shown the token, so it chose a paid recogniser.
+    #[test]
+    fn a_secret_chooses_services_only_for_those_who_show_the_token() {
+        let session = json!({"audio": {"input": {"transcription": {"model": "nova"}}}});
+        let body = json!({ "session": session }).to_string();
+        for origin in [Origin::Claimed, Origin::Verified] {
+            let settings = ServerSettings::default();
+            let offered = Offered::default();
+            let granted = granted(body.as_bytes(), 0, &settings, origin, offered);
+            let (grant, _) = granted.expect("a grant");
+            assert_eq!(grant.services, origin == Origin::Verified, "{origin:?}");
+        }
+    }
+
     #[test]
     fn a_secret_is_valid_for_ten_minutes_by_default() {
         let expires = |body: &str| {
