@@ -1,7 +1,7 @@
 //! Blocks of a provider that must come back with the calls that they came with: Gemini's thought signatures,
-//! Claude's and DeepSeek's thoughts, and what OpenRouter sends of either. Without them the next request is refused.
+//! Claude's and DeepSeek's thoughts, and what OpenRouter sends of them. Without them some refuse the next request.
 
-use crate::llm::prompt::{ChatMessage, callable};
+use crate::llm::prompt::{ChatCall, ChatMessage, callable};
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, VecDeque};
 
@@ -86,49 +86,58 @@ pub(super) struct OfSession<'a> {
     session: u64,
 }
 
-impl OfSession<'_> {
-    /// The block that came with the latest such call.
-    pub(super) fn of(&self, name: &str, arguments: &Map<String, Value>) -> Option<&Block> {
-        self.before(&key(name, arguments), 0)
-    }
-
-    /// The block of the call with this key after which `later` others came.
-    fn before(&self, key: &str, later: usize) -> Option<&Block> {
-        let latest = self.all.blocks.iter().rev();
-        let own = latest.filter(|(session, known, _)| *session == self.session && known == key);
-        own.map(|(_, _, block)| block).nth(later)
+impl<'a> OfSession<'a> {
+    /// The blocks of the calls of each message, those that came with them. Of equal calls each has its own.
+    pub(super) fn of(&self, messages: &[ChatMessage]) -> Vec<Vec<Option<&'a Block>>> {
+        let own = |(session, key, block): &'a (u64, String, Block)| {
+            (*session == self.session).then_some((key.as_str(), block))
+        };
+        let mut latest: HashMap<&str, Vec<&Block>> = HashMap::new();
+        for (key, block) in self.all.blocks.iter().filter_map(own) {
+            latest.entry(key).or_default().push(block);
+        }
+        let mut of_call = |call: &ChatCall| {
+            let arguments = serde_json::from_str(&call.function.arguments).unwrap_or_default();
+            let key = key(&call.function.name, &arguments);
+            latest.get_mut(key.as_str())?.pop()
+        };
+        // From the end, because blocks of older calls may be forgotten.
+        let mut blocks: Vec<Vec<_>> = (messages.iter().rev())
+            .map(|message| {
+                let calls = message.tool_calls.iter().rev();
+                let mut blocks: Vec<_> = calls.map(&mut of_call).collect();
+                blocks.reverse();
+                blocks
+            })
+            .collect();
+        blocks.reverse();
+        blocks
     }
 
     /// Adds the blocks to the calls of a history. A call that the model has not written itself gets the
     /// placeholder that Google documents for it.
     pub(super) fn attach(&self, messages: &mut [ChatMessage]) {
-        let calling = |message: &&mut ChatMessage| !message.tool_calls.is_empty();
-        let mut later: HashMap<String, usize> = HashMap::new();
-        for message in messages.iter_mut().rev().filter(calling) {
-            let (mut thoughts, mut ids) = (None, Vec::new());
-            for call in message.tool_calls.iter_mut().rev() {
-                let arguments = serde_json::from_str(&call.function.arguments).unwrap_or_default();
-                let key = key(&call.function.name, &arguments);
-                // A block comes back once, with its own call.
-                let later = later.entry(key.clone()).or_default();
-                let block = self.before(&key, *later);
-                *later += 1;
+        let blocks = self.of(messages);
+        let calling = messages.iter_mut().zip(&blocks);
+        for (message, blocks) in calling.filter(|(_, blocks)| !blocks.is_empty()) {
+            let mut ids = Vec::new();
+            for (call, block) in message.tool_calls.iter_mut().zip(blocks) {
                 call.extra_content = match block.and_then(|block| block.extra.clone()) {
                     None if self.all.signs => Some(unsigned()),
                     extra => extra,
                 };
-                // Thoughts may go on between two calls: the last one has them all.
-                thoughts = thoughts.or(block);
-                let id = block.and_then(|block| block.id.clone());
+                let id = block.and_then(|block| block.id.as_ref());
                 ids.extend(id.map(|id| (id, call.id.clone())));
             }
+            // Thoughts may go on between two calls: the last one has them all.
+            let thoughts = blocks.iter().rev().find_map(|block| *block);
             if self.all.thinks {
                 let said = thoughts.map(|block| block.thoughts.clone());
                 message.reasoning_content = Some(said.unwrap_or_default());
             }
             let mut details = thoughts.map_or_else(Vec::new, |block| block.details.clone());
             for id in details.iter_mut().filter_map(|detail| detail.get_mut("id")) {
-                let renamed = ids.iter().find(|(theirs, _)| id == theirs);
+                let renamed = ids.iter().find(|(theirs, _)| *id == **theirs);
                 if let Some((_, ours)) = renamed {
                     *id = json!(ours);
                 }
@@ -151,7 +160,7 @@ fn unsigned() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::prompt::{ChatCall, ChatFunction, Role};
+    use crate::llm::prompt::{ChatFunction, Role};
 
     fn message(arguments: &str) -> ChatMessage {
         ChatMessage {

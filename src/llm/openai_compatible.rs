@@ -4,6 +4,7 @@
 //! The model writes its calls in markup, which [`crate::llm::markup`] parses, or as native `tool_calls`, as the
 //! settings say. Both give the same events.
 
+mod details;
 mod request;
 mod wire;
 

@@ -415,24 +415,20 @@ pub async fn probe(
 ) -> Result<Report, LlmError> {
     let prompts = prompts.clone().limited(max_prompt_tokens);
     say("loading the model");
-    let first = model(settings, &prompts, Calls::Markup, CallForm::Python)?;
-    first.warm_up(asked(2, "Hello.")).await?;
+    let mut settings = settings.clone();
+    let mut markup = model(&settings, &prompts, Calls::Markup, CallForm::Python)?;
+    markup.warm_up(asked(2, "Hello.")).await?;
     let mut sample = asked(2, "Say hello.");
     sample.demands.max_tokens = None;
-    let sample = first.sample(sample).await.unwrap_or_default();
+    let sample = markup.sample(sample).await.unwrap_or_default();
     let thinks_first = thinks_without_a_tag(&sample.text);
     let thinks = sample.thinks || thinks_first || thinks_in_text(&sample.text);
-    // From here on the model is read as the fragment will have it read.
-    let is_read_so = settings.thinks_first || !thinks_first;
-    let settings = Settings {
-        thinks_first: settings.thinks_first || thinks_first,
-        ..settings.clone()
-    };
+    if thinks_first && !settings.thinks_first {
+        // From here on the model is read as the fragment will have it read.
+        settings.thinks_first = true;
+        markup = model(&settings, &prompts, Calls::Markup, CallForm::Python)?;
+    }
     let with = |calls, form| model(&settings, &prompts, calls, form);
-    let markup = match is_read_so {
-        true => first.clone(),
-        false => with(Calls::Markup, CallForm::Python)?,
-    };
     let native = with(Calls::Native, CallForm::Python)?;
     // Thoughts count towards the limit.
     let most = (!thinks).then_some(ANSWER);
@@ -457,8 +453,8 @@ pub async fn probe(
         forms: called.forms,
         // The warm-up, a sample, one of native calls, and two for the cache.
         requests: called.requests + for_context + company.requests + 5,
-        refused: refused(&[&first, &markup, &native]),
-        effort: (first.effort()).or(markup.effort()).or(native.effort()),
+        refused: refused(&markup, &native),
+        effort: markup.effort().or(native.effort()),
         thinks,
         thinks_first,
         cache,
@@ -539,10 +535,10 @@ async fn calls(
     })
 }
 
-/// The parameters that the server refused, but for the seed, which only the probe sends.
-fn refused(models: &[&Remote]) -> Vec<&'static str> {
-    let refused = models.iter().flat_map(|model| model.refused());
-    let mut refused: Vec<_> = refused.collect();
+/// The parameters that the server refused in either mode, but for the seed, which only the probe sends.
+fn refused(markup: &Remote, native: &Remote) -> Vec<&'static str> {
+    let mut refused = markup.refused();
+    refused.extend(native.refused());
     refused.sort_unstable();
     refused.dedup();
     refused.retain(|parameter| *parameter != "seed");

@@ -1036,62 +1036,15 @@ async fn a_native_history_keeps_to_the_order_that_every_server_takes() {
     assert!(asked.iter().all(nine), "{asked:?}");
 }
 
-/// Gemini refuses the request after a call if the call comes back without its signature.
-#[tokio::test]
-async fn a_signature_comes_back_with_its_call() {
-    let signature = json!({"google": {"thought_signature": "canary"}});
-    let delta = |call: Value| {
-        let chunk = json!({"choices": [{"delta": {"tool_calls": [call]}}]});
-        format!("data: {chunk}\n\n")
-    };
-    let function = json!({"name": "weather", "arguments": "{\"n\":1}"});
-    let text = [
-        delta(json!({"function": function, "extra_content": signature})),
-        STOP.to_owned(),
-        DONE.to_owned(),
-    ];
-    let (server, _) = Server::start(whole([text.concat().into_bytes()])).await;
-    server.then(whole([sse("Hi.").into(), STOP.into()]));
-    let llm = native(&address(&server).await);
-    all(llm.generate(with_tools(Vec::new()))).await;
-    let call = Message::ToolCall {
-        id: "x".into(),
-        name: "weather".into(),
-        arguments: json!({"n": 1}).as_object().cloned().unwrap(),
-    };
-    all(llm.generate(with_tools(vec![call]))).await;
-    let (_, body) = server.seen.lock().unwrap()[1].clone();
-    let sent = body["messages"].as_array().unwrap().iter();
-    let call = sent.filter_map(|m| m["tool_calls"].get(0)).next().unwrap();
-    assert_eq!(call["extra_content"], signature);
-}
-
-/// OpenRouter refuses the request after a call of Claude or Gemini if the thoughts come back without their signature.
-#[tokio::test]
-async fn openrouters_blocks_of_thoughts_come_back_whole_and_in_order() {
-    let delta = |delta: Value| format!("data: {}\n\n", json!({"choices": [{"delta": delta}]}));
-    let detail = |piece: Value| delta(json!({"reasoning": "", "reasoning_details": [piece]}));
-    let text = |text: &str| {
-        json!({"type": "reasoning.text", "text": text, "signature": null,
-            "format": "anthropic-claude-v1", "index": 0})
-    };
-    let mut signature = text("");
-    signature["signature"] = json!("canary");
-    let sealed =
-        |id: &str| json!({"type": "reasoning.encrypted", "data": "c2VhbGVk", "id": id, "index": 1});
-    let function = json!({"name": "weather", "arguments": "{\"n\":1}"});
-    let call = json!({"index": 0, "id": "a", "function": function});
-    let answer = [
-        detail(text("They ask ")),
-        detail(text("about rain.")),
-        detail(signature),
-        detail(sealed("a")),
-        detail(sealed("b")),
-        delta(json!({"tool_calls": [call]})),
-        STOP.to_owned(),
-        DONE.to_owned(),
-    ];
-    let (server, _) = Server::start(whole([answer.concat().into_bytes()])).await;
+/// The message of the assistant in the next request, if a server has answered with a call of `weather` after these
+/// deltas.
+async fn after_a_call(deltas: &[Value]) -> Value {
+    let chunks = deltas
+        .iter()
+        .map(|delta| json!({"choices": [{"delta": delta}]}));
+    let mut text: String = chunks.map(|chunk| format!("data: {chunk}\n\n")).collect();
+    text.push_str(&format!("{STOP}{DONE}"));
+    let (server, _) = Server::start(whole([text.into_bytes()])).await;
     server.then(whole([sse("Hi.").into(), STOP.into()]));
     let llm = native(&address(&server).await);
     let (events, _) = all(llm.generate(with_tools(Vec::new()))).await;
@@ -1104,7 +1057,47 @@ async fn openrouters_blocks_of_thoughts_come_back_whole_and_in_order() {
     all(llm.generate(with_tools(vec![call]))).await;
     let (_, body) = server.seen.lock().unwrap()[1].clone();
     let mut sent = body["messages"].as_array().unwrap().iter();
-    let called = sent.find(|m| m.get("tool_calls").is_some()).unwrap();
+    sent.find(|m| m.get("tool_calls").is_some())
+        .unwrap()
+        .clone()
+}
+
+/// Its function.
+fn of_weather() -> Value {
+    json!({"name": "weather", "arguments": "{\"n\":1}"})
+}
+
+/// Gemini refuses the request after a call if the call comes back without its signature.
+#[tokio::test]
+async fn a_signature_comes_back_with_its_call() {
+    let signature = json!({"google": {"thought_signature": "canary"}});
+    let call = json!({"function": of_weather(), "extra_content": signature});
+    let called = after_a_call(&[json!({"tool_calls": [call]})]).await;
+    assert_eq!(called["tool_calls"][0]["extra_content"], signature);
+}
+
+/// OpenRouter wants the blocks back as its models sent them.
+#[tokio::test]
+async fn openrouters_blocks_of_thoughts_come_back_whole_and_in_order() {
+    let detail = |piece: Value| json!({"reasoning": "", "reasoning_details": [piece]});
+    let text = |text: &str| {
+        json!({"type": "reasoning.text", "text": text, "signature": null,
+            "format": "anthropic-claude-v1", "index": 0})
+    };
+    let mut signature = text("");
+    signature["signature"] = json!("canary");
+    let sealed =
+        |id: &str| json!({"type": "reasoning.encrypted", "data": "c2VhbGVk", "id": id, "index": 1});
+    let call = json!({"index": 0, "id": "a", "function": of_weather()});
+    let called = after_a_call(&[
+        detail(text("They ask ")),
+        detail(text("about rain.")),
+        detail(signature),
+        detail(sealed("a")),
+        detail(sealed("b")),
+        json!({"tool_calls": [call]}),
+    ])
+    .await;
     let mut whole = text("They ask about rain.");
     whole["signature"] = json!("canary");
     // The call has another id here.

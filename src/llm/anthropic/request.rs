@@ -9,7 +9,7 @@
 //! - Ids are unique, and names of tools have letters, digits, `_` and `-` only.
 //! - While the model thinks, the thoughts before the calls of the round in progress come back with them.
 
-use crate::llm::opaque::{Blocks, OfSession};
+use crate::llm::opaque::{Block, Blocks, OfSession};
 use crate::llm::prompt::{ChatCall, ChatMessage, Role, by_name};
 use crate::llm::remote::{FORCED, Settings, Takes, Vocabulary};
 use crate::llm::untrusted::{sanitise, sanitise_json};
@@ -55,17 +55,16 @@ pub(super) fn body(
     takes: &Takes,
     blocks: &Blocks,
 ) -> Map<String, Value> {
-    let thoughts = blocks.of_session(prompt.demands.session);
+    let thoughts = thoughts(messages, blocks.of_session(prompt.demands.session));
     let limits = [settings.max_tokens, prompt.demands.max_tokens];
     let limit = limits.into_iter().flatten().min().unwrap_or(DEFAULT_LIMIT);
     let mut body = settings.extra_body.clone();
     body.retain(|name, _| takes.has(name));
-    if !may_think(&body, limit, messages, thoughts) {
+    if !may_think(&body, limit, messages, &thoughts) {
         body.remove("thinking");
     }
     let thinks = body.contains_key("thinking");
-    let thoughts = thinks.then_some(thoughts);
-    let (system, messages) = converted(messages, thoughts);
+    let (system, messages) = converted(messages, thinks.then_some(thoughts));
 
     body.insert("model".into(), json!(settings.model));
     body.insert("max_tokens".into(), json!(limit));
@@ -186,33 +185,35 @@ fn may_think(
     body: &Map<String, Value>,
     limit: u32,
     messages: &[ChatMessage],
-    thoughts: OfSession<'_>,
+    thoughts: &[Vec<Value>],
 ) -> bool {
     let budget = body
         .get("thinking")
         .and_then(|thinking| thinking["budget_tokens"].as_u64());
-    let in_progress = messages.iter().rev();
-    let mut in_progress = in_progress.take_while(|message| message.role != Role::User);
+    let in_progress = messages.iter().zip(thoughts).rev();
+    let mut in_progress = in_progress.take_while(|(message, _)| message.role != Role::User);
     budget.is_none_or(|budget| budget < u64::from(limit))
         && in_progress
-            .all(|message| message.tool_calls.is_empty() || !of_calls(message, thoughts).is_empty())
+            .all(|(message, thoughts)| message.tool_calls.is_empty() || !thoughts.is_empty())
 }
 
-/// The thoughts before the calls of a message.
-fn of_calls(message: &ChatMessage, thoughts: OfSession<'_>) -> Vec<Value> {
-    let mut calls = message.tool_calls.iter();
-    let found = calls.find_map(|call| {
-        let block = thoughts.of(&call.function.name, &arguments(call))?;
-        block.extra.as_ref()?.as_array().cloned()
-    });
-    found.unwrap_or_default()
+/// The thoughts before the calls of each message.
+fn thoughts(messages: &[ChatMessage], blocks: OfSession<'_>) -> Vec<Vec<Value>> {
+    let thoughts = |blocks: Vec<Option<&Block>>| {
+        let mut blocks = blocks.into_iter().flatten();
+        let found = blocks.find_map(|block| block.extra.as_ref()?.as_array().cloned());
+        found.unwrap_or_default()
+    };
+    blocks.of(messages).into_iter().map(thoughts).collect()
 }
 
 /// The system prompt, and the messages in the shape of this dialect. `thoughts` come back with their calls.
-fn converted(messages: &[ChatMessage], thoughts: Option<OfSession<'_>>) -> (String, Vec<Value>) {
+fn converted(messages: &[ChatMessage], thoughts: Option<Vec<Vec<Value>>>) -> (String, Vec<Value>) {
     let mut system = String::new();
     let mut history = History::default();
+    let mut thoughts = thoughts.into_iter().flatten();
     for message in messages {
+        let thoughts = thoughts.next().unwrap_or_default();
         match message.role {
             Role::System => system.push_str(&message.content),
             Role::User => {
@@ -257,11 +258,8 @@ impl History {
         }
     }
 
-    fn agent(&mut self, message: &ChatMessage, thoughts: Option<OfSession<'_>>) {
-        let mut blocks = match thoughts {
-            Some(thoughts) => of_calls(message, thoughts),
-            None => Vec::new(),
-        };
+    fn agent(&mut self, message: &ChatMessage, thoughts: Vec<Value>) {
+        let mut blocks = thoughts;
         blocks.extend(text(&message.content));
         self.open.clear();
         for call in &message.tool_calls {

@@ -1,5 +1,6 @@
 //! Turns the data of a chat completion stream into events. Pure.
 
+use super::details::Details;
 use crate::llm::left_in_text::LeftInText;
 use crate::llm::markup::Parser;
 use crate::llm::native_call::{MAX_CALLS, NativeCall};
@@ -10,7 +11,7 @@ use crate::llm::remote::{
 };
 use crate::llm::{LlmEvent, TokenUsage};
 use serde::{Deserialize, Deserializer};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// The finish reasons after which an answer and its calls are whole. After any other, a call may lack a part.
 const WHOLE: [&str; 7] = [
@@ -24,7 +25,7 @@ const WHOLE: [&str; 7] = [
 ];
 
 /// The most bytes of thoughts that are kept with a call.
-const MAX_THOUGHT_BYTES: usize = 32 * 1024;
+pub(super) const MAX_THOUGHT_BYTES: usize = 32 * 1024;
 
 #[derive(Deserialize)]
 struct Chunk {
@@ -183,63 +184,6 @@ pub(super) struct Decoder {
     details: Details,
     /// Calls whose blocks have not been handed out.
     complete: Vec<Complete>,
-}
-
-/// OpenRouter's blocks of thoughts, put together from their pieces.
-#[derive(Debug, Default)]
-struct Details {
-    blocks: Vec<Value>,
-    bytes: usize,
-}
-
-impl Details {
-    /// Adds pieces. One with the type, the index and the id of the block before it goes on with that block: its text is
-    /// appended, and what else it has replaces what was there, for a signature comes last.
-    fn add(&mut self, pieces: &[Value]) {
-        for piece in pieces.iter().filter_map(Value::as_object) {
-            if self.bytes > MAX_THOUGHT_BYTES {
-                break;
-            }
-            let last = self.blocks.last_mut().and_then(Value::as_object_mut);
-            let Some(block) = last.filter(|block| goes_on(block, piece)) else {
-                let block = Value::Object(piece.clone());
-                self.bytes += block.to_string().len();
-                self.blocks.push(block);
-                continue;
-            };
-            for (key, value) in piece.iter().filter(|(_, value)| !value.is_null()) {
-                match (block.get_mut(key), value) {
-                    (Some(Value::String(text)), Value::String(more)) if TEXTS.contains(&&**key) => {
-                        self.bytes += more.len();
-                        text.push_str(more);
-                    }
-                    (Some(old), new) if *old == *new => {}
-                    _ => {
-                        self.bytes += value.to_string().len();
-                        block.insert(key.clone(), value.clone());
-                    }
-                }
-            }
-        }
-        if self.bytes > MAX_THOUGHT_BYTES {
-            // Some providers refuse a part of the thoughts; without any, those that can do without forget them.
-            self.blocks.clear();
-        }
-    }
-}
-
-/// The fields of a block that come in pieces.
-const TEXTS: [&str; 2] = ["text", "summary"];
-
-fn goes_on(block: &Map<String, Value>, piece: &Map<String, Value>) -> bool {
-    let id = |of: &Map<String, Value>| of.get("id").filter(|id| !id.is_null()).cloned();
-    let is = |key: &str| block.get(key) == piece.get(key);
-    let has = |key: &str| piece.get(key).is_some_and(|value| !value.is_null());
-    let is_other = id(block)
-        .zip(id(piece))
-        .is_some_and(|(one, other)| one != other);
-    // Sealed thoughts come whole.
-    is("type") && is("index") && has("index") && !has("data") && !is_other
 }
 
 /// A native call of the protocol.
