@@ -25,8 +25,6 @@ pub(super) struct Warmth {
     used: Mutex<Option<Instant>>,
     /// Attempts are being made.
     is_warming: AtomicBool,
-    /// While they fail, the server is not ready.
-    tells: AtomicBool,
     /// Its state, as the server knows it; `None` if the server can do without it.
     loading: Option<LanguageModel>,
     /// Ends the attempts when this model is replaced.
@@ -61,12 +59,11 @@ impl Warmth {
             },
             used: Mutex::new(None),
             is_warming: AtomicBool::new(false),
-            tells: AtomicBool::new(false),
             loading,
             _end: attempts.clone().drop_guard(),
             attempts,
         });
-        warmth.warm(true);
+        warmth.warm();
         warmth
     }
 
@@ -88,15 +85,24 @@ impl Warmth {
     /// server is not ready.
     pub(super) fn use_now(self: &Arc<Self>) {
         if self.used().is_some_and(|at| at.elapsed() > COLD_AFTER) {
-            self.warm(true);
+            self.warm();
         }
     }
 
     /// An answer failed. The server may have unloaded the model and may abort loading it when the question is given up,
-    /// so it is loaded in the background. Whatever comes of that, the server stays as ready as it was: one request may
-    /// have failed alone, and all servers share the model.
+    /// so one attempt is made in the background. If it fails, the server stays as ready as it was: one request may have
+    /// failed alone, and all servers share the model.
     pub(super) fn failed(self: &Arc<Self>) {
-        self.warm(false);
+        let warmth = self.clone();
+        self.in_background(async move {
+            match warmth.attempt().await {
+                Ok(()) => warmth.is_ready(),
+                Err(error) => {
+                    let (model, reason) = (warmth.llm.name(), error.details());
+                    tracing::warn!(model, reason, "the language model does not answer");
+                }
+            }
+        });
     }
 
     /// Notes that the model is used, and returns when it was before.
@@ -110,20 +116,23 @@ impl Warmth {
         self.llm.warm_up(self.prompt.clone())
     }
 
-    /// Makes attempts in the background until one succeeds, if there is a runtime and none is being made. `tells`: while
-    /// they fail, the server is not ready.
-    fn warm(self: &Arc<Self>, tells: bool) {
+    /// Makes attempts in the background until one succeeds.
+    fn warm(self: &Arc<Self>) {
+        let warmth = self.clone();
+        self.in_background(async move { warmth.until_warm().await });
+    }
+
+    /// Makes attempts in the background, if there is a runtime and none are being made.
+    fn in_background(self: &Arc<Self>, work: impl Future<Output = ()> + Send + 'static) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return self.tell_ready();
         };
-        self.tells.fetch_or(tells, Ordering::Relaxed);
         if self.is_warming.swap(true, Ordering::Relaxed) {
             return;
         }
         let (warmth, attempts) = (self.clone(), self.attempts.clone());
         runtime.spawn(async move {
-            let until_warm = warmth.until_warm();
-            attempts.run_until_cancelled(until_warm).await;
+            attempts.run_until_cancelled(work).await;
             warmth.is_warming.store(false, Ordering::Relaxed);
         });
     }
@@ -137,8 +146,7 @@ impl Warmth {
     async fn until_warm(&self) {
         let (mut wait, longest) = BACK_OFF;
         while let Err(error) = self.attempt().await {
-            let tells = self.tells.load(Ordering::Relaxed);
-            if let Some(loading) = self.loading.as_ref().filter(|_| tells) {
+            if let Some(loading) = &self.loading {
                 loading.failed(error.cause());
             }
             let (model, reason) = (self.llm.name(), error.details());
@@ -152,8 +160,11 @@ impl Warmth {
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(longest);
         }
+        self.is_ready();
+    }
+
+    fn is_ready(&self) {
         self.used();
-        self.tells.store(false, Ordering::Relaxed);
         self.tell_ready();
         tracing::info!(model = self.llm.name(), "the language model is ready");
     }
@@ -328,7 +339,7 @@ mod tests {
         llm.set(0, Some(429));
         warmth.failed();
         pass(5.0).await;
-        assert!(llm.attempts() > 3, "it is tried again");
+        assert_eq!(llm.attempts(), 3, "the next failed answer makes another");
         assert_eq!(metrics.loading_because(), None, "the server stays ready");
         pass(300.0).await;
         warmth.use_now();
