@@ -73,10 +73,10 @@ pub(super) async fn preflight() -> impl IntoResponse {
     (StatusCode::NO_CONTENT, allowed)
 }
 
-/// Applies the operator's settings to a Realtime client that may choose these `voices`.
-pub(super) fn as_set(dialect: Realtime, settings: &ServerSettings, voices: Offered) -> Realtime {
+/// Applies the operator's settings to a Realtime client that may choose what is `offered`.
+pub(super) fn as_set(dialect: Realtime, settings: &ServerSettings, offered: Offered) -> Realtime {
     dialect
-        .offering(voices)
+        .offering(offered)
         .turns(settings.interrupt, settings.vad_threshold)
         .within(settings.text)
 }
@@ -118,8 +118,8 @@ async fn client_secret(
         true => Origin::Verified,
         false => Origin::Claimed,
     };
-    let voices = session_offer(&shared, origin == Origin::Verified);
-    match granted(&body, secrets::now(), &settings, origin, voices) {
+    let offered = session_offer(&shared, origin == Origin::Verified);
+    match granted(&body, secrets::now(), &settings, origin, offered) {
         Ok((grant, session)) => {
             let value = shared.secrets.issue(&grant);
             let expires_at = grant.expires_at;
@@ -137,7 +137,7 @@ fn granted(
     now: u64,
     settings: &ServerSettings,
     origin: Origin,
-    voices: Offered,
+    offered: Offered,
 ) -> Result<(Grant, Value), Fault> {
     let body: Map<String, Value> = match body.trim_ascii() {
         b"" => Map::new(),
@@ -149,7 +149,7 @@ fn granted(
         })?,
     };
     let session = body.get("session").cloned().unwrap_or_default();
-    let dialect = as_set(Realtime::new(None, None, false), settings, voices);
+    let dialect = as_set(Realtime::new(None, None, false), settings, offered);
     let shown = dialect.configured(session.clone())?.shown();
     if session.to_string().len() > MAX_SESSION {
         let message = format!(

@@ -223,9 +223,9 @@ struct PcmQuery {
 
 impl PcmQuery {
     /// The voice and the speed that the client wants.
-    fn speaker(&self, voices: &Offered) -> Result<Speaker, Fault> {
+    fn speaker(&self, offered: &Offered) -> Result<Speaker, Fault> {
         let voice = self.voice.as_deref();
-        let voice = voice.map(|name| voices.choice(name, "voice"));
+        let voice = voice.map(|name| offered.voice(name, "voice"));
         let speed = self.speed.map(|factor| {
             let wrong = || Fault::new("invalid_value", "speed", "It must be 0.25 to 4.");
             Speed::of(factor).ok_or_else(wrong)
@@ -260,8 +260,8 @@ async fn open_pcm(
         Ok(agent) => agent,
         Err(wrong) => return errors::fault(&wrong),
     };
-    let voices = session_offer(&shared, admitted.is_trusted);
-    let speaker = match query.speaker(&voices) {
+    let offered = session_offer(&shared, admitted.is_trusted);
+    let speaker = match query.speaker(&offered) {
         Ok(speaker) => speaker,
         Err(wrong) => return errors::fault(&wrong),
     };

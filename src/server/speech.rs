@@ -423,7 +423,7 @@ async fn voices(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Respon
         Ok(speech) => {
             let offered = offered(&speech.engines, true);
             let voices = offered
-                .names()
+                .voices()
                 .map(|name| json!({"id": name, "name": name}));
             let voices: Vec<Value> = voices.collect();
             Json(json!({ "voices": voices })).into_response()

@@ -432,8 +432,7 @@ impl Engines {
         agent: &'a Agent,
         options: &'a SessionOptions,
     ) -> Option<&'a str> {
-        let chosen = options.recogniser.as_ref().filter(|name| !name.is_empty());
-        let own = chosen.or(agent.recogniser.as_ref());
+        let own = options.recogniser.as_ref().or(agent.recogniser.as_ref());
         own.or(self.recogniser.as_ref()).map(String::as_str)
     }
 

@@ -30,7 +30,7 @@ impl Wording {
     ///
     /// # Errors
     /// [`Fault`] names the field.
-    pub(super) fn read(body: &[u8], voices: &Offered) -> Result<Self, Fault> {
+    pub(super) fn read(body: &[u8], offered: &Offered) -> Result<Self, Fault> {
         let body: Map<String, Value> = serde_json::from_slice(body).map_err(|error| {
             let message = format!("The body is not a JSON object: {error}.");
             Fault::whole("invalid_json", message)
@@ -69,7 +69,7 @@ impl Wording {
             text,
             speaker: Speaker {
                 speed: speed.flatten(),
-                ..speaker(field("voice"), voices)?
+                ..speaker(field("voice"), offered)?
             },
             container,
             as_events,
@@ -77,7 +77,7 @@ impl Wording {
     }
 }
 
-fn speaker(voice: Option<&Value>, voices: &Offered) -> Result<Speaker, Fault> {
+fn speaker(voice: Option<&Value>, offered: &Offered) -> Result<Speaker, Fault> {
     let name = match voice {
         None => return Ok(Speaker::default()),
         Some(Value::String(name)) => Some(name.as_str()),
@@ -87,7 +87,7 @@ fn speaker(voice: Option<&Value>, voices: &Offered) -> Result<Speaker, Fault> {
         return invalid("voice", "A voice must be a name, or an object with an id.");
     };
     Ok(Speaker {
-        voice: voices.choice(name, "voice")?,
+        voice: offered.voice(name, "voice")?,
         ..Speaker::default()
     })
 }

@@ -502,7 +502,7 @@ impl Dialect for Realtime {
                 speaker.language = Some(language.clone());
             }
             if let Some(name) = &settings.recogniser {
-                self.options.recogniser = Some(name.clone());
+                self.options.recogniser = Some(name.clone()).filter(|name| !name.is_empty());
             }
             if let Some(terms) = settings.keyterms.as_ref().filter(|terms| !terms.is_empty()) {
                 self.options.keyterms = Some(terms.as_slice().into());

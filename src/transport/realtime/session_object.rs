@@ -166,7 +166,7 @@ impl Session {
     fn voice_named(&self, name: &str) -> Result<Option<String>, Fault> {
         match &self.speaker.voice {
             Some(own) if own == name => Ok(Some(own.clone())),
-            _ => self.offered.choice(name, VOICE),
+            _ => self.offered.voice(name, VOICE),
         }
     }
 

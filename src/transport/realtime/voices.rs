@@ -48,19 +48,19 @@ impl Offered {
     ///
     /// # Errors
     /// There is no such voice, or the client may not choose it.
-    pub fn choice(&self, name: &str, param: &str) -> Result<Option<String>, Fault> {
+    pub fn voice(&self, name: &str, param: &str) -> Result<Option<String>, Fault> {
         if self.voices.iter().any(|known| known == name) {
             return Ok(Some(name.to_owned()));
         }
         if name == DEFAULT_VOICE || OPENAI_VOICES.contains(&name) {
             return Ok(None);
         }
-        let known: Vec<_> = self.names().map(|known| format!("'{known}'")).collect();
+        let known: Vec<_> = self.voices().map(|known| format!("'{known}'")).collect();
         Err(Fault::value(param, name, &known.join(", ")))
     }
 
     /// The names of the voices, the default first.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
+    pub fn voices(&self) -> impl Iterator<Item = &str> {
         let named = self.voices.iter().map(String::as_str);
         std::iter::once(DEFAULT_VOICE).chain(named)
     }
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn openais_names_mean_the_default_unless_the_operator_gave_them_to_a_voice() {
         let voices = Offered::from_iter(["amy".to_owned(), "nova".to_owned()]);
-        let choice = |name| voices.choice(name, "voice");
+        let choice = |name| voices.voice(name, "voice");
         assert_eq!(choice("amy"), Ok(Some("amy".to_owned())));
         assert_eq!(choice("nova"), Ok(Some("nova".to_owned())));
         assert_eq!(choice("marin"), Ok(None));
