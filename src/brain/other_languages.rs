@@ -3,7 +3,7 @@
 
 use super::declared::{self, Known, Match};
 use super::respond::{
-    call, last_agent, last_call, last_user, speech, unable, unanswered, with_words, without_mark,
+    call, last_agent, last_user, speech, unable, unanswered, with_words, without_mark,
 };
 use crate::language::Pack;
 use crate::language::request::{Request, Talk};
@@ -112,13 +112,18 @@ impl OtherLanguage<'_> {
         if last_agent(before)?.ends_with(self.wording.where_to) {
             let asked = last_user(before);
             let open = (self.wording.requests)(asked).pop()?;
-            return (self.wording.again)(said, asked, &open, true);
+            return (self.wording.again)(said, asked, &open);
         }
-        let called = |message: &Message| matches!(message, Message::ToolCall { .. });
-        let at = before.iter().rposition(called)?;
-        let (tool, arguments) = last_call(before)?;
-        let earlier = Request::of_call(tool, arguments)?;
-        (self.wording.again)(said, last_user(&before[..at]), &earlier, false)
+        let calls = before.iter().enumerate().rev();
+        let (at, earlier) = calls
+            .filter_map(|(at, message)| match message {
+                Message::ToolCall {
+                    name, arguments, ..
+                } => Some((at, Request::of_call(name, arguments))),
+                _ => None,
+            })
+            .next()?;
+        (self.wording.again)(said, last_user(&before[..at]), &earlier?)
     }
 
     /// The tool that the client forces the model to call.

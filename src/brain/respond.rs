@@ -995,7 +995,7 @@ fn is_asked_for_argument(before: &[Message]) -> bool {
     spoken.any(|message| matches!(message, Message::Agent { text, .. } if text.trim().starts_with(FOR_THAT_I_NEED)))
 }
 
-pub(super) fn last_call(before: &[Message]) -> Option<(&str, &Map<String, Value>)> {
+fn last_call(before: &[Message]) -> Option<(&str, &Map<String, Value>)> {
     before.iter().rev().find_map(|message| match message {
         Message::ToolCall {
             name, arguments, ..

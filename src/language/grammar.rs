@@ -13,8 +13,6 @@ const TIMER: std::ops::RangeInclusive<u64> = 1..=24 * 3600;
 pub(super) struct Grammar {
     /// A question that goes on from the one before, with the other place or day in the group `rest`.
     pub(super) again: &'static str,
-    /// The words before the place in the answer to a question for it, if they are others than in a question.
-    pub(super) answer: &'static str,
     /// Words before a request that do not change it, each followed by a space.
     pub(super) leads: &'static str,
     /// Words after a request that do not change it, each preceded by a space.
@@ -93,7 +91,6 @@ pub(super) enum Day {
 pub(super) struct Reader {
     grammar: &'static Grammar,
     again: Regex,
-    answer: Regex,
     leads: Regex,
     tails: Regex,
     refused: Regex,
@@ -142,7 +139,6 @@ impl Reader {
         let conversions = grammar.conversions.iter().map(|rule| Regex::new(rule));
         Ok(Self {
             again: Regex::new(grammar.again)?,
-            answer: Regex::new(grammar.answer)?,
             leads: Regex::new(&format!("^(?:(?:{}) )+", grammar.leads))?,
             tails: Regex::new(&format!("(?: (?:{}))+$", grammar.tails))?,
             refused: Regex::new(grammar.refused)?,
@@ -262,15 +258,10 @@ impl Reader {
         self.sum(&core).unwrap_or(Request::Unknown)
     }
 
-    /// The question `before`, asked of another place or day: "And in Rome?" `asked`: the user's words for it. If this
-    /// `answers` a question for the place, the place alone is enough, even one that is unknown here.
-    pub(super) fn again(
-        &self,
-        said: &str,
-        asked: &str,
-        before: &Request,
-        answers: bool,
-    ) -> Option<Request> {
+    /// The question `before`, asked of another place or day: "And in Rome?" `asked`: the user's words for it. If it has no
+    /// place for its weather, this answers the question for one: the place alone is enough, even one that is unknown here.
+    pub(super) fn again(&self, said: &str, asked: &str, before: &Request) -> Option<Request> {
+        let answers = matches!(before, Request::Weather { place: None, .. });
         let all = sentences(said);
         let [sentence] = all.as_slice() else {
             return None;
@@ -278,11 +269,11 @@ impl Reader {
         let sentence = (self.grammar.normalise)(sentence);
         let goes_on = self.again.captures(&sentence);
         let rest = match goes_on.as_ref().and_then(|found| found.name("rest")) {
-            Some(rest) => rest.as_str().to_owned(),
-            None if answers => self.answer.replace(&sentence, "").into_owned(),
+            Some(rest) => rest.as_str(),
+            None if answers => &sentence,
             None => return None,
         };
-        let rest = self.core(&rest);
+        let rest = self.core(rest);
         if self.no_forecast.is_match(&rest) {
             return None;
         }

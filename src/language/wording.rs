@@ -52,9 +52,9 @@ pub(crate) struct Wording {
     pub(crate) requests: fn(&str) -> Vec<Request>,
     /// A timer of the length that was said.
     pub(crate) timer_of: fn(&str) -> Option<Request>,
-    /// A question that goes on from the one before: what was said, what had been asked, and as which request; and whether
-    /// it answers a question for the place.
-    pub(crate) again: fn(&str, &str, &Request, bool) -> Option<Request>,
+    /// A question that goes on from the one before: what was said, what had been asked, and as which request. If that
+    /// has no place, it is the answer to the question for one.
+    pub(crate) again: fn(&str, &str, &Request) -> Option<Request>,
     /// A result of a built-in tool: its name, the result, and what the user had asked. `None` for other tools.
     pub(crate) result: fn(&str, &Value, &str) -> Option<String>,
     /// The question before a call of a built-in tool; `None` for other tools.

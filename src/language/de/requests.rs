@@ -11,7 +11,6 @@ use std::time::Duration;
 
 static GRAMMAR: Grammar = Grammar {
     again: r"^(?:(?:okay|ok|ja|gut|danke|ach|ah) )*(?:(?:und )?(?:was ist mit|wie (?:ist|sieht|steht) es(?: denn| dann| mit)?)|und) (?P<rest>.+?)(?: aus)?$",
-    answer: "^für ",
     leads: "äh+m?|ähm|also|so|okay|ok|gut|hallo|hi|hey|guten tag|guten morgen|guten abend|ja|bitte|danke|entschuldigung|entschuldigen sie|und|dann|jetzt|nun|mal|sag mal|sagen sie mal|sag mir|sagen sie mir|kannst du mir sagen|können sie mir sagen|könntest du mir sagen|könnten sie mir sagen|weißt du|wissen sie|ich wüsste gerne?|ich würde gerne? wissen|ich möchte wissen|undertone|computer",
     tails: "bitte|danke|mal|denn|dann|doch|eigentlich|gerade|jetzt|gerade jetzt|momentan|im moment|aktuell|so|für mich|bitte sehr",
     refused: r"\b(?:nicht|kein|keine|keinen|lass das|lassen sie das|vergiss)\b",
@@ -108,7 +107,7 @@ static GRAMMAR: Grammar = Grammar {
     ],
     near_weekday: ("(?:am|nächste[nr]?|kommende[nr]?|diese[nr]?) ", ""),
     long_time: r"\b(?:\d+|stunden?|tage?n?|wochen?|wochenende|monat(?:en?|s)?|jahr(?:en?|es)?)\b",
-    place: r"\b(?:in|auf|bei) (?:der |den |dem )?(?P<place>[\p{L}' ]+?)(?: ist es| es ist)?$",
+    place: r"\b(?:in|auf|bei|für) (?:der |den |dem )?(?P<place>[\p{L}' ]+?)(?: ist es| es ist)?$",
     timer: r"\b(?:timer|wecker|kurzzeitwecker|countdown|eieruhr|küchenuhr)\b|\bweck(?:e|en sie)? mich\b",
     asks: r"^(?:(?:um|bis|seit|in|ab) )?(?:wann|wie lange|wie ?viele?|wie weit|welche[rns]?)\b|^(?:ist|sind|läuft|laufen|habe? ich|gibt es|bleibt|bleiben|was ist mit|was macht|was sagt)\b|\bwie (?:lange|viel) (?:noch|läuft|geht|dauert|bleibt)\b",
     wonders: r"^(?:warum|wieso|weshalb|wozu|wer)\b",
@@ -120,14 +119,14 @@ static GRAMMAR: Grammar = Grammar {
     no_forecast: r"\b(?:übermorgen|gestern|vorgestern|montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonnabend|sonntag|wochenende|wochen?|tagen|stunden?|monat|nächste[nrs]?|kommende[nrs]?|januar|februar|märz|april|mai|juni|juli|august|september|oktober|november|dezember|ostern|weihnachten|silvester|neujahr)\b",
     days: &[
         (
-            r"\bheute (?:morgen|früh|vormittag|mittag|nachmittag|abend|nacht)\b",
+            r"\b(?:für )?heute (?:morgen|früh|vormittag|mittag|nachmittag|abend|nacht)\b",
             "today",
         ),
         (
-            r"\bmorgen(?: (?:früh|vormittag|mittag|nachmittag|abend|nacht))?\b",
+            r"\b(?:für )?morgen(?: (?:früh|vormittag|mittag|nachmittag|abend|nacht))?\b",
             "tomorrow",
         ),
-        (r"\bheute\b", "today"),
+        (r"\b(?:für )?heute\b", "today"),
     ],
     before_length: &["auf", "für", "von", "in", "über", "und", "nach"],
     label: r"\bfür (?:die |den |das |meine |meinen |mein )?(?P<label>\p{L}+(?: \p{L}+)??)(?: (?:aus|ab|an|abbrechen|beenden|löschen|stoppen|stellen|setzen|starten|machen|ausmachen|ausschalten))*$",
@@ -322,7 +321,7 @@ pub(super) static WORDING: Wording = Wording {
             .map_or_else(Vec::new, |reader| reader.requests(said))
     },
     timer_of: |said| READER.as_ref()?.timer_of(said),
-    again: |said, asked, before, answers| READER.as_ref()?.again(said, asked, before, answers),
+    again: |said, asked, before| READER.as_ref()?.again(said, asked, before),
     result,
     question,
     rings: |length, label| match label {

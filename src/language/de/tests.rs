@@ -704,7 +704,7 @@ fn a_question_goes_on_with_another_place_or_day() {
     };
     let asked = "Wie wird das Wetter morgen in London?";
     let before = weather("London", "tomorrow");
-    let again = |said: &str| (WORDING.again)(said, asked, &before, false);
+    let again = |said: &str| (WORDING.again)(said, asked, &before);
     for (said, request) in [
         ("Und in Rom?", weather("Rome", "tomorrow")),
         ("Und Paris?", weather("Paris", "tomorrow")),
@@ -726,6 +726,13 @@ fn a_question_goes_on_with_another_place_or_day() {
     ] {
         assert_eq!(again(said), None, "{said}");
     }
+    for (said, place, day) in [
+        ("Wie wird das Wetter für morgen in Rom?", "Rome", "tomorrow"),
+        ("Wie ist das Wetter in Rom für heute?", "Rome", "today"),
+        ("Das Wetter für Rom, bitte.", "Rome", "now"),
+    ] {
+        assert_eq!(one(said), weather(place, day), "{said}");
+    }
     let open = Request::Weather {
         place: None,
         day: "now",
@@ -735,11 +742,11 @@ fn a_question_goes_on_with_another_place_or_day() {
         ("Für Rom, bitte.", "Rome"),
         ("In Kleinmachnow.", "Kleinmachnow"),
     ] {
-        let answer = (WORDING.again)(said, "", &open, true);
+        let answer = (WORDING.again)(said, "", &open);
         assert_eq!(answer, Some(weather(place, "now")), "{said}");
     }
     let time = |place: &str| Request::Time(Some(place.to_owned()));
-    let there = |asked: &str| (WORDING.again)("Und in Rom?", asked, &time("Tokyo"), false);
+    let there = |asked: &str| (WORDING.again)("Und in Rom?", asked, &time("Tokyo"));
     assert_eq!(there("Wie spät ist es in Tokio?"), Some(time("Rome")));
     assert_eq!(there("Welcher Tag ist in Tokio?"), None, "a date");
 }

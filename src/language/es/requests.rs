@@ -11,7 +11,6 @@ use std::time::Duration;
 
 static GRAMMAR: Grammar = Grammar {
     again: r"^(?:(?:vale|okay|ok|gracias|bueno|ah) )*(?:(?:y )?(?:qué tal|qué hay de|qué pasa con|cómo está)|y) (?P<rest>.+)$",
-    answer: "^para ",
     leads: "eh|em|este|bueno|pues|vale|okay|ok|hola|oye|oiga|buenos días|buenas tardes|buenas noches|sí|por favor|gracias|perdón|perdona|perdone|y|entonces|ahora|a ver|dime|dígame|me puedes decir|puedes decirme|me puede decir|puede decirme|podrías decirme|podría decirme|me podrías decir|me podría decir|sabes|sabe usted|quiero saber|quisiera saber|me gustaría saber|undertone|computadora|ordenador",
     tails: "por favor|gracias|entonces|pues|ahora|ahora mismo|en este momento|para mí|ya",
     refused: r"\b(?:no|ningún|ninguna|déjalo|déjelo|olvídalo|olvídelo)\b",
@@ -93,7 +92,7 @@ static GRAMMAR: Grammar = Grammar {
     weekdays: DAYS,
     near_weekday: ("(?:el|próximo|este) ", " (?:próximo|que viene)"),
     long_time: r"\b(?:\d+|horas?|días?|semanas?|mes|meses|años?)\b",
-    place: r"\b(?:en|de) (?P<place>[\p{L}' ]+?)(?: es)?$",
+    place: r"\b(?:en|de|para) (?P<place>[\p{L}' ]+?)(?: es)?$",
     timer: r"\b(?:temporizador|temporizadores|alarma|alarmas|cronómetro|cuenta atrás|cuenta regresiva|despertador)\b|\b(?:despiértame|despiérteme|avísame|avíseme) en\b",
     asks: r"^(?:(?:a|en|hasta|desde|por|dentro de) )?(?:cuándo|cuánt[oa]s?|cuáles|cuál|qué hora|qué (?:temporizador(?:es)?|alarmas?|cronómetros?|tiempo))\b|^(?:está|están|hay|sigue|siguen|tengo|queda|quedan|falta|faltan|ha terminado|ha sonado|terminó|sonó|ya)\b|\bcuánt[oa]s? (?:tiempo |minutos |horas )?(?:(?:le|les|me) )?(?:queda|quedan|falta|faltan)\b",
     wonders: r"^(?:por qué|para qué|quién)\b",
@@ -104,13 +103,16 @@ static GRAMMAR: Grammar = Grammar {
     weather: r"\b(?:tiempo hace|tiempo hará|tiempo va a hacer|qué tiempo|el tiempo en|el tiempo (?:hoy|mañana)|el clima|pronóstico|lloverá|va a llover|llueve|nieva|qué temperatura|frío hace|calor hace)\b",
     no_forecast: r"\b(?:pasado mañana|ayer|anteayer|lunes|martes|miércoles|jueves|viernes|sábado|domingo|fin de semana|semana|días|horas?|mes|que viene|próxim[oa]s?|enero|febrero|marzo|abril|mayo|junio|julio|agosto|septiembre|octubre|noviembre|diciembre|navidad)\b",
     days: &[
-        (r"\bmañana por la (?:mañana|tarde|noche)\b", "tomorrow"),
         (
-            r"\b(?:hoy por la (?:mañana|tarde|noche)|(?:esta|por la) (?:mañana|tarde|noche))\b",
+            r"\b(?:para )?mañana por la (?:mañana|tarde|noche)\b",
+            "tomorrow",
+        ),
+        (
+            r"\b(?:para )?(?:hoy por la (?:mañana|tarde|noche)|(?:esta|por la) (?:mañana|tarde|noche))\b",
             "today",
         ),
-        (r"\bmañana\b", "tomorrow"),
-        (r"\bhoy\b", "today"),
+        (r"\b(?:para )?mañana\b", "tomorrow"),
+        (r"\b(?:para )?hoy\b", "today"),
     ],
     before_length: &["de", "en", "por", "para", "y", "a", "durante"],
     label: r"\bpara (?:la |el |las |los |mi |mis )?(?P<label>\p{L}+(?: \p{L}+)?)$",
@@ -297,7 +299,7 @@ pub(super) static WORDING: Wording = Wording {
             .map_or_else(Vec::new, |reader| reader.requests(said))
     },
     timer_of: |said| READER.as_ref()?.timer_of(said),
-    again: |said, asked, before, answers| READER.as_ref()?.again(said, asked, before, answers),
+    again: |said, asked, before| READER.as_ref()?.again(said, asked, before),
     result,
     question,
     rings: |length, label| match label {

@@ -579,7 +579,7 @@ fn a_question_goes_on_with_another_place_or_day() {
     };
     let asked = "¿Qué tiempo hará mañana en Londres?";
     let before = weather("London", "tomorrow");
-    let again = |said: &str| (WORDING.again)(said, asked, &before, false);
+    let again = |said: &str| (WORDING.again)(said, asked, &before);
     for (said, request) in [
         ("¿Y en Roma?", weather("Rome", "tomorrow")),
         ("¿Y París?", weather("Paris", "tomorrow")),
@@ -597,6 +597,17 @@ fn a_question_goes_on_with_another_place_or_day() {
     ] {
         assert_eq!(again(said), None, "{said}");
     }
+    for (said, place, day) in [
+        (
+            "¿Cuál es el pronóstico para mañana en Roma?",
+            "Rome",
+            "tomorrow",
+        ),
+        ("¿Qué tiempo hace en Roma para hoy?", "Rome", "today"),
+        ("El pronóstico para Roma, por favor.", "Rome", "now"),
+    ] {
+        assert_eq!(one(said), weather(place, day), "{said}");
+    }
     let open = Request::Weather {
         place: None,
         day: "now",
@@ -606,11 +617,11 @@ fn a_question_goes_on_with_another_place_or_day() {
         ("Para Roma, por favor.", "Rome"),
         ("En Villanueva.", "Villanueva"),
     ] {
-        let answer = (WORDING.again)(said, "", &open, true);
+        let answer = (WORDING.again)(said, "", &open);
         assert_eq!(answer, Some(weather(place, "now")), "{said}");
     }
     let time = |place: &str| Request::Time(Some(place.to_owned()));
-    let there = |asked: &str| (WORDING.again)("¿Y en Roma?", asked, &time("Tokyo"), false);
+    let there = |asked: &str| (WORDING.again)("¿Y en Roma?", asked, &time("Tokyo"));
     assert_eq!(there("¿Qué hora es en Tokio?"), Some(time("Rome")));
     assert_eq!(there("¿Qué día es en Tokio?"), None, "a date");
 }
