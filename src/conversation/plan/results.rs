@@ -2,8 +2,8 @@
 //! succeeded, too. So the arguments of a later call do not depend on which of two steps is faster. Of a plan that was
 //! stopped, all steps count that were done by then.
 
-use super::super::ids::CallId;
 use super::{Plans, Stage, StepCall, UnderWay};
+use crate::conversation::ids::CallId;
 use crate::tools::Declaration;
 use std::sync::Arc;
 

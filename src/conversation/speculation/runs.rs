@@ -40,6 +40,7 @@ impl Speculation {
             // A run that has begun early took the newest result, which may be of a call behind this one.
             let is_other = self.awaits_step(tool, call) || self.has_newer_result(tool, call);
             if !is_other && let Some(run) = self.take_over(common, track, tool, call, &arguments) {
+                self.keep_result(run, call);
                 let taken = self.ledger.get(run)?;
                 return taken.outcome.is_some().then_some(run);
             }
@@ -274,17 +275,16 @@ impl Speculation {
         }
         let ended = self.ledger.get(run)?;
         let calls = ended.calls.clone();
-        // All of them, before one is delivered and another call starts because of it.
-        for call in &calls {
-            self.keep_result(run, *call);
-        }
-        let ended = self.ledger.get(run)?;
         if !failed {
             let took = Lesson::Took {
                 tool: ended.tool.clone(),
                 latency: common.now.since(ended.started),
             };
             common.learn(took, ended.is_clients());
+        }
+        // All of them, before one is delivered and another call starts because of it.
+        for call in &calls {
+            self.keep_result(run, *call);
         }
         if calls.is_empty() && failed {
             self.discard_failed(common, run);
@@ -302,7 +302,6 @@ impl Speculation {
         call: CallId,
     ) -> Option<Result<Value, ToolError>> {
         let (_, result) = self.ledger.get(run)?.outcome.clone()?;
-        self.keep_result(run, call);
         if let Some((_, past)) = self.past.iter_mut().find(|(id, _)| *id == call) {
             past.result = result.as_ref().ok().cloned();
         }
