@@ -5,11 +5,24 @@ import { RATE } from './audio-out.js';
 /** The longest audio that is kept, s: half an hour, about 170 MB. */
 const LONGEST = 1800;
 
+/** The longest that a frame may reach the page after or before its time and still continue the one before it, ms. */
+const JITTER = 200;
+
 /** Records the audio sent and heard. Times are those of performance.now(). */
 export class Recording {
   #pieces = { user: [], agent: [] };
   #kept = 0;
   #lines = [];
+  /** When the next frame of each is due. */
+  #due = { user: -Infinity, agent: -Infinity };
+
+  /** Adds a frame of `who` that arrives at `now`. A busy page gets several at once: each is placed behind the one before. */
+  frame(who, now, samples) {
+    const ms = (samples.length / RATE) * 1000;
+    const at = Math.abs(now - ms - this.#due[who]) < JITTER ? this.#due[who] : now - ms;
+    this.#due[who] = at + ms;
+    this.sound(who, at, samples);
+  }
 
   /** Adds samples of `who` (`user` or `agent`) that started at `at`. */
   sound(who, at, samples) {

@@ -176,8 +176,8 @@ speaker.addEventListener('silent', ({ detail }) => {
   session.send({ type: 'conversation.item.truncate', item_id: item, content_index: 0, audio_end_ms: Math.floor(total('heard') / 24) });
 });
 
-speaker.addEventListener('sound', ({ detail: { samples, at } }) => {
-  recording.sound('agent', at, samples);
+speaker.addEventListener('sound', ({ detail: samples }) => {
+  recording.frame('agent', performance.now(), samples);
   offerFiles();
 });
 speaker.addEventListener('blocked', () => complain('The browser does not let this page play sound until you click somewhere in it.'));
@@ -240,7 +240,7 @@ async function opened(act) {
 
 voice.addEventListener('frame', ({ detail: samples }) => {
   if (demo.playing || comparison.playing || !session.audio(samples)) return;
-  recording.sound('user', performance.now() - 20, samples);
+  recording.frame('user', performance.now(), samples);
 });
 voice.addEventListener('change', () => {
   if (!voice.on) return;
@@ -273,7 +273,7 @@ function route() {
 
 async function playQuestion(number) {
   hush();
-  await opened(() => demo.play(number, (samples) => recording.sound('user', performance.now() - 20, samples)));
+  await opened(() => demo.play(number, (samples) => recording.frame('user', performance.now(), samples)));
 }
 
 comparison.addEventListener('playing', () => {

@@ -71,12 +71,14 @@ export class Pieces {
 
 /**
  * Plays the agent's track of a call. Events are those of `Speaker`; also `sound`, with what is heard as PCM16 at
- * 24 kHz, in frames of 20 ms.
+ * 24 kHz, a frame of 20 ms each.
  */
 export class Track extends EventTarget {
   #receiver;
   #element = new Audio();
   #context = null;
+  /** The nodes of the recording. Without a reference to them a browser removes them while the context is suspended. */
+  #nodes = [];
   #pieces = new Pieces();
   #timer = 0;
   #sleep = 0;
@@ -114,6 +116,7 @@ export class Track extends EventTarget {
     if (kind === 'started') {
       this.#awaits = null;
       this.#element.muted = false;
+      clearTimeout(this.#sleep);
       this.#context?.resume();
     }
     this.#guess = { time, at: performance.now() + USUAL_DELAY };
@@ -164,10 +167,10 @@ export class Track extends EventTarget {
   #tell(events) {
     const latency = (this.#context?.outputLatency || 0) * 1000;
     for (const { type, id, samples, at } of events) this.dispatchEvent(new CustomEvent(type, { detail: { id, samples: Math.round(samples), at: at + latency } }));
+    clearTimeout(this.#sleep);
     if (this.playing) return;
     clearInterval(this.#timer);
     this.#timer = 0;
-    clearTimeout(this.#sleep);
     this.#sleep = setTimeout(() => this.#context?.suspend(), SLEEP_AFTER);
   }
 
@@ -178,9 +181,11 @@ export class Track extends EventTarget {
     await context.audioWorklet.addModule('audio-in.worklet.js');
     const node = new AudioWorkletNode(context, 'capture', { channelCount: 1, channelCountMode: 'explicit' });
     node.port.onmessage = ({ data: { samples, level } }) => {
-      if (level > 0 && !this.#element.muted) this.dispatchEvent(new CustomEvent('sound', { detail: { samples, at: performance.now() - 20 } }));
+      if (level > 0 && !this.#element.muted) this.dispatchEvent(new CustomEvent('sound', { detail: samples }));
     };
+    const source = context.createMediaStreamSource(stream);
     // The node outputs silence; it only runs if it is connected to the output.
-    context.createMediaStreamSource(stream).connect(node).connect(context.destination);
+    source.connect(node).connect(context.destination);
+    this.#nodes = [source, node];
   }
 }

@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { Recording } from '../../web/download.js';
 import { stages } from '../../web/stages.js';
 import { Pieces } from '../../web/track.js';
 import { Turns } from '../../web/turns.js';
@@ -68,4 +69,15 @@ test('stages are told as they are reached, and in the server’s times once thos
   const latency = { speech_end: 2500_000, transcript: 2560_000, end_of_turn: 2700_000, llm_first: 2800_000, first_audio: 2890_000 };
   take(3000, { type: 'undertone.turn', turn: 'turn_1', status: 'completed', latency });
   assert.deepEqual(stages(turn).map(({ name, after }) => [name, after]), [['Words', 60], ['End of turn', 200], ['Model', 300], ['Voice', 390], ['Heard', 460]]);
+});
+
+test('frames that reach a busy page at once are recorded one behind the other', async () => {
+  const recording = new Recording();
+  const frame = (value) => new Int16Array(480).fill(value);
+  for (const [now, value] of [[1020, 1], [1110, 2], [1111, 3], [1112, 4], [3020, 5]]) recording.frame('agent', now, frame(value));
+  const samples = new Int16Array(await recording.wav().arrayBuffer(), 44);
+  const agent = samples.filter((_, index) => index % 2 === 1);
+  const heard = [0, 20, 40, 60, 80, 2000].map((ms) => agent[ms * 24]);
+  assert.deepEqual(heard, [1, 2, 3, 4, 0, 5]);
+  assert.equal(agent.length, 2020 * 24);
 });

@@ -46,6 +46,17 @@ async function insist(page, ask, answer) {
   }
 }
 
+/** The time, ms, in which the agent is heard in a recording of the page. */
+function soundOfAgent(path) {
+  const file = readFileSync(path);
+  const samples = new Int16Array(file.buffer, file.byteOffset + 44, (file.length - 44) >> 1);
+  let frames = 0;
+  for (let from = 0; from < samples.length; from += 960) {
+    if (samples.subarray(from, from + 960).some((sample, index) => index % 2 === 1 && Math.abs(sample) > 33)) frames += 1;
+  }
+  return 20 * frames;
+}
+
 async function firstVisit(browser) {
   const { page, complaints } = await open(browser, address);
   step('the page is light and quick, and rests');
@@ -147,6 +158,9 @@ async function firstVisit(browser) {
   }
   const lines = readFileSync(join(artefacts, 'session.jsonl'), 'utf8').trim().split('\n').map((line) => JSON.parse(line));
   assert.ok(lines.some(({ type }) => type === 'undertone.turn_record'));
+  const heard = lines.filter(({ type }) => type === 'page.ended').reduce((sum, { heard_ms: ms }) => sum + ms, 0);
+  const recorded = soundOfAgent(join(artefacts, 'session.wav'));
+  assert.ok(recorded > 0.6 * heard, `of ${heard} ms heard from the agent ${recorded} ms are recorded`);
 
   step('without speculation it waits');
   await page.click('#early');
