@@ -86,7 +86,8 @@ impl WhisperLayout {
         };
         let open = |name: &str| {
             let path = graph(folder, name).ok_or_else(|| missing(name))?;
-            crate::onnx::session(&path).map_err(|error| load_error(&path, error.to_string()))
+            crate::onnx::session_on_two_cores(&path)
+                .map_err(|error| load_error(&path, error.to_string()))
         };
         let path = folder.join("config.json");
         let text = std::fs::read_to_string(&path);

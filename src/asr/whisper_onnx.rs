@@ -356,7 +356,7 @@ fn read_config(path: &Path) -> Result<Config, AsrError> {
 }
 
 fn load_graph(path: &Path) -> Result<Session, AsrError> {
-    crate::onnx::session(path).map_err(|error| load_error(path, error.to_string()))
+    crate::onnx::session_on_two_cores(path).map_err(|error| load_error(path, error.to_string()))
 }
 
 fn load_error(path: &Path, reason: String) -> AsrError {

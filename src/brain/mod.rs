@@ -19,12 +19,13 @@ mod when;
 
 pub use classifier::ClassifierError;
 
-use crate::llm::{Llm, LlmError, LlmEvent, LlmStream, Prompt, TOKEN_CHARS};
+use crate::llm::{Llm, LlmError, LlmEvent, LlmStream, Message, Prompt, TOKEN_CHARS};
 use crate::prediction::{EmbedError, RuleError, Settings};
 use crate::tools::Registry;
 use crate::worker::{Failed, SpawnError, Worker};
 use classifier::Classifier;
 use declared::Known;
+use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -109,6 +110,23 @@ impl Llm for Brain {
         };
         stream::once(events).flatten().boxed()
     }
+
+    /// Has the tools of the prompt compared with words once, which embeds their names, descriptions and examples.
+    fn warm_up(&self, mut prompt: Prompt) -> BoxFuture<'static, Result<(), LlmError>> {
+        let text = "Is this thing on?".to_owned();
+        prompt.messages.push(Message::User { text });
+        let mut answer = self.generate(prompt);
+        Box::pin(async move {
+            while let Some(event) = answer.next().await {
+                event?;
+            }
+            Ok(())
+        })
+    }
+
+    fn often_said(&self, prompt: &Prompt) -> Vec<String> {
+        respond::often_said(prompt)
+    }
 }
 
 /// Cuts the answer at `most` tokens, counted as [`TOKEN_CHARS`] characters each. Words and calls stay whole.
@@ -139,7 +157,7 @@ fn cut(events: Vec<LlmEvent>, most: u32) -> Vec<LlmEvent> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::{Demands, Message};
+    use crate::llm::Demands;
     use std::convert::Infallible;
 
     fn said(text: &str) -> Prompt {

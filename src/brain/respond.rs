@@ -67,6 +67,28 @@ pub(super) fn respond(
     Ok(events)
 }
 
+/// The answers that are the same in every conversation with these tools, but for rare ones.
+pub(super) fn often_said(prompt: &Prompt) -> Vec<String> {
+    if let Some(wording) = pack(prompt.demands.language.as_deref()).wording {
+        return wording.often_said(|name| prompt.tools.iter().any(|tool| tool.name == name));
+    }
+    let can = abilities(&ours(prompt));
+    let talks = [
+        Talk::Greeting,
+        Talk::HowAreYou,
+        Talk::Thanks,
+        Talk::Goodbye,
+        Talk::WhoAreYou,
+        Talk::Yes,
+        Talk::No,
+        Talk::Capabilities,
+    ];
+    let talks = talks.map(|talk| answers::talk(talk, &can, None));
+    let fixed = [answers::LEFT_ALONE, answers::HOW_LONG, ONE_MOMENT].map(str::to_owned);
+    let beyond = [answers::limit(&can), answers::told(&can)];
+    [beyond.as_slice(), &talks, &fixed].concat()
+}
+
 fn reply(
     prompt: &Prompt,
     known: &Known,

@@ -255,7 +255,7 @@ impl Default for RawTurn {
             vad_threshold: 0.5,
             start_ms: 96,
             partial_ms: 500,
-            complete_ms: 240,
+            complete_ms: 160,
             unsure_ms: 500,
             incomplete_ms: 1_500,
             interrupt: true,

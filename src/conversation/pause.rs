@@ -87,8 +87,8 @@ mod tests {
     #[test]
     fn the_wait_follows_from_words_marks_and_sound() {
         let question = "What time is it?";
-        assert_eq!(wait(question, FINISHED, Some(0.95)), 240);
-        assert_eq!(wait(question, FINISHED, None), 240, "the sound is late");
+        assert_eq!(wait(question, FINISHED, Some(0.95)), 160);
+        assert_eq!(wait(question, FINISHED, None), 160, "the sound is late");
         assert_eq!(
             wait("Is there a talk by", Some((0.2, 0.3)), Some(0.5)),
             1_500
@@ -97,7 +97,7 @@ mod tests {
         let (bright, dull) = (0.99, 0.01);
         let between = wait(question, unclear, Some(bright));
         assert!(
-            (240..wait(question, unclear, Some(dull))).contains(&between),
+            (160..wait(question, unclear, Some(dull))).contains(&between),
             "{between}"
         );
     }
@@ -161,9 +161,9 @@ mod tests {
             500
         );
         assert_eq!(endpoint.silence_needed(Some(0.36)), 500);
-        let waits = [0.0, 0.3, 0.33, 0.36, 0.5, 0.75, 1.0];
+        let waits = [0.0, 0.3, 0.33, 0.36, 0.5, 0.75, 0.9];
         let waits = waits.map(|done| endpoint.silence_needed(Some(done)));
         assert!(waits.is_sorted_by(|a, b| a >= b), "{waits:?}");
-        assert_eq!((waits[0], waits[1], waits[6]), (1_500, 1_500, 240));
+        assert_eq!((waits[0], waits[1], waits[6]), (1_500, 1_500, 160));
     }
 }

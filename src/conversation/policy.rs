@@ -124,6 +124,10 @@ pub struct EndpointPolicy {
     pub incomplete_ms: u64,
     /// A turn that is over with at least this probability gets the shortest wait.
     pub complete_above: f32,
+    /// The words up to a gap are taken for all, and the model is asked, if the turn is over with at least this
+    /// probability: if they are not, only work is lost.
+    #[serde(default = "certain")]
+    pub certain_above: f32,
     /// Below this probability the wait grows beyond `unsure_ms`; at five sixths of it, it is the longest.
     pub incomplete_below: f32,
     /// The longest audio that is transcribed at once, ms; the recogniser takes 30 s.
@@ -241,6 +245,10 @@ impl EndpointPolicy {
     }
 }
 
+fn certain() -> f32 {
+    0.75
+}
+
 fn thinking() -> Micros {
     Micros::from_ms(15_000)
 }
@@ -284,10 +292,11 @@ impl Default for EndpointPolicy {
             transcribe_after_ms: 32,
             busy_transcribe_after_ms: 96,
             score_after_ms: 96,
-            complete_ms: 240,
+            complete_ms: 160,
             unsure_ms: 500,
             incomplete_ms: 1_500,
-            complete_above: 0.75,
+            complete_above: 0.86,
+            certain_above: certain(),
             incomplete_below: 0.36,
             segment_ms: 25_000,
             ask_again_ms: Some(1_000),

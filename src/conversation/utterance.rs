@@ -400,7 +400,7 @@ impl Utterance {
             .then(|| self.text(&heard.text))
     }
 
-    /// Whether words that were heard since the last segment end the turn after the shortest wait.
+    /// Whether words that were heard since the last segment are certainly all.
     fn is_certain(
         &self,
         heard: &Recognised,
@@ -410,7 +410,7 @@ impl Utterance {
     ) -> bool {
         let text = self.text(&heard.text);
         let done = self.pause.done(language, Some(&text), heard.marks, asks);
-        done.is_some_and(|done| done >= endpoint.complete_above) && self.segments.are_transcribed()
+        done.is_some_and(|done| done >= endpoint.certain_above) && self.segments.are_transcribed()
     }
 
     /// The words so far, with `tail` for the unfinished part.

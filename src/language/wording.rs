@@ -78,6 +78,23 @@ impl Wording {
             list => self.can.replace("{}", &list),
         }
     }
+
+    /// The answers that are the same in every conversation with these tools, but for rare ones.
+    pub(crate) fn often_said(&self, has: impl Fn(&str) -> bool) -> Vec<String> {
+        let fixed = [
+            self.beyond,
+            self.connect,
+            self.greeting,
+            self.how_are_you,
+            self.welcome,
+            self.goodbye,
+            self.who_are_you,
+            self.go_on,
+            self.okay,
+        ];
+        let can = [self.abilities(has)];
+        fixed.map(str::to_owned).into_iter().chain(can).collect()
+    }
 }
 
 /// "a, b und c".

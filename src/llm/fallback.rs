@@ -152,6 +152,11 @@ impl Llm for Fallback {
         })
     }
 
+    fn often_said(&self, prompt: &Prompt) -> Vec<String> {
+        let both = [&self.primary, &self.backup].map(|model| model.often_said(prompt));
+        both.concat()
+    }
+
     fn takes_results(&self) -> bool {
         self.primary.takes_results() || self.backup.takes_results()
     }

@@ -425,6 +425,12 @@ pub trait Llm: Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
+    /// Texts that it answers with again and again in conversations that begin with `prompt`, for voices to prepare.
+    fn often_said(&self, prompt: &Prompt) -> Vec<String> {
+        let _none_are_known = prompt;
+        Vec::new()
+    }
+
     /// Whether its server takes results of tools: its answers may begin with [`LlmEvent::TakesResults`].
     fn takes_results(&self) -> bool {
         false

@@ -244,6 +244,15 @@ impl Agents {
         sayings
     }
 
+    /// These phrases, and those that the agents' models say often: for local voices, which cost nothing.
+    pub(super) fn sayings_and_answers(&self) -> Sayings {
+        let mut sayings = self.sayings();
+        for agent in self.all() {
+            sayings.add_texts(&agent.policy, agent.warmth.often_said());
+        }
+        sayings
+    }
+
     /// The agent of a new session.
     pub(super) fn of(&self, options: &SessionOptions) -> &Arc<Agent> {
         let chosen = options.agent.as_ref();

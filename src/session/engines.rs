@@ -105,7 +105,7 @@ impl Engines {
         let draft = draft_of(&agents, draft);
         observers.show_lost();
         let gauge = Gauge::new(observers.metrics.clone(), threads.recogniser);
-        let sayings = agents.sayings();
+        let sayings = agents.sayings_and_answers();
         Ok(Arc::new(Self {
             vad: detectors::start(vad)?,
             recognisers: Recognisers::start(
@@ -176,7 +176,9 @@ impl Engines {
         };
         let agents = Agents::start(agents, &shared);
         let draft = draft_of(&agents, draft);
-        self.voices.prepare_local(&agents.sayings()).await;
+        self.voices
+            .prepare_local(&agents.sayings_and_answers())
+            .await;
         let warmths = self.agents.all().map(|agent| &agent.warmth);
         warmths
             .chain(&self.draft)

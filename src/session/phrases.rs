@@ -9,7 +9,7 @@ use crate::tts::Speed;
 use serde_json::Map;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Clauses to prepare, so that they can be said when the voice is dead or late, by their primary language and the speed
+/// Clauses to prepare, so that they can be said at once, also when the voice is dead or late, by their primary language and the speed
 /// of the agents that say them.
 #[derive(Debug, Default)]
 pub(super) struct Sayings(BTreeMap<(String, Option<Speed>), Vec<String>>);
@@ -17,10 +17,20 @@ pub(super) struct Sayings(BTreeMap<(String, Option<Speed>), Vec<String>>);
 impl Sayings {
     /// Adds those of an agent.
     pub(super) fn add(&mut self, policy: &Policy, phone_policy: &Policy) {
+        self.add_clauses(policy, sayings(policy, phone_policy));
+    }
+
+    /// Adds those of texts that an agent of this policy says.
+    pub(super) fn add_texts(&mut self, policy: &Policy, texts: Vec<String>) {
+        let clauses = texts.iter().flat_map(|text| as_clauses(text));
+        self.add_clauses(policy, clauses.collect());
+    }
+
+    fn add_clauses(&mut self, policy: &Policy, clauses: Vec<String>) {
         let language = policy.speaker.language.as_deref().unwrap_or(ENGLISH);
         let known = self.0.entry((base(language), policy.speaker.speed));
         let known = known.or_default();
-        for text in sayings(policy, phone_policy) {
+        for text in clauses {
             if !known.contains(&text) {
                 known.push(text);
             }

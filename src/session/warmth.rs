@@ -72,6 +72,11 @@ impl Warmth {
         &self.llm
     }
 
+    /// Texts that the model answers with again and again.
+    pub(super) fn often_said(&self) -> Vec<String> {
+        self.llm.often_said(&self.prompt)
+    }
+
     /// Another model takes its place.
     pub(super) fn retire(&self) {
         self.attempts.cancel();

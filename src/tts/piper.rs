@@ -515,7 +515,7 @@ pub(super) fn levelled(sample: f32) -> f32 {
 }
 
 pub(super) fn session(path: &Path) -> Result<Session, TtsError> {
-    crate::onnx::session(path).map_err(|error| TtsError::Load {
+    crate::onnx::session_on_two_cores(path).map_err(|error| TtsError::Load {
         path: path.display().to_string(),
         reason: error.to_string(),
     })

@@ -395,8 +395,8 @@ fn silence_counts_from_where_the_voice_fell_silent_though_the_detector_notices_l
         common.now = Time::from_ms(quiet);
         utterance.fades(&mut common, at(quiet), false);
     }
-    // 240 ms, of which at most 64 ms lie before the detector's last speech.
-    is_over_at(1_096 - 64 + 240, (utterance, common));
+    // 160 ms, of which at most 64 ms lie before the detector's last speech.
+    is_over_at(1_096 - 64 + 160, (utterance, common));
 }
 
 #[test]
@@ -406,7 +406,7 @@ fn a_low_voice_is_no_silence() {
     utterance.fades(&mut common, at(1_032), false);
     common.now = Time::from_ms(1_064);
     utterance.goes_on(at(1_064), common.now);
-    is_over_at(1_064 + 240, (utterance, common));
+    is_over_at(1_064 + 160, (utterance, common));
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! A small head, trained on published requests and their beginnings, scores the last words. The recogniser
 //! adds the punctuation that it expects after them: it hears whether the voice ends a sentence there.
 
-use super::SENTENCES;
+use super::{SENTENCES, text};
+use regex::Regex;
 use serde::{Deserialize, Serialize};
 use std::sync::LazyLock;
 
@@ -116,9 +117,45 @@ impl Head {
     }
 }
 
+/// How much it weighs that a sentence is a whole turn of conversation: as much as a request that has all its arguments.
+const WHOLE: f32 = 2.0;
+
+/// Whole turns of conversation, normalised: hardly anybody goes on after them. Without those that open a turn: "hello",
+/// "thank you", "never mind".
+static WHOLE_TURNS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"(?x)^(?:(?:and|okay|ok|so|well|no|yes|oh|great|perfect|sorry|thanks|thank\ you|hello|hi|hey|please|then)\ )*(?:
+        (?:that\ is|that\ was|that\ will\ be)\ (?:all|it|everything)(?:\ for\ (?:now|today))?
+        |(?:good\ ?)?bye(?:\ bye)?|good\ ?night|have\ a\ (?:nice|good|great)\ (?:day|one|night|evening)
+        |how\ are\ (?:you|things)(?:\ doing)?(?:\ today)?|how\ do\ you\ do
+        |(?:can|do)\ you\ hear\ me(?:\ now)?|are\ you\ (?:still\ )?there
+        |who\ are\ you|what\ is\ your\ name|are\ you\ (?:a\ |an\ )?(?:robot|bot|human|ai|computer|machine|real)
+        |what\ (?:else\ )?can\ (?:you\ do|i\ (?:ask|say))(?:\ you|\ for\ me)?
+        |how\ can\ you\ help(?:\ me)?|what\ (?:else\ )?can\ you\ help(?:\ me)?\ with
+        |what\ did\ you\ (?:just\ )?say
+        |(?:(?:can|could|would|will)\ you\ )?(?:please\ )?(?:say|repeat)\ (?:that|it)(?:\ again|\ once\ more)?
+        |i\ did\ not\ (?:hear|catch|get|understand)\ (?:you|that|it)
+        )$",
+    )
+    .ok()
+});
+
+/// Whether the last sentence is a whole turn of conversation, with or without "please" and the like after it.
+fn is_whole_turn(words: &[String]) -> bool {
+    let after = |word: &&String| AFTER.contains(&word.as_str());
+    let kept = words.len() - words.iter().rev().take_while(after).count();
+    let said = text::normalise(&words[..kept].join(" "));
+    let turns = WHOLE_TURNS.as_ref();
+    turns.is_some_and(|turns| turns.is_match(&said))
+}
+
 /// The probability, 0..1, that the words are finished. `marks` are those of the recogniser, if it tells.
 pub(crate) fn finished(text: &str, marks: Option<Marks>) -> f32 {
     let words = score(text);
+    let whole = match is_whole_turn(&last_sentence(text)) {
+        true => WHOLE,
+        false => 0.0,
+    };
     let odds = match marks {
         Some(Marks { ends, goes_on }) => {
             let ratio = ((ends + 0.01) / (goes_on + 0.01)).ln();
@@ -126,7 +163,7 @@ pub(crate) fn finished(text: &str, marks: Option<Marks>) -> f32 {
         }
         None => 0.6 * words + 0.3,
     };
-    1.0 / (1.0 + (-odds).exp())
+    1.0 / (1.0 + (-odds - whole).exp())
 }
 
 /// Words that may follow a request and do not complete it. Not "now" and "then", which may be all that a preposition
@@ -313,6 +350,34 @@ mod tests {
         }
         for beginning in ["What is the time in", "Can you help me with"] {
             assert!(finished(beginning, marks) < 0.5, "{beginning}");
+        }
+    }
+
+    #[test]
+    fn whole_turns_of_conversation_are_finished_in_any_voice() {
+        let marks = Some(Marks {
+            ends: 0.6,
+            goes_on: 0.08,
+        });
+        for whole in [
+            "Thank you, that is all.",
+            "What can you do?",
+            "Could you say that again, please?",
+            "Sorry, what did you say",
+            "Hello. How are you today",
+            "Okay, that's everything for now",
+            "What can you help me with...",
+        ] {
+            assert!(finished(whole, marks) > 0.5, "{whole}");
+        }
+        for beginning in [
+            "What can you do about",
+            "Thank you, that is",
+            "Can you hear",
+            "Hello",
+            "How are you going to",
+        ] {
+            assert!(!is_whole_turn(&last_sentence(beginning)), "{beginning}");
         }
     }
 
