@@ -270,13 +270,7 @@ impl OtherLanguage<'_> {
 
     /// Says that the request is beyond the brain, and what it can do.
     fn beyond(&self) -> Vec<LlmEvent> {
-        let wording = self.wording;
-        unable(format!(
-            "{} {} {}",
-            wording.beyond,
-            self.can(),
-            wording.connect
-        ))
+        unable(self.wording.beyond_me(&self.can()))
     }
 
     fn can(&self) -> String {

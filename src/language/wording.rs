@@ -79,11 +79,14 @@ impl Wording {
         }
     }
 
+    /// The answer to a request beyond the brain. `can` is what it can do.
+    pub(crate) fn beyond_me(&self, can: &str) -> String {
+        format!("{} {can} {}", self.beyond, self.connect)
+    }
+
     /// The answers that are the same in every conversation with these tools, but for rare ones.
     pub(crate) fn often_said(&self, has: impl Fn(&str) -> bool) -> Vec<String> {
         let fixed = [
-            self.beyond,
-            self.connect,
             self.greeting,
             self.how_are_you,
             self.welcome,
@@ -92,8 +95,12 @@ impl Wording {
             self.go_on,
             self.okay,
         ];
-        let can = [self.abilities(has)];
-        fixed.map(str::to_owned).into_iter().chain(can).collect()
+        let beyond = self.beyond_me(&self.abilities(has));
+        fixed
+            .map(str::to_owned)
+            .into_iter()
+            .chain([beyond])
+            .collect()
     }
 }
 

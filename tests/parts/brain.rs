@@ -1672,3 +1672,46 @@ async fn a_declared_tool_is_called_for_the_words_for_which_it_is_predicted() {
     }
     assert!(!weak, "{wrong:#?}");
 }
+
+/// So that voices prepare what is really said.
+#[tokio::test]
+async fn answers_that_are_often_given_are_among_those_often_said() {
+    for language in [None, Some("de"), Some("es")] {
+        let prompt = |text: &str| Prompt {
+            instructions: None,
+            day: None,
+            messages: vec![user(text)],
+            tools: TOOLS.specs(),
+            demands: Demands {
+                language: language.map(str::to_owned),
+                ..Demands::default()
+            },
+        };
+        let known = BRAIN.often_said(&prompt("")).join(" ");
+        let asked = match language {
+            Some("de") => ["Hallo!", "Danke.", "Ich möchte eine große Pizza bestellen."],
+            Some("es") => ["Hola.", "Gracias.", "Quiero pedir una pizza grande."],
+            _ => [
+                "Hello!",
+                "Thank you.",
+                "I would like to order a large pizza.",
+            ],
+        };
+        for text in asked {
+            let events: Vec<_> = BRAIN
+                .generate(prompt(text))
+                .map(Result::unwrap)
+                .collect()
+                .await;
+            let said = events.iter().filter_map(|event| match event {
+                LlmEvent::Speech { text } => Some(text.as_str()),
+                _ => None,
+            });
+            let said = said.collect::<String>();
+            assert!(
+                !said.is_empty() && known.contains(said.trim()),
+                "{text}: {said} is not in {known}"
+            );
+        }
+    }
+}
