@@ -5,8 +5,14 @@ import { RATE } from './audio-out.js';
 /** The longest audio that is kept, s: half an hour, about 170 MB. */
 const LONGEST = 1800;
 
-/** The longest that a frame may reach the page after or before its time and still continue the one before it, ms. */
-const JITTER = 200;
+/** The longest that a frame may reach the page after its time and still continue the one before it, ms. */
+const LATE = 200;
+
+/** The longest that frames may reach the page before their time, because it was busy, ms. */
+const EARLY = 5000;
+
+/** The length of a frame, ms. */
+const FRAME = 20;
 
 /** Records the audio sent and heard. Times are those of performance.now(). */
 export class Recording {
@@ -16,12 +22,15 @@ export class Recording {
   /** When the next frame of each is due. */
   #due = { user: -Infinity, agent: -Infinity };
 
-  /** Adds a frame of `who` that arrives at `now`. A busy page gets several at once: each is placed behind the one before. */
+  /**
+   * Adds a frame of `who` that arrives at `now`, null for a silent one. A busy page gets several at once: each is placed
+   * behind the one before.
+   */
   frame(who, now, samples) {
-    const ms = (samples.length / RATE) * 1000;
-    const at = Math.abs(now - ms - this.#due[who]) < JITTER ? this.#due[who] : now - ms;
-    this.#due[who] = at + ms;
-    this.sound(who, at, samples);
+    const late = now - FRAME - this.#due[who];
+    const at = late < LATE && late > -EARLY ? this.#due[who] : now - FRAME;
+    this.#due[who] = at + FRAME;
+    if (samples) this.sound(who, at, samples);
   }
 
   /** Adds samples of `who` (`user` or `agent`) that started at `at`. */

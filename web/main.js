@@ -178,7 +178,7 @@ speaker.addEventListener('silent', ({ detail }) => {
 
 speaker.addEventListener('sound', ({ detail: samples }) => {
   recording.frame('agent', performance.now(), samples);
-  offerFiles();
+  if (samples) offerFiles();
 });
 speaker.addEventListener('blocked', () => complain('The browser does not let this page play sound until you click somewhere in it.'));
 session.addEventListener('track', ({ detail: { receiver, stream } }) => speaker.follow(receiver, stream));

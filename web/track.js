@@ -71,7 +71,7 @@ export class Pieces {
 
 /**
  * Plays the agent's track of a call. Events are those of `Speaker`; also `sound`, with what is heard as PCM16 at
- * 24 kHz, a frame of 20 ms each.
+ * 24 kHz, a frame of 20 ms each; null for a silent one.
  */
 export class Track extends EventTarget {
   #receiver;
@@ -148,6 +148,7 @@ export class Track extends EventTarget {
     this.#element.srcObject = null;
     this.#context?.close();
     this.#context = null;
+    this.#nodes = [];
   }
 
   /** The RTP time that was played last, and when. */
@@ -179,9 +180,11 @@ export class Track extends EventTarget {
     const context = new AudioContext();
     this.#context = context;
     await context.audioWorklet.addModule('audio-in.worklet.js');
+    if (this.#context !== context) return;
     const node = new AudioWorkletNode(context, 'capture', { channelCount: 1, channelCountMode: 'explicit' });
     node.port.onmessage = ({ data: { samples, level } }) => {
-      if (level > 0 && !this.#element.muted) this.dispatchEvent(new CustomEvent('sound', { detail: samples }));
+      const sounds = level > 0 && !this.#element.muted;
+      this.dispatchEvent(new CustomEvent('sound', { detail: sounds ? samples : null }));
     };
     const source = context.createMediaStreamSource(stream);
     // The node outputs silence; it only runs if it is connected to the output.

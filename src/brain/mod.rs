@@ -19,13 +19,12 @@ mod when;
 
 pub use classifier::ClassifierError;
 
-use crate::llm::{Llm, LlmError, LlmEvent, LlmStream, Message, Prompt, TOKEN_CHARS};
+use crate::llm::{Llm, LlmError, LlmEvent, LlmStream, Prompt, TOKEN_CHARS};
 use crate::prediction::{EmbedError, RuleError, Settings};
 use crate::tools::Registry;
 use crate::worker::{Failed, SpawnError, Worker};
 use classifier::Classifier;
 use declared::Known;
-use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -111,19 +110,6 @@ impl Llm for Brain {
         stream::once(events).flatten().boxed()
     }
 
-    /// Has the tools of the prompt compared with words once, which embeds their names, descriptions and examples.
-    fn warm_up(&self, mut prompt: Prompt) -> BoxFuture<'static, Result<(), LlmError>> {
-        let text = "Is this thing on?".to_owned();
-        prompt.messages.push(Message::User { text });
-        let mut answer = self.generate(prompt);
-        Box::pin(async move {
-            while let Some(event) = answer.next().await {
-                event?;
-            }
-            Ok(())
-        })
-    }
-
     fn often_said(&self, prompt: &Prompt) -> Vec<String> {
         respond::often_said(prompt)
     }
@@ -157,7 +143,7 @@ fn cut(events: Vec<LlmEvent>, most: u32) -> Vec<LlmEvent> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::Demands;
+    use crate::llm::{Demands, Message};
     use std::convert::Infallible;
 
     fn said(text: &str) -> Prompt {

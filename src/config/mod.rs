@@ -251,7 +251,7 @@ pub struct ToolsConfig {
 /// The speech recogniser. The sha256 of a `model` other than the default is not verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AsrEngine {
-    /// Whisper on ONNX Runtime, on one thread: the fastest choice on a CPU.
+    /// Whisper on ONNX Runtime: the fastest choice on a CPU.
     WhisperOnnx(OnnxModel),
     /// whisper.cpp, for any ggml model.
     WhisperCpp {

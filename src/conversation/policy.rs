@@ -125,9 +125,9 @@ pub struct EndpointPolicy {
     /// A turn that is over with at least this probability gets the shortest wait.
     pub complete_above: f32,
     /// The words up to a gap are taken for all, and the model is asked, if the turn is over with at least this
-    /// probability: if they are not, only work is lost.
-    #[serde(default = "certain")]
-    pub certain_above: f32,
+    /// probability: if they are not, only work is lost. `complete_above` if `None`.
+    #[serde(default)]
+    pub certain_above: Option<f32>,
     /// Below this probability the wait grows beyond `unsure_ms`; at five sixths of it, it is the longest.
     pub incomplete_below: f32,
     /// The longest audio that is transcribed at once, ms; the recogniser takes 30 s.
@@ -245,10 +245,6 @@ impl EndpointPolicy {
     }
 }
 
-fn certain() -> f32 {
-    0.75
-}
-
 fn thinking() -> Micros {
     Micros::from_ms(15_000)
 }
@@ -296,7 +292,7 @@ impl Default for EndpointPolicy {
             unsure_ms: 500,
             incomplete_ms: 1_500,
             complete_above: 0.86,
-            certain_above: certain(),
+            certain_above: Some(0.75),
             incomplete_below: 0.36,
             segment_ms: 25_000,
             ask_again_ms: Some(1_000),

@@ -19,8 +19,8 @@ mod end;
 #[cfg(test)]
 mod tests;
 
-/// The silence for which a partial with all words is awaited before the pause is transcribed as well, ms: shorter than any
-/// turn's end, and time enough for a recogniser that is not busy.
+/// The silence for which a partial with all words is awaited before the pause is transcribed as well, ms: time enough
+/// for a recogniser that is not busy.
 const MOST_AWAITED_MS: u64 = 192;
 
 /// The user's current utterance.
@@ -410,7 +410,8 @@ impl Utterance {
     ) -> bool {
         let text = self.text(&heard.text);
         let done = self.pause.done(language, Some(&text), heard.marks, asks);
-        done.is_some_and(|done| done >= endpoint.certain_above) && self.segments.are_transcribed()
+        let certain = endpoint.certain_above.unwrap_or(endpoint.complete_above);
+        done.is_some_and(|done| done >= certain) && self.segments.are_transcribed()
     }
 
     /// The words so far, with `tail` for the unfinished part.

@@ -94,13 +94,12 @@ impl Wording {
             self.who_are_you,
             self.go_on,
             self.okay,
+            self.left_alone,
+            self.how_long,
         ];
-        let beyond = self.beyond_me(&self.abilities(has));
-        fixed
-            .map(str::to_owned)
-            .into_iter()
-            .chain([beyond])
-            .collect()
+        let can = self.abilities(has);
+        let long = [self.beyond_me(&can), format!("{can} {}", self.connect)];
+        fixed.map(str::to_owned).into_iter().chain(long).collect()
     }
 }
 

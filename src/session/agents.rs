@@ -10,7 +10,7 @@ use crate::language::pack;
 use crate::llm::Llm;
 use crate::metrics::Metrics;
 use crate::tools::{Audience, Declaration, Named, Origin, Registry, SessionValues, builtin};
-use crate::tts::Speed;
+use crate::tts::{Speaker, Speed};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -244,13 +244,10 @@ impl Agents {
         sayings
     }
 
-    /// These phrases, and those that the agents' models say often: for local voices, which cost nothing.
-    pub(super) fn sayings_and_answers(&self) -> Sayings {
-        let mut sayings = self.sayings();
-        for agent in self.all() {
-            sayings.add_texts(&agent.policy, agent.warmth.often_said());
-        }
-        sayings
+    /// Texts that each agent's model answers with again and again.
+    pub(super) fn often_said(&self) -> Vec<(Speaker, Vec<String>)> {
+        let often = |agent: &Arc<Agent>| (agent.policy.speaker.clone(), agent.warmth.often_said());
+        self.all().map(often).collect()
     }
 
     /// The agent of a new session.

@@ -105,7 +105,7 @@ impl Engines {
         let draft = draft_of(&agents, draft);
         observers.show_lost();
         let gauge = Gauge::new(observers.metrics.clone(), threads.recogniser);
-        let sayings = agents.sayings_and_answers();
+        let sayings = agents.sayings();
         Ok(Arc::new(Self {
             vad: detectors::start(vad)?,
             recognisers: Recognisers::start(
@@ -151,7 +151,21 @@ impl Engines {
             observers,
             sessions: TaskTracker::new(),
             gauge,
-        }))
+        })
+        .prepared())
+    }
+
+    /// Begins to synthesise the answers that are often given, if there is a runtime. Nobody waits for that.
+    fn prepared(self: Arc<Self>) -> Arc<Self> {
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let (voices, answers) = (self.voices.clone(), self.agents.often_said());
+            runtime.spawn(async move {
+                for (speaker, texts) in answers {
+                    voices.prepare_answers(&speaker, &texts).await;
+                }
+            });
+        }
+        self
     }
 
     /// Engines with the same models and other settings, for sessions that begin from now on. Open ones
@@ -176,9 +190,7 @@ impl Engines {
         };
         let agents = Agents::start(agents, &shared);
         let draft = draft_of(&agents, draft);
-        self.voices
-            .prepare_local(&agents.sayings_and_answers())
-            .await;
+        self.voices.prepare_local(&agents.sayings()).await;
         let warmths = self.agents.all().map(|agent| &agent.warmth);
         warmths
             .chain(&self.draft)

@@ -2,14 +2,14 @@
 
 use super::notes::is_template;
 use crate::conversation::{Clauses, Policy};
-use crate::language::{ENGLISH, base};
+use crate::language::{ENGLISH, base, pack};
 use crate::llm::untrusted::sanitise;
 use crate::tools::{Declaration, Fillers};
 use crate::tts::Speed;
 use serde_json::Map;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Clauses to prepare, so that they can be said at once, also when the voice is dead or late, by their primary language and the speed
+/// Clauses to prepare, so that they can be said when the voice is dead or late, by their primary language and the speed
 /// of the agents that say them.
 #[derive(Debug, Default)]
 pub(super) struct Sayings(BTreeMap<(String, Option<Speed>), Vec<String>>);
@@ -17,20 +17,10 @@ pub(super) struct Sayings(BTreeMap<(String, Option<Speed>), Vec<String>>);
 impl Sayings {
     /// Adds those of an agent.
     pub(super) fn add(&mut self, policy: &Policy, phone_policy: &Policy) {
-        self.add_clauses(policy, sayings(policy, phone_policy));
-    }
-
-    /// Adds those of texts that an agent of this policy says.
-    pub(super) fn add_texts(&mut self, policy: &Policy, texts: Vec<String>) {
-        let clauses = texts.iter().flat_map(|text| as_clauses(text));
-        self.add_clauses(policy, clauses.collect());
-    }
-
-    fn add_clauses(&mut self, policy: &Policy, clauses: Vec<String>) {
         let language = policy.speaker.language.as_deref().unwrap_or(ENGLISH);
         let known = self.0.entry((base(language), policy.speaker.speed));
         let known = known.or_default();
-        for text in clauses {
+        for text in sayings(policy, phone_policy) {
             if !known.contains(&text) {
                 known.push(text);
             }
@@ -76,12 +66,14 @@ fn sayings(policy: &Policy, phone_policy: &Policy) -> Vec<String> {
     let tools = policy.tools.iter();
     let fillers = tools.flat_map(|tool| fixed_fillers(tool, language));
     let sayings = phrases.into_iter().chain(greetings).chain(fillers);
-    sayings.flat_map(|text| as_clauses(&text)).collect()
+    sayings
+        .flat_map(|text| as_clauses(&text, language))
+        .collect()
 }
 
-/// The clauses that a response cuts a text into: the voice is asked for one at a time.
-pub(super) fn as_clauses(text: &str) -> Vec<String> {
-    let mut clauses = Clauses::default();
+/// The clauses that a response in this language cuts a text into: the voice is asked for one at a time.
+pub(super) fn as_clauses(text: &str, language: Option<&str>) -> Vec<String> {
+    let mut clauses = Clauses::new(pack(language));
     let mut texts = clauses.push(text);
     texts.extend(clauses.finish());
     texts
@@ -122,7 +114,7 @@ mod tests {
         };
         let sayings = fixed_fillers(&tool, None)
             .into_iter()
-            .flat_map(|text| as_clauses(&text));
+            .flat_map(|text| as_clauses(&text, None));
         let (prepared, server) = (Prepared::default(), Speaker::default());
         prepared.render(&server, &mut Scripted::new(), sayings);
         let mut cutter = Clauses::default();

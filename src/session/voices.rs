@@ -262,6 +262,19 @@ impl Voices {
         }
     }
 
+    /// Synthesises the clauses of `texts` in a local voice, to be said at once.
+    pub(super) async fn prepare_answers(&self, speaker: &Speaker, texts: &[String]) {
+        let voice = speaker.voice.as_ref();
+        if voice.is_some_and(|voice| self.services.contains_key(voice)) {
+            return;
+        }
+        let voice = self.open(speaker, unreported());
+        let language = speaker.language.as_deref();
+        let clauses = texts.iter().flat_map(|text| as_clauses(text, language));
+        let clauses: Vec<String> = clauses.collect();
+        self.prepare(&voice.speaker, voice.rate, &clauses).await;
+    }
+
     /// Synthesises `sayings` with a service when a session chooses it, until it fails. Only one session at a time does
     /// this.
     pub(super) async fn prepare_service(&self, speaker: &Speaker, sayings: &[String]) {
@@ -317,7 +330,7 @@ impl Voices {
         let voice = self.open(speaker, unreported());
         Spoken {
             resampler: Some(Resampler::new(voice.rate, rate)),
-            clauses: as_clauses(text).into(),
+            clauses: as_clauses(text, speaker.language.as_deref()).into(),
             voice,
         }
     }

@@ -81,3 +81,20 @@ test('frames that reach a busy page at once are recorded one behind the other', 
   assert.deepEqual(heard, [1, 2, 3, 4, 0, 5]);
   assert.equal(agent.length, 2020 * 24);
 });
+
+test('frames after a page that was busy for long do not lie over those that waited', async () => {
+  const recording = new Recording();
+  const frame = (value) => new Int16Array(480).fill(value);
+  const waited = Array.from({ length: 25 }, (_, index) => [1500, index + 1]);
+  for (const [now, value] of [...waited, [1520, 26], [1540, 27]]) recording.frame('agent', now, frame(value));
+  const agent = new Int16Array(await recording.wav().arrayBuffer(), 44).filter((_, index) => index % 2 === 1);
+  assert.deepEqual(Array.from({ length: 27 }, (_, index) => agent[index * 480]), Array.from({ length: 27 }, (_, index) => index + 1));
+});
+
+test('a short silence is as long in the recording', async () => {
+  const recording = new Recording();
+  const frame = new Int16Array(480).fill(1);
+  for (let index = 0; index < 8; index += 1) recording.frame('agent', 1020 + 20 * index, index > 1 && index < 7 ? null : frame);
+  const agent = new Int16Array(await recording.wav().arrayBuffer(), 44).filter((_, index) => index % 2 === 1);
+  assert.deepEqual([0, 20, 40, 120, 140].map((ms) => agent[ms * 24]), [1, 1, 0, 0, 1]);
+});

@@ -124,17 +124,18 @@ const WHOLE: f32 = 2.0;
 /// "thank you", "never mind".
 static WHOLE_TURNS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"(?x)^(?:(?:and|okay|ok|so|well|no|yes|oh|great|perfect|sorry|thanks|thank\ you|hello|hi|hey|please|then)\ )*(?:
-        (?:that\ is|that\ was|that\ will\ be)\ (?:all|it|everything)(?:\ for\ (?:now|today))?
+        r"(?x)^(?:(?:and|okay|ok|so|well|no|yes|oh|great|perfect|sorry|thanks|thank\ you|hello|hi|hey|please|then)\ )*
+        (?:
+        (?:that\ is|that\ will\ be)\ (?:all|it|everything)(?:\ for\ (?:now|today))?
         |(?:good\ ?)?bye(?:\ bye)?|good\ ?night|have\ a\ (?:nice|good|great)\ (?:day|one|night|evening)
         |how\ are\ (?:you|things)(?:\ doing)?(?:\ today)?|how\ do\ you\ do
         |(?:can|do)\ you\ hear\ me(?:\ now)?|are\ you\ (?:still\ )?there
         |who\ are\ you|what\ is\ your\ name|are\ you\ (?:a\ |an\ )?(?:robot|bot|human|ai|computer|machine|real)
-        |what\ (?:else\ )?can\ (?:you\ do|i\ (?:ask|say))(?:\ you|\ for\ me)?
+        |what\ (?:else\ )?can\ you\ do(?:\ for\ me)?
         |how\ can\ you\ help(?:\ me)?|what\ (?:else\ )?can\ you\ help(?:\ me)?\ with
         |what\ did\ you\ (?:just\ )?say
-        |(?:(?:can|could|would|will)\ you\ )?(?:please\ )?(?:say|repeat)\ (?:that|it)(?:\ again|\ once\ more)?
-        |i\ did\ not\ (?:hear|catch|get|understand)\ (?:you|that|it)
+        |(?:(?:can|could|would|will)\ you\ )?(?:please\ )?(?:say|repeat)\ (?:that|it)\ (?:again|once\ more)
+        |(?:can|could|would|will)\ you\ (?:please\ )?repeat\ (?:that|it)
         )$",
     )
     .ok()
@@ -366,7 +367,7 @@ mod tests {
             "Sorry, what did you say",
             "Hello. How are you today",
             "Okay, that's everything for now",
-            "What can you help me with...",
+            "What can you help me with?",
         ] {
             assert!(finished(whole, marks) > 0.5, "{whole}");
         }
@@ -376,6 +377,9 @@ mod tests {
             "Can you hear",
             "Hello",
             "How are you going to",
+            "Can you say that",
+            "Repeat it",
+            "I did not get that",
         ] {
             assert!(!is_whole_turn(&last_sentence(beginning)), "{beginning}");
         }
