@@ -215,6 +215,7 @@ impl Engines {
             sessions: self.sessions.clone(),
             gauge: self.gauge.clone(),
         })
+        .prepared()
     }
 }
 

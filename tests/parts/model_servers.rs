@@ -1178,7 +1178,7 @@ async fn session(llm: Remote) -> (String, String, Vec<(String, Value)>) {
 
 /// The outcomes of these sessions, a few at a time: a server whose client waits for its turn hangs up.
 async fn a_few_at_a_time<S: Future>(sessions: impl IntoIterator<Item = S>) -> Vec<S::Output> {
-    stream::iter(sessions).buffered(8).collect().await
+    stream::iter(sessions).buffered(4).collect().await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
