@@ -65,8 +65,8 @@ pub fn session(model: &Path) -> Result<Session, OnnxError> {
 }
 
 /// Loads a model that users wait for, as [`session`] does. Where there is a second core, the session computes on a
-/// thread of its own beside the calling one. Transcribing and speaking then take 35 and 38 % less time and 5 and 8 % more
-/// work (60 questions, 20 sentences, on two cores); a call in which the model's words are spoken takes 14 % more.
+/// thread of its own beside the calling one: about a third less time for a little more work, as
+/// `cargo bench --bench voice` shows with and without `taskset -c 0`.
 ///
 /// # Errors
 /// Those of [`session`].

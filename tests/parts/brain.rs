@@ -1687,13 +1687,21 @@ async fn answers_that_are_often_given_are_among_those_often_said() {
                 ..Demands::default()
             },
         };
-        let known = BRAIN.often_said(&prompt("")).join(" ");
+        let known = BRAIN.often_said(&prompt(""));
         let asked = match language {
-            Some("de") => ["Hallo!", "Danke.", "Ich möchte eine große Pizza bestellen."],
-            Some("es") => ["Hola.", "Gracias.", "Quiero pedir una pizza grande."],
+            Some("de") => [
+                "Danke.",
+                "Was kannst du?",
+                "Ich möchte eine große Pizza bestellen.",
+            ],
+            Some("es") => [
+                "Gracias.",
+                "¿Qué puedes hacer?",
+                "Quiero pedir una pizza grande.",
+            ],
             _ => [
-                "Hello!",
                 "Thank you.",
+                "What can you do?",
                 "I would like to order a large pizza.",
             ],
         };
@@ -1708,10 +1716,7 @@ async fn answers_that_are_often_given_are_among_those_often_said() {
                 _ => None,
             });
             let said = said.collect::<String>();
-            assert!(
-                !said.is_empty() && known.contains(said.trim()),
-                "{text}: {said} is not in {known}"
-            );
+            assert!(known.contains(&said), "{text}: {said} is not in {known:?}");
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A small head, trained on published requests and their beginnings, scores the last words. The recogniser
 //! adds the punctuation that it expects after them: it hears whether the voice ends a sentence there.
 
-use super::{SENTENCES, text};
+use super::SENTENCES;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 use std::sync::LazyLock;
@@ -120,17 +120,17 @@ impl Head {
 /// How much it weighs that a sentence is a whole turn of conversation: as much as a request that has all its arguments.
 const WHOLE: f32 = 2.0;
 
-/// Whole turns of conversation, normalised: hardly anybody goes on after them. Without those that open a turn: "hello",
+/// Whole turns of conversation, as [`last_sentence`] gives them: hardly anybody goes on after them. Without those that open a turn: "hello",
 /// "thank you", "never mind".
 static WHOLE_TURNS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
         r"(?x)^(?:(?:and|okay|ok|so|well|no|yes|oh|great|perfect|sorry|thanks|thank\ you|hello|hi|hey|please|then)\ )*
         (?:
-        (?:that\ is|that\ will\ be)\ (?:all|it|everything)(?:\ for\ (?:now|today))?
+        that(?:\ is|'s|\ will\ be|'ll\ be)\ (?:all|it|everything)(?:\ for\ (?:now|today))?
         |(?:good\ ?)?bye(?:\ bye)?|good\ ?night|have\ a\ (?:nice|good|great)\ (?:day|one|night|evening)
         |how\ are\ (?:you|things)(?:\ doing)?(?:\ today)?|how\ do\ you\ do
         |(?:can|do)\ you\ hear\ me(?:\ now)?|are\ you\ (?:still\ )?there
-        |who\ are\ you|what\ is\ your\ name|are\ you\ (?:a\ |an\ )?(?:robot|bot|human|ai|computer|machine|real)
+        |who\ are\ you|what(?:\ is|'s)\ your\ name|are\ you\ (?:a\ |an\ )?(?:robot|bot|human|ai|computer|machine|real)
         |what\ (?:else\ )?can\ you\ do(?:\ for\ me)?
         |how\ can\ you\ help(?:\ me)?|what\ (?:else\ )?can\ you\ help(?:\ me)?\ with
         |what\ did\ you\ (?:just\ )?say
@@ -145,9 +145,8 @@ static WHOLE_TURNS: LazyLock<Option<Regex>> = LazyLock::new(|| {
 fn is_whole_turn(words: &[String]) -> bool {
     let after = |word: &&String| AFTER.contains(&word.as_str());
     let kept = words.len() - words.iter().rev().take_while(after).count();
-    let said = text::normalise(&words[..kept].join(" "));
     let turns = WHOLE_TURNS.as_ref();
-    turns.is_some_and(|turns| turns.is_match(&said))
+    turns.is_some_and(|turns| turns.is_match(&words[..kept].join(" ")))
 }
 
 /// The probability, 0..1, that the words are finished. `marks` are those of the recogniser, if it tells.
