@@ -12,7 +12,7 @@ mod common;
 use aec3::audio_processing::ns::{NsConfig, SuppressionLevel};
 use aec3::nodes::audio::AudioFormat;
 use aec3::pipelines::linear;
-use common::sound::{Program, Recorder, Sound, at_home, is_of_tones};
+use common::sound::{Program, Recorder, Sound, at_home, share_of_tones};
 use common::speech::{clips, hiss, white};
 use common::{Booth, Clip, Errors};
 use nnnoiseless::DenoiseState;
@@ -698,7 +698,8 @@ fn a_timer_chimes_before_its_words_and_the_chime_is_no_turn() {
         answer.contains(" 5 ") && answer.contains("is set")
     });
     let before = turns(&talk.seen);
-    recorder.tones(&chime());
+    // A loudspeaker that stutters on a busy machine blurs them; speech has far less there.
+    recorder.tones(&chime(), 0.6);
     let told = talk.line("agent:");
     assert!(told.starts_with("agent: Your 5"), "{told}");
     assert_eq!(turns(&talk.seen), before, "{:?}", talk.seen);
@@ -734,7 +735,7 @@ examples = ["how full is the disk", "how much disk space is used"]
     talk.line("microphone mic, ");
     let question = asked("How full is the disk?");
     sound.say(&question);
-    recorder.tones(&WAITING);
+    recorder.tones(&WAITING, 0.9);
     talk.answers(&sound, &question, |answer| answer.contains("of the disk"));
     let before = turns(&talk.seen);
     Recorder::start(&sound).silence();
@@ -742,7 +743,7 @@ examples = ["how full is the disk", "how much disk space is used"]
     let tenths: Vec<&[f32]> = rest.chunks(RATE as usize / 10).collect();
     let last = tenths
         .iter()
-        .rposition(|tenth| is_of_tones(tenth, &WAITING));
+        .rposition(|tenth| share_of_tones(tenth, &WAITING) > 0.9);
     let after = last.map_or(&tenths[..], |last| &tenths[last + 1..]);
     let speech = after.iter().filter(|tenth| level_dbfs(tenth) > -40.0);
     assert!(speech.count() > 5, "the sound outlasts the answer");

@@ -499,7 +499,11 @@ fn fill<T: SizedSample + FromSample<f32>>(
     drain.catch_up();
     mixer.catch_up();
     for frame in data.chunks_exact_mut(channels) {
-        let sample = (drain.next_sample() + mixer.next_sample()).clamp(-1.0, 1.0);
+        let voice = match mixer.holds_the_voice() {
+            true => 0.0,
+            false => drain.next_sample(),
+        };
+        let sample = (voice + mixer.next_sample()).clamp(-1.0, 1.0);
         frame.fill(T::from_sample_(sample));
         // A full ring means that nobody drains the microphone either.
         let _ = played.push(sample);

@@ -407,7 +407,10 @@ impl Talk {
                     );
                 }
             }
-            FromAgent::TimerRings if self.desk.sounds => self.devices.loudspeaker.sounds.chime(),
+            FromAgent::TimerRings if self.desk.sounds => {
+                let loudspeaker = &self.devices.loudspeaker;
+                loudspeaker.sounds.chime(loudspeaker.feed.waiting() > 0);
+            }
             FromAgent::Tool { call, runs: true } => self.waiting.started(call),
             FromAgent::Tool { call, runs: false } => self.waiting.finished(call),
             FromAgent::Clear => {

@@ -22,6 +22,9 @@ const DECAY: f32 = 0.18;
 /// The length of the chime, s.
 const CHIME_LENGTH: f32 = 1.1;
 
+/// How long words wait for the chime, s: its notes have been heard by then, and die away under the words.
+const CHIME_ALONE: f32 = 0.45;
+
 /// The two pitches of the waiting sound, Hz.
 pub const WAITING: [f32; 2] = [440.0, 660.0];
 
@@ -42,6 +45,7 @@ const PATIENCE: Duration = Duration::from_millis(1_500);
 #[derive(Debug)]
 pub struct Sounds {
     chimes: Arc<AtomicU32>,
+    words_wait: Arc<AtomicBool>,
     waiting: Arc<AtomicBool>,
 }
 
@@ -51,11 +55,14 @@ pub struct Mixer {
     /// Hz.
     rate: f32,
     chimes: Arc<AtomicU32>,
+    words_wait: Arc<AtomicBool>,
     waiting: Arc<AtomicBool>,
     /// Chimes that were begun.
     begun: u32,
     /// Samples of the current chime so far.
     chime: Option<u32>,
+    /// Whether words wait until its notes have been heard.
+    chime_first: bool,
     /// Samples of the waiting sound so far.
     waited: u32,
     /// The volume of the waiting sound, 0..1.
@@ -67,24 +74,34 @@ pub struct Mixer {
 /// Sounds for a loudspeaker at `rate`, Hz.
 pub fn sounds(rate: u32) -> (Sounds, Mixer) {
     let chimes = Arc::new(AtomicU32::new(0));
+    let words_wait = Arc::new(AtomicBool::new(false));
     let waiting = Arc::new(AtomicBool::new(false));
     let mixer = Mixer {
         rate: rate as f32,
         chimes: chimes.clone(),
+        words_wait: words_wait.clone(),
         waiting: waiting.clone(),
         begun: 0,
         chime: None,
+        chime_first: false,
         waited: 0,
         volume: 0.0,
         wanted: false,
     };
-    (Sounds { chimes, waiting }, mixer)
+    let sounds = Sounds {
+        chimes,
+        words_wait,
+        waiting,
+    };
+    (sounds, mixer)
 }
 
 impl Sounds {
-    /// Rings the chime once.
-    pub fn chime(&self) {
-        self.chimes.fetch_add(1, Ordering::Relaxed);
+    /// Rings the chime once. `speaks`: the agent's voice is queued; otherwise its next words wait until the notes have
+    /// been heard.
+    pub fn chime(&self, speaks: bool) {
+        self.words_wait.store(!speaks, Ordering::Relaxed);
+        self.chimes.fetch_add(1, Ordering::Release);
     }
 
     /// Begins or ends the waiting sound.
@@ -97,11 +114,20 @@ impl Mixer {
     /// Applies the requests of [`Sounds`]. To be called before each chunk.
     pub fn catch_up(&mut self) {
         self.wanted = self.waiting.load(Ordering::Relaxed);
-        let chimes = self.chimes.load(Ordering::Relaxed);
+        let chimes = self.chimes.load(Ordering::Acquire);
         // Timers that ring together share a chime.
         if chimes != std::mem::replace(&mut self.begun, chimes) && self.chime.is_none() {
             self.chime = Some(0);
+            self.chime_first = self.words_wait.load(Ordering::Relaxed);
         }
+    }
+
+    /// Whether the voice waits for the chime.
+    pub fn holds_the_voice(&self) -> bool {
+        self.chime_first
+            && self
+                .chime
+                .is_some_and(|at| (at as f32) < CHIME_ALONE * self.rate)
     }
 
     /// The next sample.
@@ -203,15 +229,30 @@ mod tests {
     fn the_chime_rings_once_and_dies_away() {
         let (sounds, mut mixer) = sounds(RATE);
         assert_eq!(play(&mut mixer, 100), vec![0.0; 4_800]);
-        sounds.chime();
-        sounds.chime();
+        sounds.chime(false);
+        sounds.chime(false);
         let ringing = play(&mut mixer, 400);
         assert!(level_dbfs(&ringing) > -30.0, "{}", level_dbfs(&ringing));
         assert!(ringing.iter().all(|sample| sample.abs() < 0.5));
         play(&mut mixer, 800);
         assert_eq!(play(&mut mixer, 100), vec![0.0; 4_800]);
-        sounds.chime();
+        sounds.chime(false);
         assert!(level_dbfs(&play(&mut mixer, 400)) > -30.0);
+    }
+
+    #[test]
+    fn words_wait_for_the_chimes_notes_unless_the_agent_speaks_when_it_rings() {
+        for (speaks, waited) in [(false, 450), (true, 0)] {
+            let (sounds, mut mixer) = sounds(RATE);
+            sounds.chime(speaks);
+            mixer.catch_up();
+            let held = (0..2 * RATE).take_while(|_| {
+                mixer.next_sample();
+                mixer.holds_the_voice()
+            });
+            let held = held.count() as u32 * 1_000 / RATE;
+            assert!(held.abs_diff(waited) <= 1, "{speaks} {held}");
+        }
     }
 
     #[test]
@@ -234,7 +275,7 @@ mod tests {
         let (sounds, mut mixer) = sounds(RATE);
         sounds.wait(true);
         let mut all = play(&mut mixer, 5_000);
-        sounds.chime();
+        sounds.chime(false);
         all.extend(play(&mut mixer, 1_500));
         sounds.wait(false);
         all.extend(play(&mut mixer, 100));

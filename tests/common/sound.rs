@@ -316,8 +316,11 @@ impl Program {
 /// The samples of a tenth of a second.
 const TENTH: usize = RATE as usize / 10;
 
-/// Whether nine tenths of the energy of `samples` lie at `tones`, Hz. Silence has none.
-pub fn is_of_tones(samples: &[f32], tones: &[f32]) -> bool {
+/// The share of the energy of `samples` that lies at `tones`, Hz. Silence has none.
+pub fn share_of_tones(samples: &[f32], tones: &[f32]) -> f32 {
+    if level_dbfs(samples) < -65.0 {
+        return 0.0;
+    }
     let window = |n: usize| {
         let turn = std::f32::consts::TAU * n as f32 / samples.len() as f32;
         0.5 - 0.5 * turn.cos()
@@ -338,7 +341,7 @@ pub fn is_of_tones(samples: &[f32], tones: &[f32]) -> bool {
         });
         2.0 * (re * re + im * im) / samples.len() as f32
     };
-    level_dbfs(samples) > -65.0 && bins.map(energy).sum::<f32>() > 0.9 * all
+    bins.map(energy).sum::<f32>() / all
 }
 
 /// Records the loudspeaker, at 16 kHz.
@@ -410,17 +413,19 @@ impl Recorder {
         }
     }
 
-    /// Waits until the loudspeaker plays nothing but `tones`, Hz. Returns everything recorded since the
-    /// last call.
-    pub fn tones(&mut self, tones: &[f32]) -> Vec<f32> {
-        for _ in 0..1_200 {
+    /// Waits until at least this share of what the loudspeaker plays lies at `tones`, Hz. Returns everything recorded
+    /// since the last call.
+    pub fn tones(&mut self, tones: &[f32], least: f32) -> Vec<f32> {
+        let mut shares = Vec::new();
+        while shares.len() < 1_200 {
             self.next();
             let last = self.samples.len() - TENTH;
-            if is_of_tones(&self.samples[last..], tones) {
+            shares.push(share_of_tones(&self.samples[last..], tones));
+            if shares.last() > Some(&least) {
                 return std::mem::take(&mut self.samples);
             }
         }
-        panic!("{tones:?} are never heard");
+        panic!("{tones:?} are never heard; their share of each tenth of a second: {shares:.1?}");
     }
 
     /// Everything recorded since the last call, without waiting for more.
