@@ -77,7 +77,12 @@ fn named(module: &Item, source: &str, core: &BTreeMap<Item, String>) -> Named {
     let mut at = 0;
     while at < tokens.len() {
         let is_use = tokens[at] == "use";
-        let is_path = ["super", "crate"].contains(&tokens[at]) && tokens.get(at + 1) == Some(&"::");
+        let is_child = || {
+            let child = [module.as_slice(), &[tokens[at].to_owned()]].concat();
+            core.contains_key(&child) && (at == 0 || tokens[at - 1] != "::")
+        };
+        let is_path = tokens.get(at + 1) == Some(&"::")
+            && (["super", "crate"].contains(&tokens[at]) || is_child());
         if !is_use && !is_path {
             at += 1;
             continue;
@@ -247,6 +252,8 @@ fn circles_are_found_in_any_form() {
         file("c", "mod d; use d::Deep; use std::a::A;"),
         file("c::d", "use super::super::{a::{A, Other}, e};"),
         file("e", "use crate::conversation::c::*;"),
+        file("f", "mod g; struct F(g::Step, std::a::A);"),
+        file("f::g", "use super::F;"),
     ]);
     let imports = imports(&core);
     let of = |module: &str| {
@@ -260,6 +267,8 @@ fn circles_are_found_in_any_form() {
     assert_eq!(of("c"), ["c::d"]);
     assert_eq!(of("c::d"), ["a", "e"]);
     assert_eq!(of("e"), ["c"]);
+    assert_eq!(of("f"), ["f::g"]);
+    assert_eq!(of("f::g"), ["f"]);
     let b = file("b", "").0;
     assert!(below(&b, &imports).contains(&b));
 }

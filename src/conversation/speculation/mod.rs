@@ -5,6 +5,7 @@
 //! (`drafting`). Nothing here touches the history, the voice or the client's events of the conversation: only a commit
 //! does.
 
+mod dependents;
 mod drafting;
 mod drafts;
 mod gate;
@@ -40,6 +41,7 @@ use crate::time::{Micros, Time};
 use crate::tools::{Declaration, canonical};
 use drafts::Drafts;
 use ledger::Ledger;
+use results::Results;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
@@ -91,11 +93,8 @@ pub(super) struct Speculation {
     warmed: BTreeMap<String, Time>,
     /// Committed calls, oldest first.
     past: Vec<(CallId, PastCall)>,
-    /// The last committed calls of each tool whose results set fixed arguments of others, in order, with their results;
-    /// `None` while a call runs, or if it has failed.
-    results: BTreeMap<String, Vec<(CallId, Option<Value>)>>,
-    /// The steps of plans that are such calls, until it is certain whether their results count.
-    steps: BTreeMap<CallId, results::Step>,
+    /// Results that set fixed arguments of later calls.
+    results: Results,
     drafts: Drafts,
 }
 

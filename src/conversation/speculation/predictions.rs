@@ -331,7 +331,7 @@ impl Speculation {
             return Decision::Known;
         }
         let write_pending = self.write_pending(&tool.reads);
-        let lacks_result = self.lacks_result(tool);
+        let lacks_result = self.results.lack_one_for(tool);
         let running = self.ledger.speculating();
         let expected = super::expected(&common.experience, name, 0.5);
         let track = self.track(id);
@@ -387,7 +387,7 @@ impl Speculation {
             name: name.clone(),
             arguments: prediction.arguments.clone(),
             by_client: tool.by_client,
-            taken: self.taken_by(Some(tool), None),
+            taken: self.results.taken_by(Some(tool), None),
         });
         common.notify(Event::Speculation(SpeculationEvent::Started {
             at: common.now,

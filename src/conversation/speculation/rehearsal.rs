@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A tool and the runs of it in one turn after the other.
+/// One tool and its runs, turn after turn.
 #[derive(Debug)]
 pub struct Rehearsal {
     tool: Arc<Declaration>,

@@ -38,7 +38,8 @@ impl Speculation {
             self.make_stale(common, &tool.writes);
             self.outdate_result(common, tool, call);
             // A run that has begun early took the newest result, which may be of a call behind this one.
-            let is_other = self.awaits_step(tool, call) || self.has_newer_result(tool, call);
+            let is_other =
+                self.results.await_step(tool, call) || self.results.have_newer(tool, call);
             if !is_other && let Some(run) = self.take_over(common, track, tool, call, &arguments) {
                 self.keep_result(run, call);
                 let taken = self.ledger.get(run)?;
@@ -241,7 +242,7 @@ impl Speculation {
                 name: name.to_owned(),
                 arguments,
                 by_client: tool.is_some_and(|tool| tool.by_client),
-                taken: self.taken_by(tool.map(Arc::as_ref), Some(call)),
+                taken: self.results.taken_by(tool.map(Arc::as_ref), Some(call)),
             });
         }
     }
@@ -333,7 +334,7 @@ impl Speculation {
             return;
         }
         let started = common.now;
-        let taken = self.taken_by(tool, call);
+        let taken = self.results.taken_by(tool, call);
         if let Some(run) = self.ledger.get_mut(id) {
             (run.deferred, run.started) = (false, started);
             common.outputs.push_back(Output::StartTool {
@@ -359,7 +360,7 @@ impl Speculation {
             return;
         };
         let call = refused.calls.first().copied();
-        let taken = self.taken_by(refused.declaration.as_deref(), call);
+        let taken = self.results.taken_by(refused.declaration.as_deref(), call);
         let Some(refused) = self.ledger.get_mut(run) else {
             return;
         };
