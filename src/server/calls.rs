@@ -6,7 +6,7 @@ use super::api::{preflight, read, readable_everywhere};
 use super::connections::Place;
 use super::errors::{error, fault};
 use super::limits;
-use super::routes::{RealtimeQuery, realtime_client};
+use super::realtime_client::{RealtimeQuery, realtime_client};
 use super::shared::Shared;
 use super::upgrade::{RETRY_SECONDS, Upgrade};
 use crate::metrics::Refusal;

@@ -8,8 +8,8 @@
 use super::access;
 use super::connections::Place;
 use super::errors::error;
+use super::realtime_client::RealtimeQuery;
 use super::resume::Resumptions;
-use super::routes::RealtimeQuery;
 use super::secrets;
 use super::shared::Shared;
 use crate::metrics::Refusal;

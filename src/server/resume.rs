@@ -4,7 +4,7 @@
 //! has the next one, since a connection may break before the secret arrives.
 
 use super::access::admit;
-use super::routes::RealtimeQuery;
+use super::realtime_client::RealtimeQuery;
 use super::shared::Shared;
 use super::upgrade::Upgrade;
 use crate::transport::realtime::{self, BETA_PROTOCOL, Fault};

@@ -1,37 +1,31 @@
 //! The server's own routes.
 
 use super::access::{self, admit, admit_with_token, refusal};
-use super::api::as_set;
+use super::realtime_client::{RealtimeQuery, realtime_client};
 use super::shared::Shared;
 use super::speech::session_offer;
 use super::upgrade::{Limits, Upgrade, open_admitted, open_with};
-use super::{HEALTHY, api, calls, errors, limits, outbound, page, resume, speech, twilio};
+use super::{HEALTHY, api, calls, client, errors, limits, outbound, page, resume, speech, twilio};
 use crate::metrics;
-use crate::tools::{Named, Origin, SessionValues};
-use crate::traces::Parent;
+use crate::tools::Origin;
 use crate::transport::Admission;
 use crate::transport::pcm::{self, Pcm};
 use crate::transport::phone::chan_websocket::ChanWebsocket;
 use crate::transport::phone::media_streams::{MediaStreams, Provider, Start};
-use crate::transport::phone::numbers;
 use crate::transport::realtime::{self, Fault, Offered, Realtime};
 use crate::tts::{Speaker, Speed};
 use axum::Router;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::http::header::{CONTENT_TYPE, USER_AGENT};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
 use std::future;
 use std::sync::Arc;
-
-/// Longest client or model name that is kept, bytes.
-const MAX_NAME: usize = 200;
 
 /// Builds the router.
 pub(super) fn router(shared: Arc<Shared>) -> Router {
@@ -94,49 +88,6 @@ async fn metrics(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Respo
     ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
 }
 
-/// The query of a Realtime client.
-#[derive(Default, Deserialize)]
-pub(super) struct RealtimeQuery {
-    pub(super) model: Option<String>,
-    pub(super) call_id: Option<String>,
-    pub(super) intent: Option<String>,
-    pub(super) vendor_events: Option<String>,
-    pub(super) demonstration: Option<String>,
-    pub(super) agent: Option<String>,
-    pub(super) voice: Option<String>,
-    pub(super) language: Option<String>,
-    /// The client may come back if its connection is lost.
-    pub(super) resumable: Option<String>,
-    /// The secret with which a client comes back, and what it has received and heard.
-    pub(super) resume: Option<String>,
-    pub(super) last_event_id: Option<String>,
-    pub(super) item_id: Option<String>,
-    pub(super) audio_end_ms: Option<u64>,
-}
-
-impl RealtimeQuery {
-    /// Whether the client may come back if its connection is lost.
-    pub(super) fn is_resumable(&self) -> bool {
-        is_set(self.resumable.as_deref())
-    }
-
-    /// The session's configuration in it, which unlike `session.update` comes before the greeting.
-    fn session(&self) -> Value {
-        let mut audio = Map::new();
-        if let Some(voice) = &self.voice {
-            audio.insert("output".into(), json!({"voice": voice}));
-        }
-        if let Some(language) = &self.language {
-            let transcription = json!({"language": language});
-            audio.insert("input".into(), json!({"transcription": transcription}));
-        }
-        match audio.is_empty() {
-            true => Value::Null,
-            false => json!({"type": "realtime", "audio": audio}),
-        }
-    }
-}
-
 async fn open_realtime(
     State(shared): State<Arc<Shared>>,
     uri: Uri,
@@ -168,49 +119,6 @@ async fn open_realtime(
     let protocols = ["realtime", realtime::BETA_PROTOCOL];
     let upgrade = upgrade.map(|upgrade| upgrade.protocols(protocols));
     open_with(shared, upgrade, dialect, limit, way_back, |_| async {})
-}
-
-/// Whether a flag of a query is set.
-fn is_set(flag: Option<&str>) -> bool {
-    flag.is_some_and(|value| value == "1" || value == "true")
-}
-
-/// Admits a Realtime client, and sets up its side of a session.
-#[allow(
-    clippy::result_large_err,
-    reason = "the error is the response, made once per refused client"
-)]
-pub(super) fn realtime_client(
-    shared: &Shared,
-    uri: &Uri,
-    headers: &HeaderMap,
-    query: RealtimeQuery,
-) -> Result<Realtime, Response> {
-    let admitted = admit(shared, headers)?;
-    let asked = query.session();
-    let vendor_events = is_set(query.vendor_events.as_deref());
-    let agents = &shared.settings().agents;
-    let agent = admitted.agent(agents, query.agent.as_deref(), query.model.as_deref());
-    let agent = agent.map_err(|wrong| errors::fault(&wrong))?;
-    let dialect = Realtime::new(query.model.map(clip), client(headers), vendor_events)
-        .with_agent(agent)
-        .knowing(admitted.values)
-        .knowing(told(uri, "realtime", Origin::Claimed));
-    let granted = session_offer(shared, admitted.services);
-    let dialect = as_set(dialect, &shared.settings(), granted).configured(admitted.session);
-    // The operator may have changed limits since the secret was issued.
-    let dialect = dialect.map_err(|wrong| errors::fault(&wrong))?;
-    let dialect = dialect
-        .offering(session_offer(shared, admitted.is_trusted))
-        .configured(asked)
-        .map_err(|wrong| errors::fault(&wrong))?
-        .beta(realtime::asks_for_beta(headers))
-        .traced(parent(headers))
-        .demonstrating(is_set(query.demonstration.as_deref()));
-    Ok(match query.intent.as_deref() {
-        Some("transcription") => dialect.transcribing(),
-        _ => dialect,
-    })
 }
 
 /// The query of a PCM client.
@@ -266,11 +174,11 @@ async fn open_pcm(
         Err(wrong) => return errors::fault(&wrong),
     };
     let mut values = admitted.values;
-    values.extend(told(&uri, "pcm", Origin::Claimed));
-    let dialect = Pcm::new(client(&headers))
+    values.extend(client::values(&uri, "pcm", Origin::Claimed));
+    let dialect = Pcm::new(client::name(&headers))
         .with_agent(agent)
         .with_voice(speaker)
-        .traced(parent(&headers))
+        .traced(client::parent(&headers))
         .knowing(values);
     open_admitted(shared, upgrade, dialect, limit, |_| async {})
 }
@@ -293,8 +201,8 @@ async fn open_asterisk(
     let limits = Limits::of_calls(&shared.settings());
     let upgrade = upgrade.map(|upgrade| upgrade.protocols(["media"]));
     let origin = trunk(access::shows_token(&headers, &shared.settings()));
-    let values = told(&uri, "asterisk", origin);
-    let dialect = ChanWebsocket::new(client(&headers)).knowing(values, origin);
+    let values = client::values(&uri, "asterisk", origin);
+    let dialect = ChanWebsocket::new(client::name(&headers)).knowing(values, origin);
     // Asterisk brings the ticket of a call that the server has placed.
     let (dialect, limits) = match ticket {
         None => (dialect, limits),
@@ -349,7 +257,7 @@ fn open_provider(
         return refused;
     }
     let origin = trunk(has_token || access::shows_token(headers, &shared.settings()));
-    let asked = told(uri, "", origin);
+    let asked = client::values(uri, "", origin);
     let admit = move |start: &Start| -> BoxFuture<'static, Admission> {
         let mut values = asked.clone();
         values.extend(start.claimed.clone().vouched(origin));
@@ -360,54 +268,10 @@ fn open_provider(
     open_admitted(shared, upgrade, dialect, limits, |_| async {})
 }
 
-/// The caller according to a request's query, and the way by which it came.
-fn told(uri: &Uri, transport: &str, origin: Origin) -> SessionValues {
-    let query = uri.query().unwrap_or_default().as_bytes();
-    let query: Vec<_> = url::form_urlencoded::parse(query).into_owned().collect();
-    let field = |name: &str| {
-        let found = query.iter().find(|(known, _)| known == name);
-        found.map_or("", |(_, value)| value.as_str())
-    };
-    let numbers = numbers(
-        field("caller"),
-        field("called"),
-        field("forwarded_from"),
-        origin,
-    );
-    let mut values = numbers.with(Named::Transport, transport, Origin::Verified);
-    for (name, value) in &query {
-        if let Some(name) = name.strip_prefix("param.") {
-            values.add(Named::Param(name.to_owned()), value, origin);
-        }
-    }
-    values
-}
-
 /// The origin of what a provider or an Asterisk tells: `is_authenticated` if it has shown the server's token.
 fn trunk(is_authenticated: bool) -> Origin {
     match is_authenticated {
         true => Origin::Signalled,
         false => Origin::Claimed,
     }
-}
-
-fn client(headers: &HeaderMap) -> Option<String> {
-    headers
-        .get(USER_AGENT)?
-        .to_str()
-        .ok()
-        .map(|name| clip(name.to_owned()))
-}
-
-/// The client's span, if it is traced.
-fn parent(headers: &HeaderMap) -> Option<Parent> {
-    Parent::read(headers.get("traceparent")?.to_str().ok()?)
-}
-
-fn clip(mut name: String) -> String {
-    let end = (0..=MAX_NAME.min(name.len()))
-        .rev()
-        .find(|at| name.is_char_boundary(*at));
-    name.truncate(end.unwrap_or(0));
-    name
 }
