@@ -19,7 +19,7 @@ pub(super) struct Ask {
     #[arg(value_name = "QUESTION")]
     question: PathBuf,
     /// The file for the spoken answer
-    #[arg(long, value_name = "ANSWER.wav", required_unless_present = "play")]
+    #[arg(long, value_name = "ANSWER.wav", required_unless_present_any = ["play", "json", "events", "record"])]
     out: Option<PathBuf>,
     #[command(flatten)]
     play: Play,

@@ -14,7 +14,7 @@ use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// A shorter text would be part of too much that has nothing to do with the caller.
+/// Shorter texts would match records of others.
 const SHORTEST: usize = 5;
 
 const NOT_ATTRIBUTED: &str = "\
@@ -44,7 +44,7 @@ impl Forget {
         let who = self.who.trim();
         ensure!(
             who.len() >= SHORTEST,
-            "\"{who}\" is too short to name a session or a caller: give at least {SHORTEST} letters"
+            "\"{who}\" is too short to name a session or a caller: give at least {SHORTEST} characters"
         );
         self.check_places(config)?;
         let mut sessions = BTreeSet::from([who.to_owned()]);
@@ -96,7 +96,8 @@ impl Forget {
         })
     }
 
-    /// Checks that this is where the server keeps its files: nothing would be found elsewhere, and nobody would notice.
+    /// Checks that the configuration names the places where the server keeps its files. With another one nothing would be
+    /// found, and nobody would notice.
     fn check_places(&self, config: &Config) -> Result<()> {
         let (journal, audit) = (&config.tools.journal, &config.audit.file);
         let calls = config.call_recording.as_ref().map(|calls| &calls.folder);
@@ -168,9 +169,8 @@ impl Forget {
     /// Whether the journal could be changed, or need not be.
     fn journal(&self, path: &Path, who: &str, sessions: &BTreeSet<String>) -> Result<bool> {
         let is_theirs = |key: &str, values: &[Value]| {
-            let of_session = sessions
-                .iter()
-                .any(|session| key.starts_with(session.as_str()));
+            let mut sessions = sessions.iter();
+            let of_session = sessions.any(|session| is_of_session(key, session));
             of_session || values.iter().any(|value| has(value, who))
         };
         let forgotten = JournalFile::forget(path, is_theirs, self.dry_run)?;
@@ -185,6 +185,14 @@ impl Forget {
         }
         Ok(forgotten.is_some())
     }
+}
+
+/// Whether a journal's key, as in `SESSION-call_2`, is of this session.
+fn is_of_session(key: &str, session: &str) -> bool {
+    let work = key
+        .strip_prefix(session)
+        .and_then(|rest| rest.strip_prefix('-'));
+    work.is_some_and(|work| work.starts_with("call_") || work.starts_with("run_"))
 }
 
 fn files_in(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
@@ -206,8 +214,7 @@ fn indexed(index: &Path, who: &str) -> Result<BTreeSet<String>> {
         .collect())
 }
 
-/// The reports for the webhook that are kept until it takes them, of these sessions or with such a text; their sessions
-/// are added to `sessions`.
+/// The reports that wait for the webhook, of these sessions or with such a text; their sessions are added to `sessions`.
 fn reports(folder: &Path, who: &str, sessions: &mut BTreeSet<String>) -> Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),

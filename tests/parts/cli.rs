@@ -1009,11 +1009,11 @@ fn what_was_kept_of_a_caller_is_deleted_and_nothing_else() {
         )
     };
     let calls = [
-        intent("session-a-1", "x"),
-        intent("session-b-1", "y"),
-        intent("session-c-1", "+15550100"),
-        intent("session-d-1", "z"),
-        "{\"line\":\"result\",\"key\":\"session-d-1\",\"time\":\"2026-01-01T00:00:01Z\",\"result\":{\"Ok\":{\"sent to\":\"+15550100\"}}}\n".to_owned(),
+        intent("session-a-call_1", "x"),
+        intent("session-b-call_1", "y"),
+        intent("session-c-call_1", "+15550100"),
+        intent("session-d-call_1", "z"),
+        "{\"line\":\"result\",\"key\":\"session-d-call_1\",\"time\":\"2026-01-01T00:00:01Z\",\"result\":{\"Ok\":{\"sent to\":\"+15550100\"}}}\n".to_owned(),
     ];
     write("journal.jsonl", &calls.concat());
     let read = |path: &str| std::fs::read_to_string(folder.join(path)).unwrap();
@@ -1048,11 +1048,13 @@ fn what_was_kept_of_a_caller_is_deleted_and_nothing_else() {
     );
     assert!(!read("calls/calls.jsonl").contains("+15550100"));
     let journal = read("journal.jsonl");
-    assert!(journal.contains("session-b-1"), "{journal}");
+    assert!(journal.contains("session-b-call_1"), "{journal}");
     assert!(
-        !journal.contains("session-a-1") && !journal.contains("+15550100"),
+        !journal.contains("session-a-call_1") && !journal.contains("+15550100"),
         "{journal}"
     );
+    assert!(run(folder, &["forget", "session"]).status.success());
+    assert_eq!(read("journal.jsonl"), journal, "a part of a session's name");
     assert!(
         !run(folder, &["forget", "+1"]).status.success(),
         "too short"
