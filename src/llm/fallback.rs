@@ -7,9 +7,10 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::task::JoinError;
 use tokio::time::Instant;
 
@@ -45,13 +46,67 @@ impl FallbackFigures {
     }
 }
 
+/// The model that is asked first, unless it failed a short while ago.
+struct Primary {
+    model: Arc<dyn Llm>,
+    state: Mutex<PrimaryState>,
+}
+
+#[derive(Default)]
+struct PrimaryState {
+    /// When it failed last.
+    failed: Option<Instant>,
+    /// The prompt of the last warm-up.
+    beginning: Option<Prompt>,
+    /// It is being warmed up after a failure.
+    is_warming: bool,
+}
+
+impl Primary {
+    fn state(&self) -> MutexGuard<'_, PrimaryState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_resting(&self) -> bool {
+        self.state().failed.is_some_and(|at| at.elapsed() < REST)
+    }
+
+    /// It is not asked first for a while. Its server may have unloaded it, and may stop loading it when a question is
+    /// given up, so it is warmed up in the background.
+    fn failed(self: &Arc<Self>, reason: &str) {
+        let seconds = REST.as_secs();
+        tracing::warn!(
+            reason,
+            seconds,
+            "the language model failed: its fallback is asked first for a while"
+        );
+        let mut state = self.state();
+        state.failed = Some(now());
+        let beginning = state.beginning.clone().filter(|_| !state.is_warming);
+        if let (Some(prompt), Ok(runtime)) = (beginning, Handle::try_current()) {
+            state.is_warming = true;
+            runtime.spawn(self.clone().warm(prompt));
+        }
+    }
+
+    async fn warm(self: Arc<Self>, prompt: Prompt) {
+        let model = self.model.name();
+        match self.model.warm_up(prompt).await {
+            Ok(()) => tracing::info!(model, "the language model answers again"),
+            Err(error) => {
+                let reason = error.details();
+                tracing::warn!(model, reason, "the language model does not answer");
+            }
+        }
+        self.state().is_warming = false;
+    }
+}
+
 /// A model with a fallback.
 pub struct Fallback {
     name: String,
-    primary: Arc<dyn Llm>,
+    primary: Arc<Primary>,
     backup: Arc<dyn Llm>,
-    /// When the primary failed last.
-    failed: Arc<Mutex<Option<Instant>>>,
     /// The backup's answers.
     answers: Counter,
 }
@@ -61,9 +116,11 @@ impl Fallback {
     pub fn new(primary: Arc<dyn Llm>, backup: Arc<dyn Llm>) -> Self {
         Self {
             name: format!("{}, then {}", primary.name(), backup.name()),
-            primary,
+            primary: Arc::new(Primary {
+                model: primary,
+                state: Mutex::default(),
+            }),
             backup,
-            failed: Arc::default(),
             answers: Counter::default(),
         }
     }
@@ -78,26 +135,11 @@ impl Fallback {
             .clone();
         self
     }
-
-    fn is_resting(&self) -> bool {
-        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        failed.is_some_and(|at| at.elapsed() < REST)
-    }
 }
 
 #[allow(clippy::disallowed_methods, reason = "an edge: it reads the clock")]
 fn now() -> Instant {
     Instant::now()
-}
-
-fn note_failure(failed: &Mutex<Option<Instant>>, reason: &str) {
-    *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(now());
-    let seconds = REST.as_secs();
-    tracing::warn!(
-        reason,
-        seconds,
-        "the language model failed: its fallback is asked first for a while"
-    );
 }
 
 impl Llm for Fallback {
@@ -106,18 +148,18 @@ impl Llm for Fallback {
     }
 
     fn id(&self) -> ModelId {
-        self.primary.id()
+        self.primary.model.id()
     }
 
     fn generate(&self, prompt: Prompt) -> LlmStream {
-        let primary: Arc<dyn Llm> = Arc::new(Marked(self.primary.clone(), PRIMARY));
+        let primary: Arc<dyn Llm> = Arc::new(Marked(self.primary.model.clone(), PRIMARY));
         let backup: Arc<dyn Llm> = Arc::new(Marked(self.backup.clone(), BACKUP));
-        let rests = self.is_resting();
+        let rests = self.primary.is_resting();
         let (first, second) = match rests {
             true => (backup, primary),
             false => (primary, backup),
         };
-        let (failed, answers) = (self.failed.clone(), self.answers.clone());
+        let (primary, answers) = (self.primary.clone(), self.answers.clone());
         // The time counts from the first poll, when the request is made.
         let begin = async move {
             let asked = now();
@@ -125,7 +167,7 @@ impl Llm for Fallback {
                 first: Some(first.generate(prompt.clone())),
                 second: None,
                 fallback: Some((second, prompt)),
-                failed: (!rests).then_some(failed),
+                primary: (!rests).then_some(primary),
                 asked,
                 alive: asked,
                 rests,
@@ -138,7 +180,8 @@ impl Llm for Fallback {
 
     /// Warms both models up. It ends as soon as one of them is ready; the other goes on loading.
     fn warm_up(&self, prompt: Prompt) -> BoxFuture<'static, Result<(), LlmError>> {
-        let primary = self.primary.warm_up(prompt.clone());
+        self.primary.state().beginning = Some(prompt.clone());
+        let primary = self.primary.model.warm_up(prompt.clone());
         let backup = self.backup.warm_up(prompt);
         Box::pin(async move {
             match select(tokio::spawn(primary), tokio::spawn(backup)).await {
@@ -153,12 +196,12 @@ impl Llm for Fallback {
     }
 
     fn often_said(&self, prompt: &Prompt) -> Vec<String> {
-        let both = [&self.primary, &self.backup].map(|model| model.often_said(prompt));
+        let both = [&self.primary.model, &self.backup].map(|model| model.often_said(prompt));
         both.concat()
     }
 
     fn takes_results(&self) -> bool {
-        self.primary.takes_results() || self.backup.takes_results()
+        self.primary.model.takes_results() || self.backup.takes_results()
     }
 
     fn give(
@@ -170,7 +213,7 @@ impl Llm for Fallback {
             Some(response) => self.backup.give(response, result),
             None => {
                 let response = response.strip_prefix(PRIMARY).unwrap_or(response);
-                self.primary.give(response, result)
+                self.primary.model.give(response, result)
             }
         }
     }
@@ -224,8 +267,8 @@ struct Race {
     second: Option<LlmStream>,
     /// The second model, until it is asked.
     fallback: Option<(Arc<dyn Llm>, Prompt)>,
-    /// When the first failed last, if it is the primary.
-    failed: Option<Arc<Mutex<Option<Instant>>>>,
+    /// The first, if it is the primary and has not failed.
+    primary: Option<Arc<Primary>>,
     /// When the first was asked, and when it showed its last sign of life.
     asked: Instant,
     alive: Instant,
@@ -278,8 +321,8 @@ impl Race {
                     if is_first == self.rests {
                         self.answers.inc();
                     }
-                    if let Some(failed) = self.failed.filter(|_| !is_first) {
-                        note_failure(&failed, "it is slower than its fallback");
+                    if let Some(primary) = self.primary.filter(|_| !is_first) {
+                        primary.failed("it is slower than its fallback");
                     }
                     let winner = if is_first { self.first } else { self.second };
                     let state = winner.map_or(State::Failed, State::Won);
@@ -287,10 +330,10 @@ impl Race {
                 }
                 Err(error) if is_first => {
                     self.first = None;
-                    if let Some(failed) = self.failed.take() {
+                    if let Some(primary) = self.primary.take() {
                         // The server's words may repeat the user's.
                         tracing::debug!(reason = error.details());
-                        note_failure(&failed, &error.cause());
+                        primary.failed(&error.cause());
                     }
                     self.ask_second();
                     if self.second.is_none() {
@@ -333,6 +376,7 @@ mod tests {
     use super::*;
     use crate::llm::Demands;
     use crate::llm::scripted::{Scripted, Step};
+    use futures_util::FutureExt;
 
     fn prompt() -> Prompt {
         Prompt {
@@ -463,6 +507,42 @@ mod tests {
                 assert_eq!((now() - began).as_secs(), after);
             }
         }
+    }
+
+    /// A model that does not answer until it was warmed up again, which takes a minute.
+    struct Unloaded(Scripted, Mutex<u32>);
+
+    impl Llm for Unloaded {
+        fn name(&self) -> &str {
+            "unloaded"
+        }
+
+        fn generate(&self, prompt: Prompt) -> LlmStream {
+            match *self.1.lock().unwrap() {
+                2.. => self.0.generate(prompt),
+                _ => stream::pending().boxed(),
+            }
+        }
+
+        fn warm_up(&self, _: Prompt) -> BoxFuture<'static, Result<(), LlmError>> {
+            *self.1.lock().unwrap() += 1;
+            Box::pin(tokio::time::sleep(Duration::from_secs(60)).map(Ok))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_primary_that_was_unloaded_is_loaded_behind_its_fallback() {
+        let loaded = Scripted::always(vec![Step::text("First.")]);
+        let unloaded = Arc::new(Unloaded(loaded, Mutex::default()));
+        let llm = Fallback::new(unloaded.clone(), scripted(vec![Step::text("Second.")]));
+        llm.warm_up(prompt()).await.unwrap();
+        // The primary rests between these questions. All of them cause one attempt.
+        for _ in 0..2 {
+            assert_eq!(said(&llm).await.unwrap(), "Second.");
+        }
+        tokio::time::sleep(REST).await;
+        assert_eq!(*unloaded.1.lock().unwrap(), 2);
+        assert_eq!(said(&llm).await.unwrap(), "First.");
     }
 
     /// A model whose server takes results, with those that it was given.
