@@ -112,7 +112,7 @@ fn wanted(sentence: &str) -> &str {
         return sentence;
     };
     let asks = |at: usize| {
-        let goes_on = ["and ", "or ", "nor ", "but not "];
+        let goes_on = ["and ", "or ", "nor "];
         let goes_on = goes_on.iter().any(|start| words[at].starts_with(start));
         let mood = mood::meant(&sentence[clauses[at].clone()]).mood;
         let is_request = rules::read(&words[at]).iter().any(|one| one.needs_tool());
@@ -128,13 +128,15 @@ fn wanted(sentence: &str) -> &str {
     }
 }
 
-/// The clauses of a sentence, cut at commas.
+/// The clauses of a sentence, cut at commas and at "but".
 fn clauses(sentence: &str) -> Vec<Range<usize>> {
+    static BORDER: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r",? but |, ").ok());
     let mut clauses = Vec::new();
     let mut start = 0;
-    for (at, _) in sentence.match_indices(", ") {
-        clauses.push(start..at);
-        start = at + 2;
+    let borders = BORDER.iter().flat_map(|border| border.find_iter(sentence));
+    for border in borders {
+        clauses.push(start..border.start());
+        start = border.end();
     }
     clauses.push(start..sentence.len());
     clauses
@@ -154,6 +156,8 @@ mod tests {
             ("Never mind, what time is it?", "what time is it?"),
             ("I don't have a watch, what time is it?", "what time is it?"),
             ("Not the time, the date please.", "the date please."),
+            ("Not the time but the date.", "the date."),
+            ("I don't need the weather, but what time is it?", "what time is it?"),
             ("No, what's five plus six?", "what's five plus six?"),
             (
                 "Hello. I'm not sure, tell me the time.",
@@ -170,6 +174,8 @@ mod tests {
             "I don't want a timer, just tell me the time",
             "What time is it, if you don't mind",
             "Tell me the time, not the date",
+            "Tell me the time but not the date",
+            "Don't tell me the time but don't set a timer",
         ] {
             assert_eq!(revised(said), said);
         }

@@ -571,6 +571,9 @@ pub(super) fn target(words: &str, plural: bool) -> Target {
 
 fn set(core: &str) -> Option<Vec<Request>> {
     let core = durations::plain(core);
+    if let Some(timers) = set_another(&core) {
+        return Some(timers);
+    }
     let timed = !durations::all(&core).is_empty();
     let found = SET
         .as_ref()?
@@ -581,6 +584,23 @@ fn set(core: &str) -> Option<Vec<Request>> {
     let about_it = first.is_none_or(|word| ["for", "called", "named", "to"].contains(&word));
     let around = format!("{} , {}", part("label"), part("rest"));
     (timed || about_it).then(|| timers(&core, &around))
+}
+
+/// "a timer for 5 minutes and another for 10 minutes".
+fn set_another(core: &str) -> Option<Vec<Request>> {
+    static ANOTHER: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        rule(
+            r" and (?:also |then )*(?:another|a second|a third|(?:one|1) more|one|1)(?: one| 1| timer)?(?: for| of)? ",
+        )
+    });
+    let parts: Vec<&str> = ANOTHER.as_ref()?.split(core).collect();
+    let has_length = |part: &&str| durations::all(part).len() == 1;
+    if parts.len() < 2 || !parts.iter().all(has_length) {
+        return None;
+    }
+    let others = parts[1..].iter().map(|part| set(&format!("set a timer for {part}")));
+    let timers = std::iter::once(set(parts[0])).chain(others);
+    timers.collect::<Option<Vec<_>>>().map(|each| each.concat())
 }
 
 /// "remind me in 10 minutes to ...", "let me know when 5 minutes are up".
@@ -728,6 +748,22 @@ mod tests {
             timer(900, Some("check the oven"))
         );
         assert_eq!(of("set two timers for 5 minutes and 10 minutes").len(), 2);
+        let two = [timer(300, Some("pasta")), timer(600, Some("eggs"))].concat();
+        for said in [
+            "Set a pasta timer for five minutes and another one for the eggs for ten minutes.",
+            "set a pasta timer for 5 minutes, and one for 10 minutes for the eggs",
+        ] {
+            assert_eq!(of(said), two, "{said}");
+        }
+        let two = [timer(300, None), timer(600, None)].concat();
+        for said in [
+            "Set a timer for five minutes and another for ten minutes.",
+            "Set a timer for five minutes and one for ten minutes, please.",
+            "Start a five minute timer and another ten minute timer.",
+        ] {
+            assert_eq!(of(said), two, "{said}");
+        }
+        assert_eq!(of("set a timer for one hour and one minute"), timer(3660, None));
         assert_eq!(
             of("set a timer"),
             [Request::SetTimer {

@@ -839,6 +839,7 @@ async fn places_refusals_and_corrections_are_understood_in_their_sentence() {
         (&["I don't have a watch, what time is it?"], "get_time {}"),
         (&["If you don't mind, what time is it?"], "get_time {}"),
         (&["Not the time, the date please."], "get_time {}"),
+        (&["Not the time but the date."], "get_time {}"),
         (
             &["Don't forget to set a timer for ten minutes."],
             r#"set_timer {"seconds":600}"#,
@@ -1383,6 +1384,18 @@ async fn two_requests_in_one_sentence_are_both_carried_out() {
         (
             "What's the weather in Oslo and what time is it in Tokyo?",
             r#"get_weather {"place":"Oslo"}; get_time {"place":"Tokyo"}"#,
+        ),
+        (
+            "Set a timer for five minutes and another for ten minutes.",
+            r#"set_timer {"seconds":300}; set_timer {"seconds":600}"#,
+        ),
+        (
+            "Set a pasta timer for five minutes and one for the eggs for ten minutes.",
+            r#"set_timer {"label":"pasta","seconds":300}; set_timer {"label":"eggs","seconds":600}"#,
+        ),
+        (
+            "Set a pasta timer for five minutes and an egg timer for ten minutes.",
+            r#"set_timer {"label":"pasta","seconds":300}; set_timer {"label":"egg","seconds":600}"#,
         ),
         (
             "Add a note: buy milk. What time is it in Tokyo?",
