@@ -57,7 +57,7 @@ export class Microphone {
   constructor(stream, context) {
     this.stream = stream;
     this.context = context;
-    /** What a call sends, which may be switched off while the level is still shown. */
+    /** The track that a call sends. It may be switched off while the level is still shown. */
     this.track = stream.getAudioTracks()[0].clone();
   }
 

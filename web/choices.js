@@ -27,7 +27,7 @@ export function keep(name, value) {
   }
 }
 
-/** What is offered if nothing is chosen. */
+/** The entry for no choice. */
 const OWN = { value: '', text: 'the agent’s own' };
 
 /**

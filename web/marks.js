@@ -161,7 +161,7 @@ function preparedRows(turn, whole) {
   return [first, second].map((answers) => ({ name: 'Prepared', marks: answers.map(preparedMark) }));
 }
 
-/** What was still to come when an answer was asked for. */
+/** Words for the event that was still to come when an answer was asked for. */
 const BEFORE_WHAT = {
   end_of_turn: 'asked for before it was certain that you had finished',
   commit: 'asked for with the result of the early call, before the model had asked for the call',

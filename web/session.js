@@ -23,7 +23,7 @@ class Gone extends Error {}
 export const way = {
   /** The visitor wants WebSockets. */
   socket: false,
-  /** Why WebRTC does not work here, as the end of a sentence; null while it may. */
+  /** The reason that WebRTC does not work here, as the end of a sentence; null while it may. */
   trouble: null,
 };
 
@@ -50,7 +50,7 @@ export class Session extends EventTarget {
   #wanted = false;
   #microphone = null;
   #question = null;
-  /** How to come back to the conversation if its line is lost: {secret, within}; null if there is no way. */
+  /** The ticket back to the conversation if its line is lost: {secret, within}; null if there is none. */
   #back = null;
   /** The id of the last event. */
   #received = '';
@@ -221,7 +221,7 @@ export class Session extends EventTarget {
 
   async #closed(opened, code, reason) {
     // A call does not tell why it ends, but a server that shuts down is not ready.
-    const normally = code === 1000 || code === 1008 || (code === UNKNOWN && (await this.#knock()) === 'ready');
+    const normally = code === 1000 || code === 1008 || (code === UNKNOWN && (await this.#readiness()) === 'ready');
     const back = this.#back;
     if (opened && back && !normally) {
       this.#opening = this.#return(back.within).finally(() => {
@@ -271,7 +271,7 @@ export class Session extends EventTarget {
   /** Polls the server until it responds, then resumes the pending action. */
   async #look(wasOpen = true) {
     if (this.#told) return;
-    const found = wasOpen ? null : await this.#knock();
+    const found = wasOpen ? null : await this.#readiness();
     if (found === 'ready') {
       // The server responds, but did not open a conversation.
       this.#wanted = false;
@@ -282,14 +282,14 @@ export class Session extends EventTarget {
     this.#attempts += 1;
     this.#told = setTimeout(async () => {
       this.#told = null;
-      if ((await this.#knock()) !== 'ready') return this.#look();
+      if ((await this.#readiness()) !== 'ready') return this.#look();
       this.#attempts = 0;
       this.#tell('ready');
       if (this.#wanted) this.open().catch(() => {});
     }, pause);
   }
 
-  async #knock() {
+  async #readiness() {
     try {
       const answer = await fetch('/readyz', { cache: 'no-store' });
       return answer.ok ? 'ready' : 'draining';

@@ -55,7 +55,7 @@ function withoutEarlyStart(turn, heard, answer) {
 }
 
 /**
- * What happened in a turn.
+ * Tells what happened in a turn.
  * @returns {{mood: 'live' | 'early' | 'plain' | 'failed', says: string, more: string[]}} `more` are lines beside it
  */
 export function story(turn) {
@@ -180,7 +180,7 @@ function after(turn, at, words) {
   return `${words} ${seconds(at - stopped)} after you ${turn.user.spoken ? 'stopped speaking' : 'had sent it'}`;
 }
 
-/** What the user gained by an answer that was prepared before it was certain to be needed. */
+/** Lines about what the user gained by an answer that was prepared before it was certain to be needed. */
 function prepared(turn) {
   const answer = preparedAnswer(turn);
   if (!answer) return [];

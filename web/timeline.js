@@ -21,7 +21,7 @@ const LETTER = 6.6;
 let drawn = 0;
 
 /**
- * What to draw of a turn.
+ * Choices for the drawing of a turn.
  * @typedef {object} View
  * @property {{before: number, after: number}} [around] the visible time around the end of speech, ms; by default what the turn needs
  * @property {boolean} [estimates] whether to draw the wait without the early start; true by default

@@ -1,4 +1,4 @@
-// What is heard of a call's track: the pieces of the agent's speech, by the RTP time that the browser has played.
+// Finds in a call's track what is heard: the pieces of the agent's speech, by the RTP time that the browser has played.
 
 /** RTP ticks of Opus in a millisecond. */
 const TICKS = 48;
@@ -18,7 +18,7 @@ const USUAL_DELAY = 100;
 /** Silence after which the recording rests, ms. */
 const SLEEP_AFTER = 2000;
 
-/** How far RTP time `a` is behind `b`, which wrap around at 32 bits. */
+/** The ticks that RTP time `a` is behind `b`. Times wrap around at 32 bits. */
 const since = (a, b) => (a - b) | 0;
 
 /** Turns the server's edges of pieces into what was heard of them. No DOM and no audio here. */
@@ -82,7 +82,7 @@ export class Track extends EventTarget {
   #pieces = new Pieces();
   #timer = 0;
   #sleep = 0;
-  /** What follows a stop: `clear` until the server has dropped its audio, `start` until the next piece. */
+  /** The event that follows a stop: `clear` until the server has dropped its audio, `start` until the next piece. */
   #awaits = null;
   #guess = null;
 

@@ -1,4 +1,4 @@
-//! `overhead`: what the server itself adds to an answer, over real sockets, with engines that take a stated time.
+//! `overhead`: what the server itself adds to an answer, over real sockets, with stub engines of fixed delays.
 
 use super::report::{Cell, Check, Mark, Plot, Report, Series, Spread, Table, quantile};
 use super::served::{Served, builders, started};

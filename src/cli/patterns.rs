@@ -1,4 +1,4 @@
-//! `undertone patterns`: calls that are learned from calls.
+//! `undertone patterns`: shows and edits learned call patterns.
 
 mod edit;
 mod learning;
@@ -10,11 +10,11 @@ use clap::Subcommand;
 /// `undertone patterns ..`
 #[derive(Debug, Subcommand)]
 pub(super) enum Patterns {
-    /// Print which call follows which, the surest first
+    /// Print which call follows which, the most certain first
     List(edit::List),
     /// Print what comes before a tool, and where its arguments come from
     Show(edit::Show),
-    /// Forget a tool, or all; a server that runs follows within ten seconds
+    /// Forget one tool or all; a running server follows within ten seconds
     Forget(edit::Forget),
     /// Print everything that was learned, in the form of its file
     Export,

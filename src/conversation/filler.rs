@@ -23,7 +23,7 @@ const MOST: u32 = 2;
 /// The most fillers in one response while the model thinks, which takes long.
 const MOST_THINKING: u32 = 4;
 
-/// How much longer than usual an announcement may take, %: slower than that sounds strange.
+/// The longest that an announcement is stretched to, % of its usual length: slower than that sounds unnatural.
 const DRAWN_OUT: u64 = 120;
 
 /// If the answer comes neither now nor soon, the decision is made again after this time.
@@ -38,9 +38,9 @@ pub(super) struct DeadAir {
     fillers: u32,
     /// Of these, fillers said because it was silent for too long.
     again: u32,
-    /// Clauses of fillers that were not said, because the answer was there.
+    /// Clauses of fillers that were dropped, because the answer came first.
     unsaid: u32,
-    /// How long they would have delayed the answer.
+    /// Their length.
     spared: Micros,
     /// The model has shown that it thinks.
     thinks: bool,
@@ -74,14 +74,13 @@ impl DeadAir {
         self.fillers
     }
 
-    /// When the next filler is due, if it has been silent since `silent_since`. `None` if there were enough.
+    /// When the next filler is due, if it has been silent since `silent_since`. `None` if the most were said.
     /// `calls`: a call is under way, or the model has not said a word about its result.
     pub(super) fn ends(&self, silent_since: Time, patience: Micros, calls: bool) -> Option<Time> {
         let wait = match calls && silent_since > self.since && self.again == 0 {
-            // The pause of some 120 ms with which a sentence ends is silence enough: a listener takes a longer one
-            // for the end.
+            // A sentence ends with a pause of some 120 ms. A longer one sounds like the end of the turn.
             true => Micros(0),
-            // Whoever knows that the model thinks goes on telling the user.
+            // The model is known to think: the patience grows once, not with each filler.
             false if self.thinks => Micros(patience.0 * u64::from(self.again + 1).min(2)),
             false => Micros(patience.0 * u64::from(self.again + 1)),
         };
@@ -118,7 +117,7 @@ impl DeadAir {
         self.unsaid
     }
 
-    /// Adds the length of fillers that are dropped from before the answer.
+    /// Adds the length of fillers that were dropped before the answer.
     pub(super) fn spare(&mut self, length: Micros) {
         self.spared = self.spared + length;
     }
@@ -201,7 +200,7 @@ pub(super) fn again(
         render(tool, template, &run.arguments)
     });
     let phrases = common.policy.phrases();
-    // "More" follows something that was said: a call has been announced.
+    // This phrase says "more", which needs an earlier announcement.
     let more = (!waiting.is_empty()).then_some(&phrases.moment_more);
     let general = [
         Some(&phrases.still_working),

@@ -9,23 +9,23 @@ use crate::time::Samples;
 /// The least audio between two partials, ms. Gaps may follow each other closely.
 const GAP_MS: u64 = 96;
 
-/// How much of the last word's end, ms, may be missing in the audio of a partial that an early answer is for: the
-/// transcript of the pause corrects it.
+/// How much of the last word's end, ms, a partial may lack and still start a preemptive answer; the transcript of the
+/// pause corrects it.
 const FALLING_MS: u64 = 64;
 
 /// The partial transcripts of an utterance.
 #[derive(Debug)]
 pub(super) struct Partials {
     asked: Option<RequestId>,
-    /// End of the audio of the last one that was requested.
+    /// End of the audio of the last partial that was requested.
     to: Samples,
     /// Its outcome.
     heard: Option<Recognised>,
     /// Whether the last one with words could have served as the transcript of a pause.
     serves: bool,
-    /// Where the next one is requested.
+    /// Where the next partial is requested.
     next: Samples,
-    /// Audio between two that are requested by time.
+    /// Audio between two partials that are requested by time.
     every: Samples,
     /// End of the last window of speech that was not quiet.
     loud_until: Samples,
@@ -34,7 +34,7 @@ pub(super) struct Partials {
 }
 
 impl Partials {
-    /// None so far of an utterance that begins at `from`, in audio that has come in up to `end`.
+    /// Of an utterance that begins at `from` and has no partial yet. Audio has arrived up to `end`.
     pub(super) fn new(from: Samples, end: Samples, every_ms: u64) -> Self {
         let every = Samples::from_ms(every_ms);
         Self {
@@ -54,13 +54,13 @@ impl Partials {
         &self.words
     }
 
-    /// From now on they are requested by time from `first` on, and after each `every_ms` of audio.
+    /// From `first` on, requests a partial after every `every_ms` of audio.
     pub(super) fn begin_at(&mut self, first: Samples, every_ms: u64) {
         self.next = first;
         self.every = Samples::from_ms(every_ms);
     }
 
-    /// End of the audio of the last one that was requested.
+    /// End of the audio of the last partial that was requested.
     pub(super) fn last_end(&self) -> Samples {
         self.to
     }
@@ -88,20 +88,20 @@ impl Partials {
         }
     }
 
-    /// Puts the next one off, because a transcript was requested before `end`.
+    /// Puts the next partial off, because a transcript was requested before `end`.
     pub(super) fn put_off(&mut self, end: Samples) {
         self.next = Samples(end.0 + self.every.0);
     }
 
-    /// Requests one of the audio between `from` and `end` if it is time.
+    /// Requests a partial of the audio between `from` and `end` if one is due.
     pub(super) fn ask(&mut self, common: &mut Common, from: Samples, end: Samples) {
         if end >= self.next && self.asked.is_none() {
             self.request(common, from, end);
         }
     }
 
-    /// Requests one of the audio between `from` and a gap that ends at `end`, unless all speech up to there is
-    /// in the last one.
+    /// Requests a partial of the audio between `from` and a gap that ends at `end`, unless the last partial has all
+    /// speech up to there.
     pub(super) fn ask_in_gap(&mut self, common: &mut Common, from: Samples, end: Samples) {
         let is_soon = end.since(self.to) < Samples::from_ms(GAP_MS).0;
         if !self.has_all_but(0) && !is_soon {
@@ -129,12 +129,12 @@ impl Partials {
         self.heard = None;
     }
 
-    /// Drops the one that is awaited, because a transcript of more audio came before it.
+    /// Drops the pending partial, because a transcript of more audio came before it.
     pub(super) fn are_overtaken(&mut self) {
         self.asked = None;
     }
 
-    /// Handles a finished transcription. `None` if it is none of these; of a failed one nothing is returned.
+    /// Handles a finished transcription. `None` if it is not the pending partial, `Some(None)` if it failed.
     pub(super) fn on_transcript(
         &mut self,
         request: RequestId,
@@ -151,12 +151,12 @@ impl Partials {
         Some(self.heard.as_ref().map(|heard| heard.text.clone()))
     }
 
-    /// Whether all speech so far was in the audio of the last one, but for `missing_ms` at most.
+    /// Whether the audio of the last partial had all speech so far, but for `missing_ms` at most.
     fn has_all_but(&self, missing_ms: u64) -> bool {
         self.loud_until.since(self.to) <= Samples::from_ms(missing_ms).0
     }
 
-    /// Whether one is awaited that may serve as the transcript of a pause.
+    /// Whether a partial is pending that may serve as the transcript of a pause.
     pub(super) fn are_awaited(&self) -> bool {
         self.asked.is_some() && self.serves && self.has_all_but(0)
     }

@@ -19,7 +19,7 @@ pub(super) type Say = fn(&Captures<'_>) -> String;
 pub(super) struct Rules(Vec<(Regex, Say)>);
 
 impl Rules {
-    /// Rules with these patterns. An invalid regular expression is left out; a build for tests panics.
+    /// Rules with these patterns. An invalid regular expression is left out; a debug build panics.
     pub(super) fn new(rules: impl IntoIterator<Item = (impl AsRef<str>, Say)>) -> Self {
         let compiled = rules.into_iter().filter_map(|(pattern, say)| {
             let pattern = Regex::new(pattern.as_ref());
@@ -55,7 +55,7 @@ pub(super) fn digits(number: &str) -> String {
     digits.map(String::from).collect::<Vec<_>>().join(" ")
 }
 
-/// An address in which signs have these names.
+/// The address with these signs replaced by their spoken names.
 pub(super) fn with_names(address: &str, signs: &[(&str, &str)]) -> String {
     signs.iter().fold(address.to_owned(), |said, (sign, name)| {
         said.replace(sign, &format!(" {name} "))

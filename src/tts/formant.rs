@@ -19,7 +19,7 @@ const WORDS_PER_MINUTE: f64 = 175.0;
 /// Words between two marks.
 const MOST_WORDS: usize = 60;
 
-/// The voice of espeak-ng for one language: understood everywhere, and nobody's favourite. A process for each clause,
+/// The voice of espeak-ng for one language: intelligible, but not pleasant. A process for each clause,
 /// because espeak-ng is GPL-3 and because it may crash.
 pub struct Formant {
     name: String,
@@ -88,7 +88,7 @@ impl Formant {
         else {
             return Err(failed("no pipes".into()));
         };
-        // A clause is shorter than a pipe is deep.
+        // A clause fits into the pipe's buffer, so this does not block.
         writeln!(stdin, "{text}").map_err(|error| failed(format!("it died: {error}")))?;
         drop(stdin);
         let (sender, audio) = sync_channel(1);

@@ -17,7 +17,7 @@ LOUD = 300
 
 
 class Microphone(MediaStreamTrack):
-    """What the conversation sends, as a track."""
+    """The audio that the conversation sends, as a track."""
 
     kind = "audio"
 

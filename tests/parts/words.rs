@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 const RIDDLES: [&str; 4] = ["What ", "Who ", "Why ", "How far "];
 
 /// Nicknames that were replaced by the terms of the field.
-const NICKNAMES: [&str; 8] = [
+const NICKNAMES: [&str; 9] = [
     "Ears",
     "Mouth",
     "Deaf",
+    "deaf",
     "Happening",
     "Surroundings",
     "Witnesses",
@@ -27,7 +28,8 @@ fn paragraphs(source: &str) -> Vec<&str> {
     let mut goes_on = false;
     for line in source.lines() {
         let line = line.trim_start();
-        let text = line.strip_prefix("///").or(line.strip_prefix("//!"));
+        let prefixes = ["///", "//!", "/**", "* "];
+        let text = prefixes.iter().find_map(|prefix| line.strip_prefix(prefix));
         let text = text.map(str::trim).filter(|text| !text.is_empty());
         match text {
             Some(text) if !goes_on => paragraphs.push(text),
@@ -37,6 +39,13 @@ fn paragraphs(source: &str) -> Vec<&str> {
         goes_on = text.is_some_and(|text| !text.starts_with('#'));
     }
     paragraphs
+}
+
+/// The page's scripts.
+fn scripts(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let files = std::fs::read_dir(folder).expect("the page");
+    let files = files.map(|file| file.expect("a file").path());
+    files.filter(|file| file.extension().is_some_and(|kind| kind == "js"))
 }
 
 /// All sources with their paths. `tests/foreign` and `tests/playground` hold other people's packages.
@@ -59,6 +68,7 @@ fn all() -> Vec<(PathBuf, String)> {
         .iter()
         .flat_map(|folder| sources(&root.join(folder)))
         .chain(programs)
+        .chain(scripts(&root.join("web")))
         // The examples below would be found.
         .filter(|path| !path.ends_with("parts/words.rs"))
         .collect();
@@ -111,10 +121,17 @@ fn riddles_are_found() {
         fn f() {}
         // What a comment begins with is free.
         /// How far it goes.
+
+        /** Who asks. */
+        /**
+         * Why it asks.
+         */
     ";
     let found = paragraphs(source).into_iter();
     let found: Vec<&str> = found
         .filter(|text| RIDDLES.iter().any(|riddle| text.starts_with(riddle)))
         .collect();
-    assert_eq!(found, ["What it is.", "Why it failed.", "How far it goes."]);
+    let riddles = ["What it is.", "Why it failed.", "How far it goes."];
+    assert_eq!(found[..3], riddles);
+    assert_eq!(found[3..], ["Who asks. */", "Why it asks."]);
 }

@@ -220,13 +220,13 @@ async fn it_drains_and_stops() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_listen_or_falls_silent_is_gone() {
-    let deaf = Client::of(scripted::factory(Script::default()));
+    let slow = Client::of(scripted::factory(Script::default()));
     for level in [8_000; 30].into_iter().chain([0; 30]) {
         let frame = vec![level; RATE as usize / 50];
-        deaf.speaks.send(frame).await.expect("the pump listens");
+        slow.speaks.send(frame).await.expect("the pump listens");
     }
-    let counters = deaf.context.counters.clone();
-    assert_eq!(deaf.end().await, End::Slow);
+    let counters = slow.context.counters.clone();
+    assert_eq!(slow.end().await, End::Slow);
     assert_eq!(counters.slow_clients.load(Relaxed), 1);
     let silent = Client::of(scripted::factory(Script::default()));
     let counters = silent.context.counters.clone();

@@ -368,16 +368,16 @@ async fn the_user_hears_an_apology_in_time_and_only_if_the_local_engine_fails_to
     println!("no voice: {delay:?} after {well:?}");
     assert!(delay < well + MORE, "no voice: {delay:?} after {well:?}");
 
-    let deaf = || Err(AsrError::Run("dead".into()));
-    let deaf = Builders {
-        asr: Box::new(move || Ok(Box::new(live::Hears(move |_: &[f32]| deaf())))),
+    let fails = || Err(AsrError::Run("dead".into()));
+    let broken = Builders {
+        asr: Box::new(move || Ok(Box::new(live::Hears(move |_: &[f32]| fails())))),
         ..builders(address, None, KEY)
     };
-    let server = live::serve(deaf);
+    let server = live::serve(broken);
     let (delay, events) = turn(&mut Call::to(&server).await).await;
     assert_eq!(said(&events), Phrases::default().asr_failed);
-    println!("deaf: {delay:?} after {well:?}");
-    assert!(delay < well + MORE, "deaf: {delay:?} after {well:?}");
+    println!("no recogniser: {delay:?} after {well:?}");
+    assert!(delay < well + MORE, "no recogniser: {delay:?} after {well:?}");
     let failures = setbacks(&events);
     let last = &failures.last().expect("a failure").1;
     assert!(!last.contains("127.0.0.1"), "{last}");

@@ -11,7 +11,7 @@ const START: &str = "^";
 /// Counts over the calls of some conversations.
 #[derive(Debug, Default)]
 pub(super) struct Counts<'a> {
-    /// How often each tool follows another, or any.
+    /// How often each tool follows a given one, and any.
     follows: BTreeMap<&'a str, BTreeMap<&'a str, u32>>,
     /// The values of each argument of a tool.
     arguments: BTreeMap<&'a str, BTreeMap<&'a str, Values<'a>>>,
@@ -98,7 +98,7 @@ impl<'a> Counts<'a> {
         all
     }
 
-    /// Calls of the tools that most often follow these, the first of them first, as far as their arguments are there.
+    /// Calls of the tools that most often follow these and whose arguments are there, the most frequent first.
     fn calls(
         &self,
         after: &[&str],

@@ -122,7 +122,7 @@ static VERB: Pattern = LazyLock::new(|| {
     .ok()
 });
 
-/// Words that end like a past tense and are none.
+/// Words in -ed that are no past tense.
 const NO_PAST: [&str; 7] = [
     "hundred", "united", "indeed", "speed", "naked", "wicked", "sacred",
 ];
@@ -236,7 +236,7 @@ fn asks_at_last(words: &str) -> bool {
 }
 
 /// A normalised clause without the forms that make it a polite or a negated question: "you have chairs" of "could
-/// you check if you have chairs" and of "do not you have chairs". The rest says whether it denies, remembers or
+/// you check if you have chairs" and of "do not you have chairs". What remains shows whether it negates, recalls or
 /// supposes something.
 pub fn plain(clause: &str) -> String {
     let polite = without_courtesy(clause);
@@ -245,7 +245,7 @@ pub fn plain(clause: &str) -> String {
         return core.to_owned();
     }
     let core = without_auxiliary(core);
-    // What is taken back in the same breath is no description.
+    // A clause that takes something back does not describe.
     let takes_back = ["not", "never", "forget", "mind"];
     let described = RELATIVE.as_ref().and_then(|relative| relative.find(&core));
     let described = described.filter(|found| {
@@ -335,7 +335,7 @@ fn clauses(said: &str) -> Vec<(String, bool)> {
     clauses
 }
 
-/// Words that say nothing of their own.
+/// Discourse markers, which have no mood of their own.
 fn is_tag(clause: &str) -> bool {
     const TAGS: [&str; 18] = [
         "right",
@@ -383,7 +383,7 @@ fn mood(clause: &str, questioned: bool) -> Mood {
     }
     let adverb = ADVERB.as_ref().and_then(|adverb| adverb.find(clause));
     let core = adverb.map_or(clause, |found| &clause[found.end()..]);
-    // "the store in boston" goes on, or is the topic of something that was said.
+    // A fragment with a determiner, as in "the store in boston", is a topic or goes on: a statement.
     if [&TELLER, &DETERMINED, &VERB]
         .iter()
         .any(|told| fits(told, core))

@@ -14,8 +14,8 @@ use serde_json::{Map, Value};
 /// The stop reasons after which an answer and its calls are whole. After any other, a call may lack a part.
 const WHOLE: [&str; 3] = ["end_turn", "tool_use", "stop_sequence"];
 
-/// The most bytes of thoughts that are kept with a call. Longer ones are dropped, because a part does not fit its
-/// signature.
+/// The most bytes of thoughts that are kept with a call. Longer ones are dropped, because the
+/// signature covers the whole thought.
 const MAX_THOUGHT_BYTES: usize = 32 * 1024;
 
 /// Reads the messages of one stream.
