@@ -157,7 +157,10 @@ mod tests {
             ("I don't have a watch, what time is it?", "what time is it?"),
             ("Not the time, the date please.", "the date please."),
             ("Not the time but the date.", "the date."),
-            ("I don't need the weather, but what time is it?", "what time is it?"),
+            (
+                "I don't need the weather, but what time is it?",
+                "what time is it?",
+            ),
             ("No, what's five plus six?", "what's five plus six?"),
             (
                 "Hello. I'm not sure, tell me the time.",

@@ -598,7 +598,9 @@ fn set_another(core: &str) -> Option<Vec<Request>> {
     if parts.len() < 2 || !parts.iter().all(has_length) {
         return None;
     }
-    let others = parts[1..].iter().map(|part| set(&format!("set a timer for {part}")));
+    let others = parts[1..]
+        .iter()
+        .map(|part| set(&format!("set a timer for {part}")));
     let timers = std::iter::once(set(parts[0])).chain(others);
     timers.collect::<Option<Vec<_>>>().map(|each| each.concat())
 }
@@ -763,7 +765,10 @@ mod tests {
         ] {
             assert_eq!(of(said), two, "{said}");
         }
-        assert_eq!(of("set a timer for one hour and one minute"), timer(3660, None));
+        assert_eq!(
+            of("set a timer for one hour and one minute"),
+            timer(3660, None)
+        );
         assert_eq!(
             of("set a timer"),
             [Request::SetTimer {

@@ -12,7 +12,7 @@ use crate::transport::Admission;
 use crate::transport::pcm::{self, Pcm};
 use crate::transport::phone::chan_websocket::ChanWebsocket;
 use crate::transport::phone::media_streams::{MediaStreams, Provider, Start};
-use crate::transport::realtime::{self, Fault, Offered, Realtime};
+use crate::transport::realtime::{self, Fault, Offered};
 use crate::tts::{Speaker, Speed};
 use axum::Router;
 use axum::extract::rejection::QueryRejection;

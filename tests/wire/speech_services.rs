@@ -377,7 +377,10 @@ async fn the_user_hears_an_apology_in_time_and_only_if_the_local_engine_fails_to
     let (delay, events) = turn(&mut Call::to(&server).await).await;
     assert_eq!(said(&events), Phrases::default().asr_failed);
     println!("no recogniser: {delay:?} after {well:?}");
-    assert!(delay < well + MORE, "no recogniser: {delay:?} after {well:?}");
+    assert!(
+        delay < well + MORE,
+        "no recogniser: {delay:?} after {well:?}"
+    );
     let failures = setbacks(&events);
     let last = &failures.last().expect("a failure").1;
     assert!(!last.contains("127.0.0.1"), "{last}");
