@@ -310,8 +310,10 @@ impl Race {
                 continue;
             };
             let ended = || LlmError::Stream("it ended without an answer".into());
+            let event = event.filter(|event| !matches!(event, Ok(LlmEvent::End)));
             match event.unwrap_or_else(|| Err(ended())) {
-                Ok(event) if !event.is_output() => {
+                Ok(LlmEvent::Cut) => {}
+                Ok(event) if !event.is_output() || matches!(event, LlmEvent::Used { .. }) => {
                     if is_first {
                         self.alive = now();
                     }
@@ -450,6 +452,18 @@ mod tests {
         let began = now();
         assert_eq!(said(&llm).await.unwrap(), "Second.");
         assert_eq!(now() - began, SILENT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_without_a_word_hands_over() {
+        let silent = scripted(vec![Step::delay_ms(2_000)]);
+        let slow = scripted(vec![Step::delay_ms(1_000), Step::text("Second.")]);
+        for backup in [scripted(vec![Step::text("Second.")]), slow] {
+            let llm = Fallback::new(silent.clone(), backup);
+            assert_eq!(said(&llm).await.unwrap(), "Second.");
+        }
+        let llm = Fallback::new(silent.clone(), silent);
+        assert!(said(&llm).await.is_err());
     }
 
     #[tokio::test(start_paused = true)]

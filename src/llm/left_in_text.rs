@@ -1,9 +1,43 @@
-//! Calls that a server has left in the text after a native call, in every dialect that has such calls.
+//! Calls that a server has left in the text before or after a native call, in every dialect that has such calls.
 
 use super::LlmEvent;
 use super::markup::Parser;
 use super::native_call::MAX_CALLS;
 use serde_json::{Map, Value};
+
+/// The calls that the text before the native ones has made. The same call behind them, made natively, is no other.
+#[derive(Debug, Default)]
+pub(super) struct MadeInText {
+    /// The name of the call that is open.
+    open: String,
+    calls: Vec<(String, Map<String, Value>)>,
+}
+
+impl MadeInText {
+    /// Notes the calls among what was read from the text.
+    pub(super) fn note(&mut self, events: &[LlmEvent]) {
+        for event in events {
+            match event {
+                LlmEvent::ToolOpened { name } => self.open.clone_from(name),
+                LlmEvent::ToolClosed { arguments: Ok(map) } => {
+                    self.calls.push((std::mem::take(&mut self.open), map.clone()));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Whether this native call is one of them.
+    pub(super) fn has(&self, name: &str, arguments: &Map<String, Value>) -> bool {
+        let mut calls = self.calls.iter();
+        calls.any(|(tool, given)| tool == name && given == arguments)
+    }
+}
 
 /// Reads the text after a native call. Its words are never spoken: they were written before the result was known.
 #[derive(Debug, Default)]

@@ -659,7 +659,11 @@ impl Reading {
         let (mut events, error) = match self.messages.next().await {
             Some(Ok(Sign::Data(data))) => self.reader.message(&data),
             Some(Ok(Sign::Alive)) => (vec![LlmEvent::Thinking], None),
-            Some(Err(reason)) => (Vec::new(), Some(reason)),
+            // Nothing but counts could have followed the finish reason.
+            Some(Err(reason)) => match self.reader.end_of_stream() {
+                (events, None) => (events, None),
+                (_, Some(_)) => (Vec::new(), Some(reason)),
+            },
             None => self.reader.end_of_stream(),
         };
         if self.endpoint.settings.calls == Calls::Native {

@@ -1,6 +1,6 @@
 //! Turns the data of a message stream into events. Pure.
 
-use crate::llm::left_in_text::LeftInText;
+use crate::llm::left_in_text::{LeftInText, MadeInText};
 use crate::llm::markup::Parser;
 use crate::llm::native_call::{MAX_CALLS, NativeCall};
 use crate::llm::opaque::{Block, Complete};
@@ -25,6 +25,8 @@ pub(super) struct Decoder {
     /// The call whose arguments are coming.
     open: Option<Open>,
     calls: usize,
+    /// The calls in the text before native ones.
+    made: MadeInText,
     /// The text after the first call.
     behind: LeftInText,
     thoughts: Thoughts,
@@ -187,9 +189,14 @@ impl Decoder {
             "tool_use" if self.calls < MAX_CALLS => {
                 // Another block follows, so the previous call is not cut off.
                 self.close_ended(events);
-                events.extend(self.parser.finish());
+                let read = self.parser.finish();
+                self.made.note(&read);
+                events.extend(read);
                 self.calls += 1;
                 let mut call = NativeCall::default();
+                if !self.made.is_empty() {
+                    call.hold();
+                }
                 call.call_it(block["name"].as_str().unwrap_or_default().to_owned());
                 call.tell(events);
                 call.tell_read(events);
@@ -234,7 +241,11 @@ impl Decoder {
         let text = text.as_str().unwrap_or_default();
         match self.calls {
             _ if text.is_empty() => {}
-            0 => events.extend(self.parser.push(text)),
+            0 => {
+                let read = self.parser.push(text);
+                self.made.note(&read);
+                events.extend(read);
+            }
             _ => self.behind.push(text),
         }
     }
@@ -282,7 +293,14 @@ impl Decoder {
         let Some(Open { mut call, .. }) = self.open.take() else {
             return;
         };
-        let Ok(arguments) = call.close(whole, events) else {
+        let mut told = Vec::new();
+        let closed = call.close(whole, &mut told);
+        let is_made = |map| self.made.has(call.name(), map);
+        if closed.as_ref().is_ok_and(is_made) {
+            return;
+        }
+        events.append(&mut told);
+        let Ok(arguments) = closed else {
             return;
         };
         self.behind.has_native(call.name(), &arguments);

@@ -1,7 +1,7 @@
 //! Turns the data of a chat completion stream into events. Pure.
 
 use super::details::Details;
-use crate::llm::left_in_text::LeftInText;
+use crate::llm::left_in_text::{LeftInText, MadeInText};
 use crate::llm::markup::Parser;
 use crate::llm::native_call::{MAX_CALLS, NativeCall};
 use crate::llm::opaque::{Block, Complete};
@@ -168,6 +168,8 @@ pub(super) struct Decoder {
     /// Whether the server takes results and has not yet sent the answer's id.
     takes_results: bool,
     calls: Vec<Slot>,
+    /// The calls in the text before native ones.
+    made: MadeInText,
     /// The text after the first call.
     behind: LeftInText,
     /// How many calls are closed, counted from the first.
@@ -325,7 +327,11 @@ impl Decoder {
         }
         match self.calls.is_empty() {
             true if text.is_empty() => {}
-            true => events.extend(self.parser.push(&text)),
+            true => {
+                let read = self.parser.push(&text);
+                self.made.note(&read);
+                events.extend(read);
+            }
             false => self.behind.push(&text),
         }
         for delta in choice.delta.tool_calls {
@@ -396,7 +402,9 @@ impl Decoder {
 
     fn call(&mut self, delta: CallDelta, events: &mut Vec<LlmEvent>) {
         if self.calls.is_empty() {
-            events.extend(self.parser.finish());
+            let read = self.parser.finish();
+            self.made.note(&read);
+            events.extend(read);
         }
         let Some(at) = self.find(&delta) else {
             return;
@@ -427,7 +435,11 @@ impl Decoder {
             Some(at) if at < self.closed => None,
             Some(at) => Some(at),
             None if self.calls.len() < MAX_CALLS => {
-                self.calls.push(Slot::new(index, id));
+                let mut slot = Slot::new(index, id);
+                if !self.made.is_empty() {
+                    slot.call.hold();
+                }
+                self.calls.push(slot);
                 Some(self.calls.len() - 1)
             }
             None => None,
@@ -436,7 +448,14 @@ impl Decoder {
 
     fn close_calls(&mut self, until: usize, whole: bool, events: &mut Vec<LlmEvent>) {
         for slot in &mut self.calls[self.closed..until] {
-            if let Ok(arguments) = slot.call.close(whole, events) {
+            let mut told = Vec::new();
+            let closed = slot.call.close(whole, &mut told);
+            let name = slot.call.name();
+            if closed.as_ref().is_ok_and(|map| self.made.has(name, map)) {
+                continue;
+            }
+            events.append(&mut told);
+            if let Ok(arguments) = closed {
                 let block = Block {
                     extra: slot.extra.take(),
                     thoughts: self.thoughts.clone(),
@@ -474,7 +493,8 @@ impl Slot {
     /// Whether a piece without an id begins another call.
     fn is_over(&self, next: &FunctionDelta) -> bool {
         let name = next.name.as_deref().unwrap_or_default();
-        let is_empty = |piece: &Value| piece.as_str().is_some_and(str::is_empty);
+        let is_blank = |text: &str| text.trim().is_empty();
+        let is_empty = |piece: &Value| piece.as_str().is_some_and(is_blank);
         let has_arguments = next
             .arguments
             .as_ref()
@@ -513,6 +533,49 @@ mod tests {
             }
         }
         lines
+    }
+
+    /// LocalAI and others send a call as text first, and then natively.
+    #[test]
+    fn a_call_in_the_text_and_natively_is_one_call() {
+        let text = |text: &str| json!({"choices": [{"delta": {"content": text}}]});
+        let native = |name: &str, arguments: &str| {
+            let function = json!({"name": name, "arguments": arguments});
+            let call = json!({"index": 0, "id": "1", "function": function});
+            json!({"choices": [{"delta": {"tool_calls": [call]}}]})
+        };
+        let end = json!({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]});
+        let written = r#"<tool_call>{"name": "book", "arguments": {"day": 5}}</tool_call>"#;
+        let closed = |second: Value| {
+            let mut decoder = Decoder::new(false, vec!["book".into()]);
+            let chunks = [text("One moment. "), text(written), second, end.clone()];
+            let events = chunks.iter().flat_map(|chunk| {
+                let (events, error) = decoder.message(&chunk.to_string());
+                assert_eq!(error, None);
+                events
+            });
+            let closed = events.filter_map(|event| match event {
+                LlmEvent::ToolClosed { arguments } => Some(arguments.unwrap()["day"].clone()),
+                _ => None,
+            });
+            closed.collect::<Vec<_>>()
+        };
+        assert_eq!(closed(native("book", r#"{"day":5}"#)), [json!(5)]);
+        let other = closed(native("book", r#"{"day": 6}"#));
+        assert_eq!(other, [json!(5), json!(6)]);
+    }
+
+    #[test]
+    fn white_space_behind_a_call_begins_no_other() {
+        let piece = |name: &str, arguments: &str| {
+            let function = json!({"name": name, "arguments": arguments});
+            let call = json!({"index": 0, "function": function});
+            json!({"choices": [{"delta": {"tool_calls": [call]}}]})
+        };
+        let end = json!({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]});
+        let lines = decode(&[piece("book", r#"{"day": 5}"#), piece("book", "\n"), end]);
+        let opened = lines.iter().filter(|line| line.starts_with("open"));
+        assert_eq!(opened.count(), 1, "{lines:?}");
     }
 
     fn line(event: &LlmEvent) -> String {
