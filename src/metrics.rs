@@ -473,17 +473,18 @@ impl Metrics {
         self.stage_failures.get_or_create(&Stage { stage }).inc();
     }
 
-    /// Counts a call of a tool that broke or did not answer in time.
-    pub fn tool_failed(&self, tool: &str, error: &ToolError) {
+    /// Counts a call of a tool that broke or did not answer in time. Returns whether it was one.
+    pub fn tool_failed(&self, tool: &str, error: &ToolError) -> bool {
         let reason = match error {
             ToolError::Timeout(_) => "late",
-            ToolError::Broken(_) => "broken",
+            ToolError::Broken(_) | ToolError::NotBegun(_) | ToolError::Uncertain(_) => "broken",
             // The tool works; it could not do what was asked.
-            ToolError::Unknown(_) | ToolError::Arguments(_) | ToolError::Failed(_) => return,
+            ToolError::Unknown(_) | ToolError::Arguments(_) | ToolError::Failed(_) => return false,
         };
         let tool = tool.to_owned();
         let failure = ToolFailure { tool, reason };
         self.tool_failures.get_or_create(&failure).inc();
+        true
     }
 
     /// Counts a failure of a speech service.

@@ -137,7 +137,8 @@ fn outcome(result: &Result<Value, ToolError>) -> &'static str {
         Ok(_) => "done",
         // Whether anything changed is not known.
         Err(ToolError::Timeout(_)) => "late",
-        Err(ToolError::Broken(_)) => "broken",
+        Err(ToolError::Broken(_) | ToolError::Uncertain(_)) => "broken",
+        Err(ToolError::NotBegun(_)) => "not_begun",
         Err(ToolError::Failed(_)) => "failed",
         Err(ToolError::Arguments(_) | ToolError::Unknown(_)) => "refused",
     }

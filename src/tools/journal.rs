@@ -232,7 +232,9 @@ impl Journal {
             let is_unknown = match record.result {
                 _ if is_over => false,
                 Some(Ok(result)) => return Ok(already(result)),
-                Some(Err(ToolError::Broken(_) | ToolError::Timeout(_))) => true,
+                Some(Err(
+                    ToolError::Broken(_) | ToolError::Uncertain(_) | ToolError::Timeout(_),
+                )) => true,
                 Some(Err(_)) => false,
                 // By the clock it may have been begun in the future.
                 None if age < same.takes && waited < same.takes => {
@@ -246,7 +248,7 @@ impl Journal {
                 return Err(ToolError::Failed(UNKNOWN.into()));
             }
             attempt += 1;
-            key = format!("{}-{attempt}", same.key);
+            key = nth_attempt(&same.key, attempt);
             if !is_unknown {
                 idempotency_key.clone_from(&key);
             }
@@ -272,6 +274,28 @@ impl Journal {
             );
         }
     }
+}
+
+/// The beginning of the keys of changes that `once_per` names.
+pub(super) const ONCE: &str = "once-";
+
+/// The key of the change `key` when it is made again.
+fn nth_attempt(key: &str, attempt: u32) -> String {
+    format!("{key}-{attempt}")
+}
+
+/// The keys of the earlier attempts at a change. Their records are kept as long as the last one counts, because each
+/// leads to the next.
+fn earlier_attempts(key: &str) -> Vec<String> {
+    let of_change = key
+        .strip_prefix(ONCE)
+        .and_then(|change| change.split_once('-'));
+    let Some((change, Ok(attempt))) = of_change.map(|(change, n)| (change, n.parse())) else {
+        return Vec::new();
+    };
+    let first = format!("{ONCE}{change}");
+    let others = (1..attempt).map(|attempt| nth_attempt(&first, attempt));
+    std::iter::once(first.clone()).chain(others).collect()
 }
 
 /// Warns about a call that was interrupted. Its arguments stay in the journal, because people said them.
@@ -464,6 +488,27 @@ mod tests {
             (later, key.as_deref()),
             (Ok(json!({"room": 9})), Some("k-2"))
         );
+    }
+
+    #[tokio::test]
+    async fn a_change_that_could_not_begin_may_be_made_again() {
+        let journal = Journal::new(Scripted::default());
+        let unreached = Err(ToolError::NotBegun("connection refused".into()));
+        assert_eq!(
+            again(&journal, false, 0, unreached.clone()).await.0,
+            unreached
+        );
+        let (second, key) = again(&journal, false, 10, Ok(json!(1))).await;
+        assert_eq!((second, key.as_deref()), (Ok(json!(1)), Some("k-1")));
+    }
+
+    #[tokio::test]
+    async fn a_change_over_a_connection_that_broke_is_not_made_again() {
+        let journal = Journal::new(Scripted::default());
+        let lost = Err(ToolError::Uncertain("connection reset".into()));
+        assert_eq!(again(&journal, false, 0, lost.clone()).await.0, lost);
+        let (second, key) = again(&journal, false, 10, Ok(json!(1))).await;
+        assert!(is_unknown(&second) && key.is_none());
     }
 
     #[tokio::test]

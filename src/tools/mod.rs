@@ -102,6 +102,13 @@ pub enum ToolError {
     /// Something in the tool or on the way to it broke. What it was is for the operator alone.
     #[error("{BROKEN}")]
     Broken(String),
+    /// Something broke before the tool could begin, so nothing has changed. What it was is for the operator alone.
+    #[error("{BROKEN}")]
+    NotBegun(String),
+    /// The connection to the tool broke, or its answer was late, after a change had been asked for. What it was is for
+    /// the operator alone.
+    #[error("{UNCERTAIN}")]
+    Uncertain(String),
     /// The tool did not answer within its timeout, ms.
     #[error("{LATE}")]
     Timeout(u64),
@@ -109,6 +116,9 @@ pub enum ToolError {
 
 /// The error text of a tool that broke.
 pub(crate) const BROKEN: &str = "it is not working right now";
+
+/// The error text of a change that may have been made.
+pub(crate) const UNCERTAIN: &str = "the connection failed, so it is not known whether this was done";
 
 /// The error text of a tool that did not answer in time.
 pub(crate) const LATE: &str = "it took too long to answer";
@@ -118,7 +128,9 @@ impl ToolError {
     #[must_use]
     pub fn details(&self) -> String {
         match self {
-            Self::Broken(details) => details.clone(),
+            Self::Broken(details) | Self::NotBegun(details) | Self::Uncertain(details) => {
+                details.clone()
+            }
             Self::Timeout(limit) => format!("no answer within {limit} ms"),
             told => told.to_string(),
         }

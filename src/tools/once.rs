@@ -1,5 +1,6 @@
 //! Tells whether two calls are the same change, also in two sessions: `once_per` in a declaration.
 
+use super::journal::ONCE;
 use super::values::{Origin, SessionValues};
 use super::{Declaration, canonical};
 use serde_json::{Map, Value, json};
@@ -108,7 +109,7 @@ impl OncePer {
             .map(|byte| format!("{byte:02x}"))
             .collect::<String>();
         Some(Same {
-            key: format!("once-{key}"),
+            key: format!("{ONCE}{key}"),
             span: self.span,
             takes: tool.timeout,
             is_keyed: tool.effect == super::Effect::Keyed,

@@ -12,13 +12,18 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::time::timeout;
 
 /// Names the run in the environment of all that it starts.
 const MARK: &str = "UNDERTONE_RUN";
+/// How long a program's output is read after its end, if a process that it has left running holds its pipes open.
+const AFTER_THE_END: Duration = Duration::from_millis(100);
 /// How much of a program's stderr is kept, bytes.
 const MOST_COMPLAINT: usize = 4096;
 /// Where programs are looked for unless the declaration sets PATH: POSIX's own places.
@@ -145,16 +150,26 @@ impl SubprocessPlan {
         &self,
         parameters: &Value,
         arguments: &Map<String, Value>,
-    ) -> Result<Value, String> {
+    ) -> Result<Value, ToolError> {
         let run = uuid::Uuid::new_v4().to_string();
-        let mut command = self.command(parameters, arguments, &run)?;
-        let program = self.program.display();
-        let child = command.spawn().map_err(|error| {
+        let command = self.command(parameters, arguments, &run);
+        let child = command.map_err(ToolError::NotBegun)?.spawn();
+        let child = child.map_err(|error| {
+            let program = self.program.display();
             tracing::error!(%program, %error, "a program cannot be started");
-            "the program could not be started".to_owned()
+            ToolError::NotBegun("the program could not be started".into())
         })?;
-        let mut group = Group { child, run };
-        let (input, output, complaint) = (
+        let answer = self.answer(Group { child, run }, arguments).await;
+        answer.map_err(ToolError::Broken)
+    }
+
+    async fn answer(
+        &self,
+        mut group: Group,
+        arguments: &Map<String, Value>,
+    ) -> Result<Value, String> {
+        let program = self.program.display();
+        let (input, stdout, stderr) = (
             group.child.stdin.take(),
             group.child.stdout.take(),
             group.child.stderr.take(),
@@ -167,14 +182,27 @@ impl SubprocessPlan {
                     .await;
             }
         };
-        let ((), output, complaint) =
-            tokio::join!(write, all(output, self.limit), start(complaint));
+        let (mut output, mut complaint) = (Vec::new(), Vec::new());
+        let status = {
+            let read = async {
+                let (stdout, stderr) = (all(stdout, self.limit, &mut output), start(stderr, &mut complaint));
+                tokio::join!(write, stdout, stderr).1
+            };
+            let mut read = pin!(read);
+            tokio::select! {
+                read = &mut read => read.and(Ok(group.child.wait().await)),
+                status = group.child.wait() => match timeout(AFTER_THE_END, &mut read).await {
+                    Ok(read) => read.and(Ok(status)),
+                    Err(_) => Ok(status),
+                },
+            }
+        };
         if !complaint.is_empty() {
             // It may repeat what was said. Quoted, so that it forges no line of the log.
+            let complaint = String::from_utf8_lossy(&complaint);
             tracing::debug!(%program, ?complaint, "what a program says on stderr");
         }
-        let output = output?;
-        let status = group.child.wait().await.map_err(|error| {
+        let status = status?.map_err(|error| {
             tracing::error!(%program, %error, "a program cannot be waited for");
             "the program did not do it".to_owned()
         })?;
@@ -263,32 +291,34 @@ impl Drop for Group {
     }
 }
 
-async fn all(stream: Option<impl AsyncRead + Unpin>, limit: usize) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
+async fn all(
+    stream: Option<impl AsyncRead + Unpin>,
+    limit: usize,
+    bytes: &mut Vec<u8>,
+) -> Result<(), String> {
     if let Some(stream) = stream {
         let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
         stream
             .take(most)
-            .read_to_end(&mut bytes)
+            .read_to_end(bytes)
             .await
             .map_err(|_| "the program's answer could not be read".to_owned())?;
     }
     if bytes.len() > limit {
         return Err(format!("it printed more than {} KiB", limit / 1024));
     }
-    Ok(bytes)
+    Ok(())
 }
 
 /// The first of what comes; the rest is read and forgotten, or the program would block.
-async fn start(stream: Option<impl AsyncRead + Unpin>) -> String {
-    let (mut kept, mut buffer) = (Vec::new(), [0; 1024]);
+async fn start(stream: Option<impl AsyncRead + Unpin>, kept: &mut Vec<u8>) {
+    let mut buffer = [0; 1024];
     if let Some(mut stream) = stream {
         while let Ok(read @ 1..) = stream.read(&mut buffer).await {
             let room = MOST_COMPLAINT.saturating_sub(kept.len());
             kept.extend_from_slice(&buffer[..read.min(room)]);
         }
     }
-    String::from_utf8_lossy(&kept).into_owned()
 }
 
 /// A declared tool that runs a program.
@@ -318,10 +348,6 @@ impl Tool for SubprocessTool {
     ) -> BoxFuture<'static, Result<Value, ToolError>> {
         let plan = self.plan.clone();
         let parameters = self.declaration.spec.parameters.clone();
-        Box::pin(async move {
-            plan.run(&parameters, &arguments)
-                .await
-                .map_err(ToolError::Broken)
-        })
+        Box::pin(async move { plan.run(&parameters, &arguments).await })
     }
 }

@@ -510,6 +510,22 @@ async fn escaped_child_processes_are_killed_with_their_program() {
     }
 }
 
+/// The child process holds the pipes of its program open.
+#[tokio::test]
+async fn a_process_that_a_program_leaves_running_neither_delays_its_result_nor_dies() {
+    let script = "sleep 600 & echo $! > child; mv child ready; echo done";
+    let argv = serde_json::to_string(&["sh", "-c", script]).unwrap();
+    let folder = Folder::new().with("probe.toml", &program(&argv, ""));
+    let result = call(&folder.tools(), "probe", json!({})).await;
+    let child = appears(&folder.path("ready")).await;
+    let lives = is_running(child.trim());
+    let killed = std::process::Command::new("kill")
+        .arg(child.trim())
+        .status();
+    assert_eq!(result, Ok(json!("done")));
+    assert!(lives && killed.is_ok());
+}
+
 #[tokio::test]
 async fn stderr_does_not_reach_the_model() {
     let complaint = ["sh", "-c", "echo secret path >&2; exit 3"];
@@ -640,6 +656,8 @@ fn a_bad_declaration_names_file_key_and_fix() {
     };
     risky("\"reversible\"", "warm-up").refused(&["speculation.allow", "may change something"]);
     risky("\"keyed\"", "full").refused(&["speculation.allow"]);
+    tool(&program(r#"["ls"]"#, "").replace("\"read\"", "\"keyed\""))
+        .refused(&["effect", "programs and MCP servers"]);
     risky("\"read-costly\"", "full").refused(&["speculation.per_day", "budget"]);
     assert!(risky("\"keyed\"", "warm-up").load().is_ok());
     tool("name = \"get_tme\"\nkind = \"builtin\"").refused(&["name", "get_tme", "get_time"]);

@@ -97,6 +97,34 @@ async fn a_call_begun_by_another_server_is_not_begun_again() {
 }
 
 #[tokio::test]
+async fn earlier_attempts_at_a_change_are_kept_as_long_as_the_last_one() {
+    let redis = Redis::start().await;
+    let store = redis.store().await;
+    let (journal, _) = journal(&store);
+    let refused = Err(ToolError::Failed("no room is free".into()));
+    let record = store.key(&["journal", "once-x"]);
+    let ages = async || {
+        let mut ages = cmd("PEXPIRE");
+        let aged: u32 = store.ask(ages.arg(&record).arg(60_000)).await.expect("set");
+        assert_eq!(aged, 1);
+    };
+    let left = async || {
+        let mut left = cmd("PTTL");
+        store.ask::<i64>(left.arg(&record)).await.expect("a time")
+    };
+    begun(&journal, "once-x").await;
+    finish(&journal, "once-x", &refused).await.expect("recorded");
+    ages().await;
+    begun(&journal, "once-x-1").await;
+    assert!(left().await > 60_000);
+    ages().await;
+    finish(&journal, "once-x-1", &refused)
+        .await
+        .expect("recorded");
+    assert!(left().await > 60_000);
+}
+
+#[tokio::test]
 async fn without_the_store_no_call_is_begun_and_results_wait_for_it() {
     let mut redis = Redis::start().await;
     let stores = [redis.store().await, redis.store().await];

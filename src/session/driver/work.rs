@@ -171,8 +171,9 @@ impl Driver {
                 audited.ended(now(), arguments.as_ref().ok(), &result);
             }
             tracing::info!(%run, tool = name, ok = result.is_ok(), "tool finished");
-            if let Err(error @ (ToolError::Broken(_) | ToolError::Timeout(_))) = &result {
-                metrics.tool_failed(&name, error);
+            if let Err(error) = &result
+                && metrics.tool_failed(&name, error)
+            {
                 tracing::warn!(%run, tool = name, error = error.details(), "tool failed");
             }
             let finished = Input::ToolFinished { run, result };

@@ -3,7 +3,7 @@
 
 use super::{declare, text};
 use crate::language::en::places;
-use crate::tools::http::{Request, Web, is_loopback, is_private_host, refusal};
+use crate::tools::http::{Failure, Request, Web, is_loopback, is_private_host, refusal};
 use crate::tools::{CallContext, Declaration, Effect, Equivalence, Tool, ToolError};
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
@@ -259,7 +259,9 @@ impl Service {
     }
 
     async fn get(&self, url: Url) -> Result<Value, ToolError> {
-        let broken = |reason: String| ToolError::Broken(format!("the weather service: {reason}"));
+        let broken = |failure: Failure| {
+            ToolError::Broken(format!("the weather service: {}", failure.reason))
+        };
         let allowed = url.clone();
         let answer = self
             .web

@@ -515,6 +515,13 @@ impl Check<'_> {
             let network = !plan.is_local();
             return Ok((Kind::Http(Box::new(plan)), network));
         }
+        if declaration.effect == Effect::Keyed && raw.kind != RawKind::Builtin {
+            return Err(self.wrong(
+                "effect",
+                "a keyed tool has to send its key, which programs and MCP servers do not get".into(),
+                "use \"reversible\" or \"irreversible\"",
+            ));
+        }
         if let Some(plan) = self.mcp(raw)? {
             let network = plan.uses_network();
             return Ok((Kind::Mcp(plan.into()), network));

@@ -223,6 +223,23 @@ impl Request {
     }
 }
 
+/// The failure of a request.
+pub(crate) struct Failure {
+    /// The cause, without the address's query and without secrets.
+    pub(crate) reason: String,
+    /// Whether the request, or a part of it, may have reached the service.
+    pub(crate) is_sent: bool,
+}
+
+impl From<String> for Failure {
+    fn from(reason: String) -> Self {
+        Self {
+            reason,
+            is_sent: true,
+        }
+    }
+}
+
 /// The answer of a service.
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -236,13 +253,13 @@ impl Web {
     /// origin to another no header goes along. Dropping the future closes the connection.
     ///
     /// # Errors
-    /// If the request fails. The error contains neither the address's query nor secrets.
+    /// If the request fails.
     pub(crate) async fn fetch(
         &self,
         mut request: Request,
         allowed: Option<&Url>,
         limit: usize,
-    ) -> Result<Answer, String> {
+    ) -> Result<Answer, Failure> {
         for _ in 0..=MOST_REDIRECTS {
             let response = self.send(&request, allowed).await?;
             let Some(next) = redirected(&response, &request)? else {
@@ -253,24 +270,30 @@ impl Web {
             }
             request.url = next;
         }
-        Err(format!("more than {MOST_REDIRECTS} redirects"))
+        Err(format!("more than {MOST_REDIRECTS} redirects").into())
     }
 
     async fn send(
         &self,
         request: &Request,
         allowed: Option<&Url>,
-    ) -> Result<reqwest::Response, String> {
+    ) -> Result<reqwest::Response, Failure> {
         let client = self
             .client(&request.url, allowed)
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| Failure {
+                reason: error.to_string(),
+                is_sent: false,
+            })?;
         let mut builder = client
             .request(request.method.clone(), request.url.clone())
             .headers(request.headers.clone());
         if let Some(json) = &request.json {
             builder = builder.json(json);
         }
-        builder.send().await.map_err(|error| reason(&error))
+        builder.send().await.map_err(|error| Failure {
+            reason: reason(&error),
+            is_sent: !error.is_connect(),
+        })
     }
 
     /// Opens a connection to `url`'s origin and leaves it to the next call, by asking for nothing
@@ -284,7 +307,7 @@ impl Web {
             let response = self.send(&request, allowed).await?;
             read(response, 0).await.map(|_| ())
         };
-        if let Ok(Err(error)) = tokio::time::timeout(WARM_UP_PATIENCE, opened).await {
+        if let Ok(Err(Failure { reason: error, .. })) = tokio::time::timeout(WARM_UP_PATIENCE, opened).await {
             tracing::debug!(host = url.host_str(), error, "cannot warm up");
         }
     }
@@ -315,12 +338,12 @@ fn redirected(response: &reqwest::Response, request: &Request) -> Result<Option<
     Ok(Some(next))
 }
 
-async fn read(mut response: reqwest::Response, limit: usize) -> Result<Answer, String> {
+async fn read(mut response: reqwest::Response, limit: usize) -> Result<Answer, Failure> {
     let status = response.status();
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| reason(&error))? {
         if bytes.len() + chunk.len() > limit {
-            return Err(format!("its answer is longer than {} KiB", limit / 1024));
+            return Err(format!("its answer is longer than {} KiB", limit / 1024).into());
         }
         bytes.extend_from_slice(&chunk);
     }
@@ -378,11 +401,15 @@ impl Tool for HttpTool {
             let seen = context(&parameters, &arguments, []);
             let host = plan.origin.host_str().unwrap_or_default();
             let broken = |reason: String| ToolError::Broken(format!("{host}: {reason}"));
-            let request = plan.request(&seen, &key).map_err(broken)?;
+            let not_begun = |reason: String| ToolError::NotBegun(format!("{host}: {reason}"));
+            let request = plan.request(&seen, &key).map_err(not_begun)?;
             let answer = web
                 .fetch(request, plan.allowed(), plan.limit)
                 .await
-                .map_err(broken)?;
+                .map_err(|failure| match failure.is_sent {
+                    true => broken(failure.reason),
+                    false => not_begun(failure.reason),
+                })?;
             if !answer.status.is_success() {
                 return Err(refusal(&answer, plan.error.as_deref(), host));
             }
@@ -420,7 +447,12 @@ pub(crate) fn refusal(answer: &Answer, pointer: Option<&str>, service: &str) -> 
         said => {
             // It may repeat what a user said, or a key.
             tracing::debug!(service, said, "a service is out of order");
-            ToolError::Broken(format!("{service} answered {}", answer.status))
+            let answered = format!("{service} answered {}", answer.status);
+            match OWN_FAULTS.contains(&answer.status) && answer.status != StatusCode::REQUEST_TIMEOUT
+            {
+                true => ToolError::NotBegun(answered),
+                false => ToolError::Broken(answered),
+            }
         }
     }
 }
@@ -444,7 +476,9 @@ mod tests {
         }
         for status in [401, 403, 407, 408, 429, 500, 503] {
             let told = told(status);
-            assert!(matches!(told, ToolError::Broken(_)), "{status}");
+            let is_begun = matches!(status, 408 | 500 | 503);
+            assert_eq!(matches!(told, ToolError::Broken(_)), is_begun, "{status}");
+            assert_eq!(matches!(told, ToolError::NotBegun(_)), !is_begun, "{status}");
             assert!(!told.to_string().contains("sk-ab"), "{told}");
         }
     }

@@ -10,13 +10,13 @@
 //! While a line cannot be written, as on a full disk, no call that changes something runs. What was
 //! written of the line is cut off at once, and once a second it is tried whether writing works again.
 
-use super::{Intent, JournalError, JournalFigures, JournalStore, Record};
+use super::{Intent, JournalError, JournalFigures, JournalStore, Record, earlier_attempts};
 use crate::tools::ToolError;
 use futures_util::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -466,7 +466,10 @@ fn open(
         for (key, entry) in &mut entries {
             entry.learned = learned.get(key).copied();
         }
-        entries.retain(|_, entry| is_kept(entry, now));
+        let kept = entries.iter().filter(|(_, entry)| is_kept(entry, now));
+        let kept = kept.flat_map(|(key, _)| [vec![key.clone()], earlier_attempts(key)].concat());
+        let kept: HashSet<String> = kept.collect();
+        entries.retain(|key, _| kept.contains(key));
         if entries.len() < before {
             rewrite(path, folder, &entries)?;
         }
@@ -776,6 +779,25 @@ mod tests {
         drop(journal);
         let journal = open(&path, 24 * 31);
         assert_eq!(begin(&journal, "open", 24 * 31).await, Begun::Started);
+    }
+
+    #[tokio::test]
+    async fn earlier_attempts_at_a_change_are_kept_as_long_as_the_last_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.jsonl");
+        let journal = open(&path, 0);
+        let refused = Err(ToolError::Failed("no room is free".into()));
+        for (key, hour) in [("once-x", 0), ("once-x-1", 10), ("once-y", 0)] {
+            begin(&journal, key, hour).await;
+            let finished = journal.finish(key.into(), refused.clone(), at(hour));
+            finished.await.unwrap();
+        }
+        drop(journal);
+        let journal = open(&path, 30);
+        let known = Begun::Done(refused);
+        assert_eq!(begin(&journal, "once-x", 30).await, known);
+        assert_eq!(begin(&journal, "once-x-1", 30).await, known);
+        assert_eq!(begin(&journal, "once-y", 30).await, Begun::Started);
     }
 
     /// Each has a journal of its own on the same file, as an old server and a new one do.

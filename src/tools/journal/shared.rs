@@ -8,7 +8,7 @@
 //! The calls without a result are listed in a set. One whose server is not alive any more was interrupted; each
 //! server reports it once.
 
-use super::{Intent, JournalError, JournalFigures, JournalStore, Record, warn_of_unknown};
+use super::{Intent, JournalError, earlier_attempts, JournalFigures, JournalStore, Record, warn_of_unknown};
 use crate::store::{Store, StoreError};
 use crate::tools::ToolError;
 use futures_util::future::BoxFuture;
@@ -34,9 +34,13 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// The most calls without a result that are looked at.
 const MOST_OPEN: usize = 10_000;
 
-/// Records an intent unless there is a record, which is returned then.
+/// Records an intent unless there is a record, which is returned then. The records of earlier attempts, the further
+/// keys, are kept for another day.
 const BEGIN: &str = "
     if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+        for at = 3, #KEYS do
+            if redis.call('PTTL', KEYS[at]) < tonumber(ARGV[4]) then redis.call('PEXPIRE', KEYS[at], ARGV[4]) end
+        end
         redis.call('SADD', KEYS[2], ARGV[3])
         return false
     end
@@ -45,6 +49,9 @@ const BEGIN: &str = "
 /// Puts a record with its result in the place of the one without.
 const FINISH: &str = "
     redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+    for at = 3, #KEYS do
+        if redis.call('PTTL', KEYS[at]) < tonumber(ARGV[4]) then redis.call('PEXPIRE', KEYS[at], ARGV[4]) end
+    end
     redis.call('SREM', KEYS[2], ARGV[3])
     return 1";
 
@@ -238,19 +245,26 @@ impl Inner {
         text: &str,
         keep: Duration,
     ) -> Result<T, StoreError> {
-        let keep = keep.as_millis().to_string();
-        self.run(script, key, &[text, &keep, key]).await
+        let [keep, keep_earlier] = [keep, KEEP_RESULTS].map(|keep| keep.as_millis().to_string());
+        self.run(script, key, &[text, &keep, key, &keep_earlier])
+            .await
     }
 
-    /// Runs a script on a call's record and the set of the open calls.
+    /// Runs a script on a call's record, the set of the open calls, and the records of earlier attempts.
     async fn run<T: FromRedisValue>(
         &self,
         script: &str,
         key: &str,
         arguments: &[&str],
     ) -> Result<T, StoreError> {
-        let (record, open) = (self.record(key), self.open());
-        self.store.run(script, &[&record, &open], arguments).await
+        let earlier = earlier_attempts(key);
+        let earlier = earlier.iter().map(|key| self.record(key));
+        let keys: Vec<String> = [self.record(key), self.open()]
+            .into_iter()
+            .chain(earlier)
+            .collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        self.store.run(script, &keys, arguments).await
     }
 
     fn has_waiting(&self) -> bool {

@@ -100,8 +100,13 @@ impl Client {
     }
 
     pub(super) fn broken(&self, why: &str) -> ToolError {
+        ToolError::Broken(self.cause(why))
+    }
+
+    /// The cause of a failed call, for the operator.
+    pub(super) fn cause(&self, why: &str) -> String {
         let why = shortened(why, LONGEST_CAUSE);
-        ToolError::Broken(format!("MCP server {}: {why}", self.server.name))
+        format!("MCP server {}: {why}", self.server.name)
     }
 }
 

@@ -14,9 +14,6 @@ use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The words for the model when a change may or may not have happened.
-const UNKNOWN: &str = "the connection failed, so it is not known whether this was done";
-
 /// A declared tool of an MCP server.
 #[derive(Debug, Clone)]
 pub struct McpPlan {
@@ -123,7 +120,8 @@ impl Tool for McpTool {
             let late = || ToolError::Timeout(timeout.as_millis().try_into().unwrap_or(u64::MAX));
             let answered = async {
                 let Some(peer) = client.peer(&name, pin.as_ref()).await else {
-                    return Err(client.broken("it is not connected, or its tool has changed"));
+                    let why = "it is not connected, or its tool has changed";
+                    return Err(ToolError::NotBegun(client.cause(why)));
                 };
                 let call = CallToolRequestParams::new(name).with_arguments(arguments);
                 // Dropped, it tells the server.
@@ -134,7 +132,7 @@ impl Tool for McpTool {
                         error => {
                             client.suspect();
                             match changes {
-                                true => ToolError::Failed(UNKNOWN.into()),
+                                true => ToolError::Uncertain(client.cause(&error.to_string())),
                                 false => client.broken(&error.to_string()),
                             }
                         }
@@ -144,7 +142,7 @@ impl Tool for McpTool {
             let answered = answered.unwrap_or_else(|_| {
                 client.suspect();
                 Err(match changes {
-                    true => ToolError::Failed(UNKNOWN.into()),
+                    true => ToolError::Uncertain(client.cause("no answer in time")),
                     false => late(),
                 })
             });
