@@ -87,7 +87,8 @@ impl Check<'_> {
         })
     }
 
-    /// The path in `key`, resolved against the folder of the file that sets it; `None` if empty.
+    /// The path in `key`, resolved against the folder of the configuration file if that sets it or nothing does;
+    /// `None` if empty.
     pub(super) fn path(&self, key: &str, typed: &str) -> Option<PathBuf> {
         let base = self.layers.base_of(key).unwrap_or_default();
         (!typed.is_empty()).then(|| base.join(typed))

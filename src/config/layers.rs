@@ -197,12 +197,13 @@ impl Layers {
         &self.ignored
     }
 
-    /// The folder that a relative path in `key` is resolved against; `None` is the working
-    /// directory.
+    /// The folder that a relative path in `key` is resolved against, for a default one that of the configuration
+    /// file; `None` is the working directory.
     pub(super) fn base_of(&self, key: &str) -> Option<PathBuf> {
         match self.origin(key) {
             SettingOrigin::File { path, .. } => path.parent().map(Path::to_path_buf),
-            _ => None,
+            SettingOrigin::Default => self.file_read()?.parent().map(Path::to_path_buf),
+            SettingOrigin::Env(_) | SettingOrigin::Flag(_) => None,
         }
     }
 

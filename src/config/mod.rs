@@ -3,9 +3,9 @@
 //!
 //! Later layers win: built-in defaults, the file (`--config`, else `UNDERTONE_CONFIG`, else
 //! `undertone.toml` in the working directory if it exists), `UNDERTONE_SECTION__KEY` variables,
-//! command-line options. A relative path in the file is resolved against the file's folder, any
-//! other against the working directory. Nothing else in the program reads the environment, except
-//! that reqwest looks there for the proxies to the language model and Twilio.
+//! command-line options. A relative path in the file, or one that is the default, is resolved against
+//! the file's folder, any other against the working directory. Nothing else in the program reads the
+//! environment, except that reqwest looks there for the proxies to the language model and Twilio.
 
 mod agents;
 mod check;

@@ -632,6 +632,30 @@ fn declared_tools_are_part_of_the_configuration() {
     assert!(off.config.tools.declared.is_empty());
 }
 
+/// The server looked for them in the working directory, and ran without them.
+#[test]
+fn the_default_folder_of_tools_is_beside_the_configuration_file() {
+    let tool = "name = \"beside\"\nkind = \"http\"\ndescription = \"d\"\neffect = \"read\"\n\
+                [http]\nurl = \"https://example.org/\"";
+    // Tests run in a folder that has tools of its own.
+    let without = file("").load().unwrap().config.tools;
+    assert_eq!(without.folder, None);
+    assert!(without.declared.is_empty());
+    let setup = file("");
+    std::fs::create_dir(setup.path("tools")).unwrap();
+    let setup = setup.beside("tools/beside.toml", tool);
+    let found = setup.load().unwrap().config.tools;
+    assert_eq!(found.folder, Some(setup.path("tools")));
+    let names = found.declared.iter();
+    let names: Vec<&str> = names
+        .map(|tool| tool.declaration.spec.name.as_str())
+        .collect();
+    assert_eq!(names, ["beside"]);
+    let shipped = setup.variable("UNDERTONE_TOOLS__FOLDER", "tools");
+    let shipped = shipped.load().unwrap().config.tools;
+    assert_eq!(shipped.folder.as_deref(), Some(Path::new("tools")));
+}
+
 const TWILIO: &str = "[twilio]\npublic_url = 'https://voice.example.com'\n\
                       account_sid = 'AC0123456789abcdef0123456789abcdef'\n";
 
