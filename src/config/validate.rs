@@ -3,7 +3,7 @@
 use super::agents::Known;
 use super::check::TAGS;
 use super::check::{Check, Checked};
-use super::error::ConfigError;
+use super::error::{ConfigError, nearest};
 use super::layers::Layers;
 use super::raw::{
     RawAsr, RawCallRecording, RawConfig, RawFiller, RawLlm, RawLog, RawModel, RawPhone, RawServer,
@@ -27,6 +27,7 @@ use crate::tts::{Speaker, Speed};
 use secrecy::SecretString;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 use url::Url;
 
 /// The shortest token, bytes: a shorter one could be guessed.
@@ -36,6 +37,9 @@ const DAY_SECONDS: i64 = 86_400;
 const WHISPER_BASE: &str = "whisper-base";
 /// Where Anthropic's own models are.
 const ANTHROPIC: &str = "https://api.anthropic.com/v1";
+/// The first part of the names of this program's modules.
+const PROGRAM: &str = "undertone";
+const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 pub(super) fn check(
     raw: &RawConfig,
@@ -158,6 +162,23 @@ const WYOMING: TrustingDoor = TrustingDoor {
 fn is_account(sid: &str) -> bool {
     let digits = sid.strip_prefix("AC").unwrap_or_default();
     digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// The first word of a log filter that may have been meant as a level, if nothing in the filter lets this program log.
+/// [`EnvFilter`] takes it for the name of a module.
+fn no_level(filter: &str) -> Option<&str> {
+    let directives = || filter.split(',').filter(|directive| !directive.is_empty());
+    let lets_log = |directive: &str| {
+        let target = directive.split(['=', '[']).next().unwrap_or_default();
+        let is_level = directive.parse::<LevelFilter>().is_ok();
+        is_level || PROGRAM.starts_with(target) || target.starts_with(PROGRAM)
+    };
+    let is_word =
+        |directive: &&str| !directive.contains("::") && !directive.contains(['=', '[', '_']);
+    match directives().any(lets_log) {
+        true => None,
+        false => directives().find(is_word),
+    }
 }
 
 impl Check<'_> {
@@ -747,12 +768,18 @@ impl Check<'_> {
 
     fn log(&self, raw: &RawLog) -> Checked<LogConfig> {
         let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
-        if let Err(error) = tracing_subscriber::EnvFilter::try_new(&raw.level) {
-            return Err(self.wrong(
-                "log.level",
-                format!("log.level = \"{}\": {error}", raw.level),
-                "use error, warn, info, debug or trace, or directives such as undertone=debug",
-            ));
+        let fix = "use error, warn, info, debug or trace, or directives such as undertone=debug";
+        let (key, typed) = ("log.level", &raw.level);
+        if let Err(error) = EnvFilter::try_new(typed) {
+            return Err(self.wrong(key, format!("{key} = \"{typed}\": {error}"), fix));
+        }
+        if let Some(word) = no_level(typed) {
+            let meant = nearest(word.trim().to_lowercase().as_str(), &LOG_LEVELS)
+                .map(|near| format!("did you mean \"{near}\"? "))
+                .unwrap_or_default();
+            let problem =
+                format!("{key} = \"{typed}\" logs nothing of this program: \"{word}\" is no level");
+            return Err(self.wrong(key, problem, &format!("{meant}{fix}")));
         }
         Ok(LogConfig {
             filter: raw.level.clone(),

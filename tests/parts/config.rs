@@ -298,6 +298,40 @@ fn wrong_types_and_values_are_refused_with_what_is_allowed() {
         ]);
 }
 
+/// It was taken for the name of a module, and nothing at all was logged.
+#[test]
+fn a_word_that_is_no_log_level_is_refused() {
+    file("[log]\nlevel = \"warning\"").refused(&[
+        "undertone.toml:2: ",
+        "log.level = \"warning\"",
+        "did you mean \"warn\"",
+    ]);
+    file("").variable("UNDERTONE_LOG", "verbose").refused(&[
+        "variable UNDERTONE_LOG: ",
+        "log.level",
+        "error, warn, info",
+    ]);
+    let leveled = |level: &str| file("").variable("UNDERTONE_LOG", level);
+    for level in ["WARNING", " warn", "verbose,hyper=warn"] {
+        leveled(level).refused(&["log.level", "is no level"]);
+    }
+    for level in [
+        "off",
+        "WARN",
+        "undertone",
+        "undertone=debug,info",
+        "undertone::session",
+        "hyper=debug",
+        "hyper::client",
+        "tokio_tungstenite",
+        "info,hyper",
+        "[session]=debug",
+    ] {
+        let loaded = leveled(level).load();
+        assert_eq!(loaded.unwrap().config.log.filter, level);
+    }
+}
+
 #[test]
 fn listening_beyond_loopback_requires_a_token_or_insecure() {
     let open = "[server]\nhost = \"0.0.0.0\"\n";
