@@ -375,6 +375,7 @@ impl Check<'_> {
         let is_remote = self.choice("llm.engine", &raw.engine, &engines)?;
         let primary = self.remote("llm", &raw.model(), is_remote)?;
         let fallback = self.fallback("llm", &raw.fallback, &self.entries(raw)?)?;
+        self.chosen_engine(raw)?;
         Ok(match primary.filter(|_| is_remote) {
             Some(primary) => LlmEngine::Remote(Box::new(RemoteLlm {
                 fallback,
@@ -382,6 +383,25 @@ impl Check<'_> {
             })),
             None => LlmEngine::Brain,
         })
+    }
+
+    /// Refuses settings of a model on a server if no engine was chosen: the local brain would answer without them.
+    fn chosen_engine(&self, raw: &RawLlm) -> Checked<()> {
+        let is_chosen = self.layers.origin("llm.engine") != SettingOrigin::Default;
+        let of_servers = [
+            ("llm.base_url", &raw.base_url),
+            ("llm.model", &raw.model),
+            ("llm.fallback", &raw.fallback),
+        ];
+        let mut of_servers = of_servers.into_iter();
+        match of_servers.find(|(_, typed)| !typed.trim().is_empty()) {
+            Some((key, _)) if !is_chosen => Err(self.wrong(
+                key,
+                format!("{key} is set, but without llm.engine the local brain answers"),
+                "add engine = \"openai-compatible\" to [llm] (or \"anthropic\"; \"brain\" keeps the local brain)",
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// The further models, each with its fallback.

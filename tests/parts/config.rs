@@ -391,6 +391,30 @@ fn a_remote_model_needs_an_address_and_a_name() {
     file("[llm]\nbase_url = \"ftp://x\"\n").refused(&["llm.base_url", "http"]);
 }
 
+/// The local brain answered instead, without a word about it.
+#[test]
+fn a_remote_model_without_an_engine_is_refused() {
+    let fix = "add engine = \"openai-compatible\"";
+    let base_url = "base_url = \"http://127.0.0.1:1/v1\"\n";
+    let backup = format!("[llm.models.backup]\n{base_url}model = \"b\"\n");
+    file(&format!("[llm]\n{base_url}model = \"m\"\n")).refused(&["toml:2: ", "llm.base_url", fix]);
+    file("[llm]\nmodel = \"m\"\n").refused(&["toml:2: ", "llm.model", fix]);
+    file(&format!("[llm]\nfallback = \"backup\"\n{backup}")).refused(&["llm.fallback", fix]);
+    file("")
+        .variable("UNDERTONE_LLM__MODEL", "m")
+        .refused(&["variable UNDERTONE_LLM__MODEL: ", fix]);
+    let is_brain = |text: &str| {
+        let config = file(text).load().unwrap().config;
+        assert!(matches!(config.llm, LlmEngine::Brain), "{text}");
+    };
+    // Further models are for agents, and who chooses the local brain may keep the rest.
+    is_brain(&backup);
+    is_brain("[llm]\ninstructions = \"Be kind.\"\nbase_url = \"\"\n");
+    is_brain(&format!(
+        "[llm]\nengine = \"brain\"\n{base_url}model = \"m\"\n"
+    ));
+}
+
 #[test]
 fn a_second_model_has_the_settings_of_the_first_and_is_named() {
     let llm = "[llm]\nengine = \"openai-compatible\"\nbase_url = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\n";
