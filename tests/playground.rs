@@ -139,11 +139,16 @@ fn transcript(path: &Path) -> String {
 }
 
 /// Tests the page's modules without DOM and audio: the sentence about a turn, its arithmetic and its drawing, its
-/// stages, and what was heard of a call's track.
+/// stages, what was heard of a call's track, and what is kept where the browser forbids it.
 #[test]
 fn what_the_page_says_of_a_turn_follows_from_its_record() {
     let tests = Command::new("node")
-        .args(["--test", "story.test.mjs", "track.test.mjs"])
+        .args([
+            "--test",
+            "story.test.mjs",
+            "track.test.mjs",
+            "kept.test.mjs",
+        ])
         .current_dir(FOLDER)
         .output()
         .expect("node runs");

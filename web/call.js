@@ -32,7 +32,7 @@ export class CallLine {
 
   /**
    * @param {URLSearchParams} query
-   * @param {string | null} token
+   * @param {string} token empty if there is none
    * @param {{message: (text: string) => void, closed: (code: number, reason: string) => void, track: (receiver: RTCRtpReceiver, stream: MediaStream) => void}} told
    */
   constructor(query, token, told) {

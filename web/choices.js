@@ -1,31 +1,17 @@
 // The visitor's choice of voice and language, among those that the server offers. Choices outlive a reload.
 
+import { Kept } from './kept.js';
 import { el } from './text.js';
 
 const find = (id) => document.getElementById(id);
 
-/** The choices of this visit. */
-const made = new Map();
+const choices = new Kept(() => localStorage);
 
 /** The last choice, of this visit or an earlier one; empty if there is none. */
-export function recall(name) {
-  try {
-    return made.get(name) ?? localStorage.getItem(`undertone.${name}`) ?? '';
-  } catch {
-    return '';
-  }
-}
+export const recall = (name) => choices.recall(name);
 
 /** Keeps a choice; an empty one is forgotten. */
-export function keep(name, value) {
-  made.set(name, value);
-  try {
-    if (value) localStorage.setItem(`undertone.${name}`, value);
-    else localStorage.removeItem(`undertone.${name}`);
-  } catch {
-    // The browser forbids pages to keep anything, so it holds until this one is left.
-  }
-}
+export const keep = (name, value) => choices.keep(name, value);
 
 /** The entry for no choice. */
 const OWN = { value: '', text: 'the agent’s own' };

@@ -1,9 +1,11 @@
 // One conversation with the server and its state.
 
 import { CallLine, CUT_OFF, NoCall, UNKNOWN } from './call.js';
+import { Kept } from './kept.js';
 import { SocketLine } from './socket.js';
 
-const KEY = 'undertone.token';
+/** The token, which is forgotten when this tab closes. */
+const kept = new Kept(() => sessionStorage);
 
 /** Pauses between attempts to reconnect, ms. */
 const PAUSES = [500, 1000, 2000, 4000];
@@ -81,13 +83,13 @@ export class Session extends EventTarget {
 
   /** The headers for requests besides the socket. */
   headers() {
-    const token = sessionStorage.getItem(KEY);
+    const token = kept.recall('token');
     return token ? { Authorization: `Bearer ${token}` } : {};
   }
 
   /** Sets the token, which is forgotten when this tab closes. */
   unlock(token) {
-    sessionStorage.setItem(KEY, token);
+    kept.keep('token', token);
     this.#tell('ready');
   }
 
@@ -207,7 +209,7 @@ export class Session extends EventTarget {
         if (opened || !query.resume) this.#closed(opened, code, reason);
       };
       const track = (receiver, stream) => this.dispatchEvent(new CustomEvent('track', { detail: { receiver, stream } }));
-      const line = new Line(new URLSearchParams(query), sessionStorage.getItem(KEY), { message, closed, track });
+      const line = new Line(new URLSearchParams(query), kept.recall('token'), { message, closed, track });
       this.#line = line;
       this.#feed();
       line.open?.().catch((error) => {

@@ -8,7 +8,7 @@ export class SocketLine {
 
   /**
    * @param {URLSearchParams} query
-   * @param {string | null} token
+   * @param {string} token empty if there is none
    * @param {{message: (text: string) => void, closed: (code: number, reason: string) => void}} told
    */
   constructor(query, token, told) {

@@ -68,6 +68,7 @@ const FILES: [File; FILE_COUNT] = files! {
     "/demo.js", JS, "demo.js";
     "/difference.js", JS, "difference.js";
     "/download.js", JS, "download.js";
+    "/kept.js", JS, "kept.js";
     "/main.js", JS, "main.js";
     "/marks.js", JS, "marks.js";
     "/metrics.js", JS, "metrics.js";
@@ -86,7 +87,7 @@ const FILES: [File; FILE_COUNT] = files! {
     "/words.js", JS, "words.js";
 };
 
-const FILE_COUNT: usize = 29;
+const FILE_COUNT: usize = 30;
 
 /// The page's routes.
 pub(super) fn router() -> Router<Arc<Shared>> {
