@@ -14,6 +14,9 @@ const EARLY = 5000;
 /** The length of a frame, ms. */
 const FRAME = 20;
 
+/** The longest silence that is saved, ms: longer ones are shortened to it. */
+const SILENCE = 60_000;
+
 /** Records the audio sent and heard. Times are those of performance.now(). */
 export class Recording {
   #pieces = { user: [], agent: [] };
@@ -66,18 +69,27 @@ export class Recording {
 
   /** All audio: the user on the left channel, the agent on the right. */
   wav() {
-    const all = [...this.#pieces.user, ...this.#pieces.agent];
-    const begin = Math.min(...all.map(({ at }) => at));
-    const place = ({ at }) => Math.round(((at - begin) / 1000) * RATE);
-    const length = all.reduce((most, piece) => Math.max(most, place(piece) + piece.samples.length), 0);
+    const placed = this.#placed();
+    const length = placed.reduce((most, { from, samples }) => Math.max(most, from + samples.length), 0);
     const frames = new Int16Array(2 * length);
-    for (const [channel, who] of ['user', 'agent'].entries()) {
-      for (const piece of this.#pieces[who]) {
-        const from = place(piece);
-        for (let index = 0; index < piece.samples.length; index += 1) frames[2 * (from + index) + channel] = piece.samples[index];
-      }
+    for (const { channel, from, samples } of placed) {
+      for (let index = 0; index < samples.length; index += 1) frames[2 * (from + index) + channel] = samples[index];
     }
     return new Blob([header(frames.byteLength), frames], { type: 'audio/wav' });
+  }
+
+  /** All pieces, each with its channel and the place of its first sample. */
+  #placed() {
+    const placed = ['user', 'agent'].flatMap((who, channel) => this.#pieces[who].map(({ at, samples }) => ({ channel, at, samples, from: 0 })));
+    const inOrder = [...placed].sort((one, other) => one.at - other.at);
+    /** The end of the sound so far, and where the recording begins, later by what is left out. */
+    let [end, begin] = [inOrder[0]?.at, inOrder[0]?.at];
+    for (const piece of inOrder) {
+      begin += Math.max(0, piece.at - end - SILENCE);
+      end = Math.max(end, piece.at + (piece.samples.length / RATE) * 1000);
+      piece.from = Math.round(((piece.at - begin) / 1000) * RATE);
+    }
+    return placed;
   }
 }
 

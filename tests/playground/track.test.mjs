@@ -98,3 +98,21 @@ test('a short silence is as long in the recording', async () => {
   const agent = new Int16Array(await recording.wav().arrayBuffer(), 44).filter((_, index) => index % 2 === 1);
   assert.deepEqual([0, 20, 40, 120, 140].map((ms) => agent[ms * 24]), [1, 1, 0, 0, 1]);
 });
+
+test('the sound of a long session is saved, and of a long silence only a minute', async () => {
+  const recording = new Recording();
+  const frame = new Int16Array(1).fill(1);
+  // As many as an hour and a half has frames, which is more than a function takes arguments.
+  for (let index = 0; index < 270_000; index += 1) recording.sound('user', index, frame);
+  assert.equal(recording.wav().size, 44 + 4 * (269_999 * 24 + 1));
+  const idle = new Recording();
+  const day = 24 * 3600 * 1000;
+  for (const at of [0, 30_000, day]) idle.sound('user', at, new Int16Array(480).fill(2));
+  idle.sound('agent', day + 1000, new Int16Array(480).fill(3));
+  const samples = new Int16Array(await idle.wav().arrayBuffer(), 44);
+  const at = (ms, channel) => samples[2 * ms * 24 + channel];
+  assert.deepEqual([0, 30_000, 90_020].map((ms) => at(ms, 0)), [2, 2, 2]);
+  assert.equal(at(90_019, 0), 0);
+  assert.equal(at(91_020, 1), 3);
+  assert.equal(samples.length, 2 * 24 * 91_040);
+});
