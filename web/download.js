@@ -93,6 +93,40 @@ export class Recording {
   }
 }
 
+/**
+ * The agent's sound over a WebSocket, from its arrival until it was heard. Pieces are heard in the order in which they
+ * come.
+ */
+export class Unheard {
+  #pieces = new Map();
+
+  /** Adds samples to the piece `id`. */
+  add(id, samples) {
+    const piece = this.#pieces.get(id) ?? { from: 0, parts: [] };
+    piece.parts.push(samples);
+    this.#pieces.set(id, piece);
+  }
+
+  /** The piece `id` begins to be heard, so those before it are over. */
+  begin(id) {
+    for (const earlier of this.#pieces.keys()) {
+      if (earlier === id) return;
+      this.#pieces.delete(earlier);
+    }
+  }
+
+  /** Takes the samples of a piece that were heard, from `from` to `to`; null if it has none. It may go on behind them. */
+  take(id, from, to) {
+    const piece = this.#pieces.get(id);
+    if (!piece) return null;
+    const all = Int16Array.from(piece.parts.flatMap((part) => [...part]));
+    const heard = all.slice(from - piece.from, to - piece.from);
+    piece.parts = [all.slice(to - piece.from)];
+    piece.from = to;
+    return heard;
+  }
+}
+
 function header(bytes) {
   const view = new DataView(new ArrayBuffer(44));
   const text = (at, word) => [...word].forEach((letter, index) => view.setUint8(at + index, letter.charCodeAt(0)));

@@ -5,7 +5,7 @@ import { pcm, Speaker } from './audio-out.js';
 import { Choices } from './choices.js';
 import { Comparison } from './comparison.js';
 import { Demo } from './demo.js';
-import { Recording, save } from './download.js';
+import { Recording, save, Unheard } from './download.js';
 import { showMetrics, waitsInShort } from './metrics.js';
 import { Panel } from './panel.js';
 import { Session, way } from './session.js';
@@ -22,6 +22,7 @@ const speaker = new Speaker();
 const demo = new Demo(session, speaker);
 const turns = new Turns();
 const recording = new Recording();
+const unheard = new Unheard();
 const transcript = new Transcript(find('log'), find('partial'));
 const voice = new Voice();
 const choices = new Choices();
@@ -31,7 +32,7 @@ session.heard = () => turns.lastHeard();
 
 /** Typed messages: `waiting` for the connection, and `sent` but not confirmed by the server. */
 const typed = { waiting: [], sent: [], connecting: false };
-const talk = { open: false, pieces: new Map(), from: null };
+const talk = { open: false, from: null };
 let tools = [];
 /** The number of questions that can be played. */
 let questions = 0;
@@ -124,8 +125,7 @@ function hear({ item_id: item, delta }) {
   const samples = pcm(delta);
   const id = turns.audio(item, samples.length);
   if (id === null) return;
-  if (!talk.pieces.has(id)) talk.pieces.set(id, []);
-  talk.pieces.get(id).push(samples);
+  unheard.add(id, samples);
   speaker.play(id, samples);
 }
 
@@ -145,6 +145,7 @@ for (const type of ['started', 'ended', 'flushed']) {
     transcript.sounding(detail.id, type === 'started');
     if (type === 'started') {
       status('speaking');
+      unheard.begin(detail.id);
       talk.from = { id: detail.id, samples: detail.samples, at: detail.at };
     } else {
       keepSound(detail);
@@ -157,10 +158,11 @@ for (const type of ['started', 'ended', 'flushed']) {
 /** Records the samples played since the piece started. */
 function keepSound({ id, samples }) {
   if (talk.from?.id !== id) return;
-  if (!talk.pieces.has(id)) return (talk.from = null);
-  const all = (talk.pieces.get(id) ?? []).flatMap((part) => [...part]);
-  recording.sound('agent', talk.from.at, Int16Array.from(all.slice(talk.from.samples, samples)));
+  const { at, samples: begun } = talk.from;
   talk.from = null;
+  const heard = unheard.take(id, begun, samples);
+  if (!heard) return;
+  recording.sound('agent', at, heard);
   offerFiles();
 }
 

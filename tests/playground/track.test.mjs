@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { Recording } from '../../web/download.js';
+import { Recording, Unheard } from '../../web/download.js';
 import { stages } from '../../web/stages.js';
 import { Pieces } from '../../web/track.js';
 import { Turns } from '../../web/turns.js';
@@ -115,4 +115,27 @@ test('the sound of a long session is saved, and of a long silence only a minute'
   assert.equal(at(90_019, 0), 0);
   assert.equal(at(91_020, 1), 3);
   assert.equal(samples.length, 2 * 24 * 91_040);
+});
+
+test('sound over a WebSocket is kept until it was heard, also if a piece runs dry', () => {
+  const unheard = new Unheard();
+  const take = (...of) => {
+    const heard = unheard.take(...of);
+    return heard && [...heard];
+  };
+  unheard.add('a', Int16Array.of(1, 2));
+  unheard.begin('a');
+  unheard.add('a', Int16Array.of(3));
+  // It ran dry before the third sample came, and goes on with it.
+  assert.deepEqual(take('a', 0, 2), [1, 2]);
+  assert.deepEqual(take('a', 0, 2), []);
+  unheard.add('a', Int16Array.of(4, 5));
+  unheard.add('b', Int16Array.of(6));
+  unheard.begin('a');
+  assert.deepEqual(take('a', 2, 4), [3, 4]);
+  // Its last sample was never heard.
+  unheard.begin('b');
+  assert.equal(take('a', 4, 5), null);
+  assert.deepEqual(take('b', 0, 1), [6]);
+  assert.equal(take('c', 0, 1), null);
 });
