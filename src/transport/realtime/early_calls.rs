@@ -50,10 +50,11 @@ impl EarlyCalls {
         self.open.insert(id, early);
     }
 
-    /// Handles the commit of a run. Returns the id of its call.
-    pub(super) fn commit(&mut self, run: RunId, call: CallId) -> Option<String> {
+    /// Handles the commit of a run, whose answer `goes_on` by itself unless the client runs another call of the
+    /// response. Returns the id of its call.
+    pub(super) fn commit(&mut self, run: RunId, call: CallId, goes_on: bool) -> Option<String> {
         let (id, early) = self.open.iter_mut().find(|(_, early)| early.run == run)?;
-        (early.call, early.goes_on) = (Some(call), true);
+        (early.call, early.goes_on) = (Some(call), goes_on);
         Some(id.clone())
     }
 
@@ -99,8 +100,14 @@ impl EarlyCalls {
         self.answered = false;
     }
 
+    /// The response is over, so the client's next `response.create` is meant.
+    pub(super) fn response_done(&mut self) {
+        self.answered = false;
+    }
+
     /// The client runs another call of the response, so it requests the next one.
     pub(super) fn client_goes_on(&mut self) {
+        self.answered = false;
         for early in self.open.values_mut() {
             early.goes_on = false;
         }
@@ -143,7 +150,7 @@ mod tests {
         assert_eq!(calls.discard(RunId(2)), Some("b".into()));
         assert_eq!(calls.meaning("b"), Meaning::Late);
         assert_eq!(calls.meaning("c"), Meaning::Other);
-        assert_eq!(calls.commit(RunId(1), CallId(7)), Some("a".into()));
+        assert_eq!(calls.commit(RunId(1), CallId(7), true), Some("a".into()));
         assert_eq!(
             calls.join(CallId(7)),
             Some(("a".into(), Some("mine".into())))
@@ -155,6 +162,30 @@ mod tests {
         calls.answer("b", None);
         assert!(!calls.needs_no_response(), "it was discarded");
         assert_eq!(calls.meaning("a"), Meaning::Late);
+    }
+
+    #[test]
+    fn a_client_that_has_another_call_to_answer_asks_for_the_response() {
+        for early_first in [true, false] {
+            let mut calls = EarlyCalls::default();
+            calls.begin("a".into(), RunId(1));
+            calls.commit(RunId(1), CallId(7), early_first);
+            if early_first {
+                calls.client_goes_on();
+            }
+            calls.answer("a", None);
+            assert!(!calls.needs_no_response());
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_over_swallows_no_request() {
+        let mut calls = EarlyCalls::default();
+        calls.begin("a".into(), RunId(1));
+        calls.commit(RunId(1), CallId(7), true);
+        calls.answer("a", None);
+        calls.response_done();
+        assert!(!calls.needs_no_response());
     }
 
     #[test]

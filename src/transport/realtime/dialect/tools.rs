@@ -25,6 +25,7 @@ impl Realtime {
         if let Some(response) = &mut self.response {
             response.client_called = true;
         }
+        self.early.client_goes_on();
     }
 
     /// A call that the client has begun early: it has the id that the client knows.
@@ -36,7 +37,9 @@ impl Realtime {
         tool: &str,
         arguments: Map<String, Value>,
     ) {
-        let Some(call_id) = self.early.commit(run, call) else {
+        let response = self.response.as_ref();
+        let goes_on = response.is_none_or(|response| !response.client_called);
+        let Some(call_id) = self.early.commit(run, call, goes_on) else {
             return;
         };
         let item = self.writer.id("item");
