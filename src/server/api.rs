@@ -13,11 +13,11 @@ use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::State;
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_MAX_AGE,
+    ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, VARY,
 };
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::map_response;
-use axum::response::{IntoResponse, Response};
+use axum::response::{AppendHeaders, IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, extract::Path};
 use serde_json::{Map, Value, json};
@@ -59,18 +59,22 @@ pub(super) async fn readable_everywhere(mut response: Response) -> Response {
     response
 }
 
-/// The answer to a page that asks what it may send.
-pub(super) async fn preflight() -> impl IntoResponse {
+/// The answer to a page that asks what it may send: any header, because clients describe themselves in more and more of
+/// them. No header is trusted but the token.
+pub(super) async fn preflight(headers: HeaderMap) -> impl IntoResponse {
+    let asked = headers.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned();
     let allowed = [
         (ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, DELETE"),
-        (
-            ACCESS_CONTROL_ALLOW_HEADERS,
-            "authorization, content-type, openai-beta, openai-organization, openai-project, \
-             openai-safety-identifier, x-openai-agents-sdk",
-        ),
         (ACCESS_CONTROL_MAX_AGE, "86400"),
+        (VARY, "access-control-request-headers"),
     ];
-    (StatusCode::NO_CONTENT, allowed)
+    let asked = asked.map(|asked| [(ACCESS_CONTROL_ALLOW_HEADERS, asked)]);
+    (
+        StatusCode::NO_CONTENT,
+        allowed,
+        asked.map(AppendHeaders),
+        (),
+    )
 }
 
 /// Applies the operator's settings to a Realtime client that may choose what is `offered`.

@@ -175,6 +175,8 @@ async fn open_pcm(
     };
     let mut values = admitted.values;
     values.extend(client::values(&uri, "pcm", Origin::Claimed));
+    // A browser that shows its key as a subprotocol needs another one that is chosen.
+    let upgrade = upgrade.map(|upgrade| upgrade.protocols(["pcm", "realtime"]));
     let dialect = Pcm::new(client::name(&headers))
         .with_agent(agent)
         .with_voice(speaker)

@@ -238,7 +238,11 @@ async fn access_is_as_for_websockets() {
     );
     let asked = request(&open, Method::OPTIONS, "/v1/realtime/calls")
         .header("origin", "http://127.0.0.1:3000")
-        .header("access-control-request-method", "POST");
+        .header("access-control-request-method", "POST")
+        .header(
+            "access-control-request-headers",
+            "authorization,content-type,x-openai-agents-sdk",
+        );
     let allowed = send(asked).await;
     assert_eq!(allowed.status(), StatusCode::NO_CONTENT);
     let headers = allowed.headers()["access-control-allow-headers"]
