@@ -196,8 +196,9 @@ impl MediaStreams {
         let Some(stream) = &self.stream else {
             return Vec::new();
         };
-        let payload = STANDARD.encode(stream.law.encode(samples));
-        let text = self.provider.media(&stream.id, stream.law, &payload);
+        let law = self.provider.law_of_agent(stream.law);
+        let payload = STANDARD.encode(law.encode(samples));
+        let text = self.provider.media(&stream.id, law, &payload);
         vec![Action::SendAudio {
             frame: Frame::Text(text.to_string()),
             length: Micros::of_samples(samples.len() as u64, g711::RATE),
@@ -354,6 +355,15 @@ impl Provider {
                 claimed: with_parameters(claimed, parameters),
             },
             law: law(format),
+        }
+    }
+
+    /// The law of the agent's audio on a stream whose caller comes in `law`. Telnyx has a setting for each, names only
+    /// the caller's, and takes µ-law from us unless it was told otherwise.
+    fn law_of_agent(self, law: Law) -> Law {
+        match self {
+            Self::Telnyx => Law::Mu,
+            Self::Twilio | Self::Plivo => law,
         }
     }
 
