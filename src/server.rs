@@ -84,7 +84,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
@@ -216,12 +216,12 @@ pub async fn run(
     let calls = calls.transpose()?.map(Arc::new);
     let shared = Arc::new(Shared {
         address: listener.local_addr()?,
-        admission: Admission {
-            places: Arc::new(Semaphore::new(app.settings.max_sessions)),
-            room: app.room,
-            drain: shutdown.clone(),
-            metrics: app.metrics.clone(),
-        },
+        admission: Admission::new(
+            app.settings.max_sessions,
+            app.room,
+            shutdown.clone(),
+            app.metrics.clone(),
+        ),
         connections: Connections::new(app.settings.max_connections, app.metrics.clone()),
         tasks: TaskTracker::new(),
         context: PumpContext {

@@ -1,8 +1,11 @@
 //! Admission control: limits the number of sessions.
 
 use crate::metrics::{Metrics, Refusal};
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Decides whether the models can serve one more session, and counts it if so. Must not block.
@@ -11,17 +14,40 @@ pub type Room = Arc<dyn Fn() -> bool + Send + Sync>;
 /// Hands out places for sessions.
 pub(super) struct Admission {
     /// The free places.
-    pub(super) places: Arc<Semaphore>,
+    places: Arc<Semaphore>,
+    /// Places of calls that were promised one and have not connected yet, each with the time at which it is free again.
+    held: Mutex<VecDeque<(OwnedSemaphorePermit, Instant)>>,
     pub(super) room: Room,
     /// Cancelled at shutdown; then all sessions are refused.
-    pub(super) drain: CancellationToken,
-    pub(super) metrics: Arc<Metrics>,
+    drain: CancellationToken,
+    metrics: Arc<Metrics>,
 }
 
+#[allow(
+    clippy::disallowed_methods,
+    reason = "an edge: calls connect in real time"
+)]
 impl Admission {
+    pub(super) fn new(
+        most: usize,
+        room: Room,
+        drain: CancellationToken,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self {
+            places: Arc::new(Semaphore::new(most)),
+            held: Mutex::default(),
+            room,
+            drain,
+            metrics,
+        }
+    }
+
     /// A place for one more session, unless the server is draining, full or overloaded. A
     /// `promised` session is admitted even under overload.
     pub(super) fn place(&self, promised: bool) -> Result<OwnedSemaphorePermit, Refusal> {
+        // Frees those whose time is over.
+        drop(self.held());
         let permit = self.place_among(&self.places)?;
         if !promised && !(self.room)() {
             self.metrics.refused(Refusal::Overloaded);
@@ -36,10 +62,70 @@ impl Admission {
         places: &Arc<Semaphore>,
     ) -> Result<OwnedSemaphorePermit, Refusal> {
         let permit = match places.clone().try_acquire_owned() {
-            _ if self.drain.is_cancelled() => Err(Refusal::Draining),
+            _ if self.is_draining() => Err(Refusal::Draining),
             Err(_) => Err(Refusal::Full),
             Ok(permit) => Ok(permit),
         };
         permit.inspect_err(|refusal| self.metrics.refused(*refusal))
+    }
+
+    /// Holds a place for a call that connects within this time.
+    pub(super) fn hold(&self, place: OwnedSemaphorePermit, lasting: Duration) {
+        self.held().push_back((place, Instant::now() + lasting));
+    }
+
+    /// Frees a place that was held for a call which does not connect any more.
+    pub(super) fn let_go(&self) {
+        self.held().pop_front();
+    }
+
+    /// The place of a call that was promised one. It may have been promised by another server, or its time may be over:
+    /// then any.
+    pub(super) fn promised(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        let held = match self.is_draining() {
+            true => None,
+            false => self.held().pop_front(),
+        };
+        held.map_or_else(|| self.place(true), |(place, _)| Ok(place))
+    }
+
+    /// Whether the server shuts down.
+    pub(super) fn is_draining(&self) -> bool {
+        self.drain.is_cancelled()
+    }
+
+    fn held(&self) -> MutexGuard<'_, VecDeque<(OwnedSemaphorePermit, Instant)>> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        held.retain(|(_, until)| *until > now);
+        held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::advance;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_place_is_held_for_a_call_that_was_promised_one() {
+        let drain = CancellationToken::new();
+        let room: Room = Arc::new(|| true);
+        let admission = Admission::new(1, room, drain.clone(), Arc::default());
+        let hold = || admission.hold(admission.place(false).unwrap(), Duration::from_secs(15));
+        hold();
+        assert!(matches!(admission.place(false), Err(Refusal::Full)));
+        drop(admission.promised().unwrap());
+        // Nothing is held: any place will do.
+        drop(admission.promised().unwrap());
+        hold();
+        advance(Duration::from_secs(16)).await;
+        drop(admission.place(false).unwrap());
+        hold();
+        admission.let_go();
+        drop(admission.place(false).unwrap());
+        hold();
+        drain.cancel();
+        assert!(matches!(admission.promised(), Err(Refusal::Draining)));
     }
 }

@@ -5,6 +5,7 @@ mod placed;
 
 pub use ari::Ari;
 use ari::Undialed;
+use placed::LATE;
 pub(super) use placed::{LONGEST, PlacedCalls};
 
 use super::access::{admit_with_token, refusal};
@@ -147,10 +148,11 @@ async fn place(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Body
         .fold(SessionValues::default(), |values, (name, value)| {
             values.with(Named::Param(name.clone()), value, Origin::Verified)
         });
-    // The person who answers would be told that all lines are busy.
-    if let Err(refusal) = shared.admission.place(false) {
-        return busy(refusal);
-    }
+    // Without it the person who answers would be told that all lines are busy.
+    let place = match shared.admission.place(false) {
+        Ok(place) => place,
+        Err(refusal) => return busy(refusal),
+    };
     let begun = shared.placed.begin(&outbound, &to, agent, values);
     let (id, ticket) = match begun {
         Ok(begun) => begun,
@@ -159,6 +161,7 @@ async fn place(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Body
             return error(status, "too_many_calls", None, refused.to_string());
         }
     };
+    shared.admission.hold(place, outbound.ring + LATE);
     // On a task of its own: a client that has left must not stop it halfway, with a telephone that rings.
     let (calling, named) = (shared.clone(), id.clone());
     let dialing = tokio::spawn(async move {
@@ -167,7 +170,7 @@ async fn place(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Body
             Ok(()) => tracing::info!(id = named, "placed a call"),
             Err(reason) => {
                 tracing::warn!(reason, id = named, "cannot place a call");
-                calling.placed.over(&named, "failed");
+                over(&calling, &named, "failed");
             }
         }
         dialed
@@ -216,12 +219,19 @@ async fn dial(
             tokio::spawn(async move {
                 let stopped = shared.context.stop.clone();
                 tokio::select! {
-                    () = ari.watch(&id) => shared.placed.over(&id, "completed"),
+                    () = ari.watch(&id) => over(&shared, &id, "completed"),
                     () = stopped.cancelled() => {}
                 }
             });
             Ok(())
         }
+    }
+}
+
+/// Notes how a call ended that the server has placed.
+pub(super) fn over(shared: &Shared, id: &str, how: &'static str) {
+    if shared.placed.over(id, how) {
+        shared.admission.let_go();
     }
 }
 

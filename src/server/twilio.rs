@@ -29,6 +29,7 @@ use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use url::Url;
 
 /// The prefix of a form's fields that are headers of a SIP call.
@@ -36,6 +37,9 @@ const SIP_HEADER: &str = "SipHeader_";
 
 /// The longest webhook body, bytes: Twilio posts about 1.5 KB.
 const MAX_FORM: usize = 64 * 1024;
+
+/// How long a place is held for a call that was answered, until its socket connects. Words may be said before.
+const TO_CONNECT: Duration = Duration::from_secs(15);
 
 pub(super) fn router() -> Router<Arc<Shared>> {
     Router::new()
@@ -59,7 +63,7 @@ async fn answer(
         Ok(form) => {
             let account = form.get("AccountSid").map_or("", String::as_str);
             match super::limits::may_call(&shared, account) {
-                true => connected(&shared, &form, "", false),
+                true => connected(&shared, &form, "", Place::New),
                 false => busy(),
             }
         }
@@ -79,7 +83,12 @@ async fn after_transfer(
         Ok(form) if form.get("DialCallStatus").map(String::as_str) == Some("completed") => {
             twiml("<Hangup/>")
         }
-        Ok(form) => connected(&shared, &form, "<Say>Nobody answers there.</Say>", true),
+        Ok(form) => connected(
+            &shared,
+            &form,
+            "<Say>Nobody answers there.</Say>",
+            Place::Promised,
+        ),
         Err(refused) => refused,
     }
 }
@@ -104,7 +113,7 @@ async fn answer_placed(
     };
     let line = form.get("CallSid").map_or("", String::as_str);
     match shared.placed.answered(&placed.call, line) {
-        true => connected(&shared, &form, "", true),
+        true => connected(&shared, &form, "", Place::Held),
         false => twiml("<Hangup/>"),
     }
 }
@@ -130,7 +139,7 @@ async fn placed_status(
         _ => None,
     };
     if let Some(how) = ended {
-        shared.placed.over(&placed.call, how);
+        super::outbound::over(&shared, &placed.call, how);
     }
     StatusCode::NO_CONTENT.into_response()
 }
@@ -166,14 +175,23 @@ fn asked(
     Ok(form)
 }
 
+/// The place of a call.
+#[derive(Clone, Copy)]
+enum Place {
+    /// It needs one.
+    New,
+    /// It was taken before, and gets one even under overload.
+    Promised,
+    /// The server has placed the call and holds one for it.
+    Held,
+}
+
 /// Connects a call to this server if there is room, after the TwiML verbs in `first`.
-///
-/// A `promised` call was taken or placed before, and is connected even under overload.
 fn connected(
     shared: &Shared,
     form: &BTreeMap<String, String>,
     first: &str,
-    promised: bool,
+    place: Place,
 ) -> Response {
     let settings = shared.settings();
     let Some(twilio) = &settings.twilio else {
@@ -182,9 +200,16 @@ fn connected(
     let Some(call) = form.get("CallSid") else {
         return (StatusCode::BAD_REQUEST, "CallSid is missing").into_response();
     };
-    // The socket checks for a place again when it connects.
-    if shared.admission.place(promised).is_err() {
-        return busy();
+    let place = match place {
+        Place::Held if shared.admission.is_draining() => return busy(),
+        Place::Held => None,
+        Place::New => Some(shared.admission.place(false)),
+        Place::Promised => Some(shared.admission.place(true)),
+    };
+    match place {
+        Some(Ok(place)) => shared.admission.hold(place, TO_CONNECT),
+        Some(Err(_)) => return busy(),
+        None => {}
     }
     let ticket = shared.tickets.issue(call, told(form));
     let connect = connect(twilio, settings.interrupt, &ticket);

@@ -75,7 +75,11 @@ pub(super) fn open_with<D: Dialect, F: Future<Output = ()> + Send>(
         Ok(upgrade) => upgrade,
         Err(rejection) => return rejection.into_response(),
     };
-    let permit = match shared.admission.place(limits.promised) {
+    let permit = match limits.promised {
+        true => shared.admission.promised(),
+        false => shared.admission.place(false),
+    };
+    let permit = match permit {
         Ok(permit) => permit,
         Err(Refusal::Draining) => return busy("the server shuts down"),
         Err(Refusal::Overloaded) => return busy("the server is overloaded"),

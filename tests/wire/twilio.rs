@@ -509,6 +509,23 @@ async fn a_full_server_tells_the_caller() {
     assert!(!instructions.contains("ticket"), "{instructions}");
 }
 
+/// Two callers used to be taken at the last free place, and one of them cut off without a word.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_is_taken_has_a_place() {
+    let (api, _asked) = twilio_api().await;
+    let settings = ServerSettings {
+        max_sessions: 1,
+        ..settings(&api)
+    };
+    let server = serve(settings, &Scripted::default());
+    let taken = ring(&server, CALL, None).await;
+    assert!(taken.1.contains("ticket"), "{taken:?}");
+    let (_, second) = ring(&server, "CA2", None).await;
+    assert!(!second.contains("ticket"), "{second}");
+    let mut phone = Phone::answered_as(&server, taken).await;
+    phone.until("media").await;
+}
+
 #[tokio::test]
 async fn calls_beyond_the_limit_of_a_minute_are_told_that_all_lines_are_busy() {
     let (api, _asked) = twilio_api().await;

@@ -15,7 +15,7 @@ use uuid::Uuid;
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// The time after the ringing in which the call may still come to this server.
-const LATE: Duration = Duration::from_secs(15);
+pub(in crate::server) const LATE: Duration = Duration::from_secs(15);
 
 /// The longest that a call through Twilio lasts: Twilio hangs up then. A call whose end it has not told is over by then.
 pub(in crate::server) const LONGEST: Duration = Duration::from_secs(4 * 3_600);
@@ -178,13 +178,15 @@ impl PlacedCalls {
         Some(placed)
     }
 
-    /// Records how a call ended. If it was still ringing, nobody has answered it.
-    pub(in crate::server) fn over(&self, id: &str, how: &'static str) {
+    /// Records how a call ended. Returns whether it was still ringing: then nobody has answered it.
+    pub(in crate::server) fn over(&self, id: &str, how: &'static str) -> bool {
         let mut calls = self.lock();
         let call = calls.calls.iter_mut().find(|call| call.state.id == id);
-        if let Some(call) = call {
+        call.is_some_and(|call| {
+            let rang = call.state.status == "ringing";
             call.end(how);
-        }
+            rang
+        })
     }
 
     /// The state of a call.
@@ -222,7 +224,7 @@ mod tests {
         let (first, _) = begin(&calls, &outbound).unwrap();
         begin(&calls, &outbound).unwrap();
         assert_eq!(begin(&calls, &outbound), Err(Refused::Calls));
-        calls.over(&first, "busy");
+        assert!(calls.over(&first, "busy"));
         begin(&calls, &outbound).unwrap();
         advance(Duration::from_secs(60)).await;
         assert_eq!(begin(&calls, &outbound), Err(Refused::Hour));
@@ -242,7 +244,7 @@ mod tests {
         assert_eq!(called, Some(("+15550100", Origin::Verified)));
         assert_eq!(calls.redeem(&ticket), None, "it is used up");
         assert_eq!(calls.state(&id).unwrap().status, "answered");
-        calls.over(&id, "completed");
+        assert!(!calls.over(&id, "completed"));
         assert_eq!(calls.state(&id).unwrap().status, "completed");
 
         let (id, ticket) = begin(&calls, &outbound).unwrap();
