@@ -20,7 +20,8 @@ impl MadeInText {
             match event {
                 LlmEvent::ToolOpened { name } => self.open.clone_from(name),
                 LlmEvent::ToolClosed { arguments: Ok(map) } => {
-                    self.calls.push((std::mem::take(&mut self.open), map.clone()));
+                    self.calls
+                        .push((std::mem::take(&mut self.open), map.clone()));
                 }
                 _ => {}
             }

@@ -185,7 +185,10 @@ impl SubprocessPlan {
         let (mut output, mut complaint) = (Vec::new(), Vec::new());
         let status = {
             let read = async {
-                let (stdout, stderr) = (all(stdout, self.limit, &mut output), start(stderr, &mut complaint));
+                let (stdout, stderr) = (
+                    all(stdout, self.limit, &mut output),
+                    start(stderr, &mut complaint),
+                );
                 tokio::join!(write, stdout, stderr).1
             };
             let mut read = pin!(read);

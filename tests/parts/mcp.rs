@@ -178,7 +178,7 @@ async fn a_tool_that_changes_while_the_server_runs_is_withdrawn_at_once() {
     let calls = setup.times("call look");
     let context = CallContext::new(SessionTools::default(), "key");
     let late = before.call("look", arguments(json!({})), &context).await;
-    assert!(matches!(late, Err(ToolError::Broken(_))), "{late:?}");
+    assert!(matches!(late, Err(ToolError::NotBegun(_))), "{late:?}");
     assert_eq!(setup.times("call look"), calls);
 
     // As it was pinned it is offered again.
@@ -458,7 +458,10 @@ async fn a_change_is_not_sent_again_when_the_server_has_forgotten_the_session() 
     let (live, _) = run(&setup);
     until_offered(&live, "book").await;
     let unknown = call(&live, "book", json!({})).await;
-    assert!(matches!(unknown, Err(ToolError::Failed(_))), "{unknown:?}");
+    assert!(
+        matches!(unknown, Err(ToolError::Uncertain(_))),
+        "{unknown:?}"
+    );
     // It connects again for later calls.
     until(async || (server.times("initialize") == 2).then_some(())).await;
     assert_eq!(server.times("tools/call"), 1);
@@ -571,7 +574,7 @@ async fn a_server_without_sessions_is_listed_called_cancelled_and_watched() {
     assert!(is_offered(&live, "find"));
     let context = CallContext::new(SessionTools::default(), "key");
     let late = before.call("look", arguments(json!({})), &context).await;
-    assert!(matches!(late, Err(ToolError::Broken(_))), "{late:?}");
+    assert!(matches!(late, Err(ToolError::NotBegun(_))), "{late:?}");
     assert_eq!(web.times("call look"), 1);
     web.list(&tools);
     until_offered(&live, "look").await;

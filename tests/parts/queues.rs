@@ -269,12 +269,12 @@ async fn a_session_whose_client_reads_nothing_ends_and_another_goes_on() {
     builders.policy.answer.words = 10_000;
     builders.policy.answer.speech = Micros::from_ms(3_600_000);
     let engines = Engines::start(builders).expect("engines");
-    let (deaf, mut other) = (
+    let (stalled, mut other) = (
         open(&engines, SpokenBy::Nobody),
         open(&engines, SpokenBy::Nobody),
     );
-    say(&deaf, "Tell me a story.").await;
-    let ended = timeout(PATIENCE, deaf.inbound.closed()).await;
+    say(&stalled, "Tell me a story.").await;
+    let ended = timeout(PATIENCE, stalled.inbound.closed()).await;
     ended.expect("it waits for its client");
     say(&other, "How are you?").await;
     assert_eq!(answer(&mut other).await, ANSWER);

@@ -166,10 +166,10 @@ missing = "/main/wind?"
         "GET /at/b?fixed=a+b&q=3"
     );
     let dots = call(&tools, "probe", json!({"place": ".."})).await;
-    assert!(matches!(dots, Err(ToolError::Broken(_))), "{dots:?}");
+    assert!(matches!(dots, Err(ToolError::NotBegun(_))), "{dots:?}");
     let smuggled = call(&tools, "probe", json!({"place": "x\r\nHost: evil"})).await;
     assert!(
-        matches!(smuggled, Err(ToolError::Broken(_))),
+        matches!(smuggled, Err(ToolError::NotBegun(_))),
         "{smuggled:?}"
     );
     assert!(seen.lock().unwrap().is_empty(), "nothing was sent");
@@ -515,7 +515,7 @@ async fn escaped_child_processes_are_killed_with_their_program() {
 async fn a_process_that_a_program_leaves_running_neither_delays_its_result_nor_dies() {
     let script = "sleep 600 & echo $! > child; mv child ready; echo done";
     let argv = serde_json::to_string(&["sh", "-c", script]).unwrap();
-    let folder = Folder::new().with("probe.toml", &program(&argv, ""));
+    let folder = Folder::new().with("probe.toml", &program(&argv, "output = \"text\""));
     let result = call(&folder.tools(), "probe", json!({})).await;
     let child = appears(&folder.path("ready")).await;
     let lives = is_running(child.trim());

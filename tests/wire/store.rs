@@ -113,7 +113,9 @@ async fn earlier_attempts_at_a_change_are_kept_as_long_as_the_last_one() {
         store.ask::<i64>(left.arg(&record)).await.expect("a time")
     };
     begun(&journal, "once-x").await;
-    finish(&journal, "once-x", &refused).await.expect("recorded");
+    finish(&journal, "once-x", &refused)
+        .await
+        .expect("recorded");
     ages().await;
     begun(&journal, "once-x-1").await;
     assert!(left().await > 60_000);

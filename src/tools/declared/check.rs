@@ -518,7 +518,8 @@ impl Check<'_> {
         if declaration.effect == Effect::Keyed && raw.kind != RawKind::Builtin {
             return Err(self.wrong(
                 "effect",
-                "a keyed tool has to send its key, which programs and MCP servers do not get".into(),
+                "a keyed tool has to send its key, which programs and MCP servers do not get"
+                    .into(),
                 "use \"reversible\" or \"irreversible\"",
             ));
         }

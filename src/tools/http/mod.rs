@@ -307,7 +307,9 @@ impl Web {
             let response = self.send(&request, allowed).await?;
             read(response, 0).await.map(|_| ())
         };
-        if let Ok(Err(Failure { reason: error, .. })) = tokio::time::timeout(WARM_UP_PATIENCE, opened).await {
+        if let Ok(Err(Failure { reason: error, .. })) =
+            tokio::time::timeout(WARM_UP_PATIENCE, opened).await
+        {
             tracing::debug!(host = url.host_str(), error, "cannot warm up");
         }
     }
@@ -448,7 +450,8 @@ pub(crate) fn refusal(answer: &Answer, pointer: Option<&str>, service: &str) -> 
             // It may repeat what a user said, or a key.
             tracing::debug!(service, said, "a service is out of order");
             let answered = format!("{service} answered {}", answer.status);
-            match OWN_FAULTS.contains(&answer.status) && answer.status != StatusCode::REQUEST_TIMEOUT
+            match OWN_FAULTS.contains(&answer.status)
+                && answer.status != StatusCode::REQUEST_TIMEOUT
             {
                 true => ToolError::NotBegun(answered),
                 false => ToolError::Broken(answered),
@@ -478,7 +481,11 @@ mod tests {
             let told = told(status);
             let is_begun = matches!(status, 408 | 500 | 503);
             assert_eq!(matches!(told, ToolError::Broken(_)), is_begun, "{status}");
-            assert_eq!(matches!(told, ToolError::NotBegun(_)), !is_begun, "{status}");
+            assert_eq!(
+                matches!(told, ToolError::NotBegun(_)),
+                !is_begun,
+                "{status}"
+            );
             assert!(!told.to_string().contains("sk-ab"), "{told}");
         }
     }

@@ -8,7 +8,9 @@
 //! The calls without a result are listed in a set. One whose server is not alive any more was interrupted; each
 //! server reports it once.
 
-use super::{Intent, JournalError, earlier_attempts, JournalFigures, JournalStore, Record, warn_of_unknown};
+use super::{
+    Intent, JournalError, JournalFigures, JournalStore, Record, earlier_attempts, warn_of_unknown,
+};
 use crate::store::{Store, StoreError};
 use crate::tools::ToolError;
 use futures_util::future::BoxFuture;
