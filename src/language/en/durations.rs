@@ -1,8 +1,16 @@
 //! Durations: reads them in normalised text, and writes them in words.
 
 use regex::Regex;
+use std::ops::Range;
 use std::sync::LazyLock;
 use std::time::Duration;
+
+/// Words that may follow a length whose last unit is left out: "1 hour 15 please".
+macro_rules! after_length {
+    () => {
+        r"( (?:timers?|countdowns?|long|please|thanks?|for|to|from|called|named|no|actually|i|so|because)\b|$)"
+    };
+}
 
 /// Phrases such as "half an hour", with their numbers and units.
 const HALVES: &[(&str, &str)] = &[
@@ -20,6 +28,9 @@ const HALVES: &[(&str, &str)] = &[
         "30 seconds",
     ),
     (r"\b(?:an|1) hour and a half\b", "90 minutes"),
+    (r"\b(?:an|1) hour and a quarter\b", "75 minutes"),
+    (r"\b(?:an|1) hour and (?:3|three) quarters\b", "105 minutes"),
+    (r"\b(\d+) hours and a quarter\b", "$1.25 hours"),
     (r"\b(\d+) hours and a half\b", "$1.5 hours"),
     (r"\b(?:a|1) minute and a half\b", "90 seconds"),
     (r"\b(\d+) minutes and a half\b", "$1.5 minutes"),
@@ -27,6 +38,21 @@ const HALVES: &[(&str, &str)] = &[
     (r"\ban hour\b", "1 hour"),
     (r"\ba minute\b", "1 minute"),
     (r"\ba second\b", "1 second"),
+    // "1 hour 15", "1 hour and 20", "2 minutes 30", without the smaller unit.
+    (
+        concat!(
+            r"\b(\d+ (?:hours?|hrs?)) (?:and )?([2-9]|[1-5]\d)",
+            after_length!()
+        ),
+        "$1 $2 minutes$3",
+    ),
+    (
+        concat!(
+            r"\b(\d+ (?:minutes?|mins?)) ([2-9]|[1-5]\d)",
+            after_length!()
+        ),
+        "$1 $2 seconds$3",
+    ),
 ];
 
 static HALF_RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
@@ -52,9 +78,18 @@ pub fn plain(text: &str) -> String {
 /// The durations that a text names, in whole seconds. "10 minutes and 30 seconds" is one of 630 s; "5 minutes
 /// and 10 minutes" are two.
 pub fn all(text: &str) -> Vec<u64> {
-    let text = plain(text);
-    let (mut lengths, mut smallest, mut end) = (Vec::<f64>::new(), f64::INFINITY, 0);
-    for part in LENGTH.iter().flat_map(|length| length.captures_iter(&text)) {
+    let found = found(&plain(text));
+    found
+        .iter()
+        .map(|(length, _)| length.round() as u64)
+        .collect()
+}
+
+/// The durations of a plain text, in seconds, and where they stand in it.
+fn found(text: &str) -> Vec<(f64, Range<usize>)> {
+    let mut lengths: Vec<(f64, Range<usize>)> = Vec::new();
+    let (mut smallest, mut end) = (f64::INFINITY, 0);
+    for part in LENGTH.iter().flat_map(|length| length.captures_iter(text)) {
         let Some((length, unit)) = one_length(&part[1], &part[2]) else {
             continue;
         };
@@ -62,12 +97,24 @@ pub fn all(text: &str) -> Vec<u64> {
         let between = text[end..place.start].trim();
         let joined = unit < smallest && matches!(between, "" | "and");
         match lengths.last_mut().filter(|_| joined) {
-            Some(last) => *last += length,
-            None => lengths.push(length),
+            Some((last, whole)) => {
+                *last += length;
+                *whole = whole.start..place.end;
+            }
+            None => lengths.push((length, place.clone())),
         }
         (smallest, end) = (unit, place.end);
     }
-    lengths.iter().map(|length| length.round() as u64).collect()
+    lengths
+}
+
+/// A text with this mark in the place of every duration.
+pub fn marked(text: &str, mark: &str) -> String {
+    let mut text = plain(text);
+    for (_, place) in found(&text).into_iter().rev() {
+        text.replace_range(place, mark);
+    }
+    text
 }
 
 /// The duration in a text that names exactly one, in seconds.
@@ -142,12 +189,31 @@ mod tests {
             ("a couple of minutes", Some(120)),
             ("1 hr 5 mins", Some(3900)),
             ("quarter of an hour", Some(900)),
+            ("an hour and a quarter", Some(4500)),
+            ("2 hours and a quarter", Some(8100)),
+            ("an hour and 3 quarters", Some(6300)),
+            ("1 hour 15", Some(4500)),
+            ("an hour and 20", Some(4800)),
+            ("an hour and 20 minutes", Some(4800)),
+            ("2 minutes 30", Some(150)),
+            ("2 minutes 30 for the eggs", Some(150)),
+            ("1 hour 15 timer", Some(4500)),
+            ("1 hour 15 seconds", Some(3615)),
+            // "the 5 minute one"
+            ("the 5 minute 1", Some(300)),
+            ("the 1 hour 1", Some(3600)),
             ("5 minutes and 10 minutes", None),
             ("5 pm", None),
             ("a timer", None),
         ] {
             assert_eq!(seconds(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn lengths_are_marked() {
+        let text = "5 minutes and a timer for an hour and 30 seconds please";
+        assert_eq!(marked(text, "#"), "# and a timer for # please");
     }
 
     #[test]
