@@ -77,6 +77,7 @@ pub struct UnknownPlace(pub String);
 pub fn find(name: &str) -> Result<Place, UnknownPlace> {
     let key = key_of(name);
     by_key(&key)
+        .or_else(|| in_full(&key))
         .or_else(|| qualified(&key))
         .or_else(|| by_zone(name))
         .ok_or_else(|| UnknownPlace(name.trim().to_owned()))
@@ -250,6 +251,36 @@ fn qualified(key: &str) -> Option<Place> {
     })
 }
 
+/// A region or city named with its kind or a part of it: "the state of texas", "northern california".
+fn in_full(key: &str) -> Option<Place> {
+    let kind = ["state of ", "city of ", "province of ", "country of "];
+    if let Some(rest) = kind.iter().find_map(|kind| key.strip_prefix(kind)) {
+        return by_key(rest);
+    }
+    let (part, whole) = key.split_once(' ')?;
+    let entry = PLACES.get(whole)?;
+    // There is a city of East London, and Central America is no part of the United States.
+    let is_part = PARTS.contains(&part) && entry.region || ["upstate", "downtown"].contains(&part);
+    (is_part && whole != "america").then(|| entry.place.clone())
+}
+
+/// Words for a part of a region.
+const PARTS: [&str; 13] = [
+    "north",
+    "south",
+    "east",
+    "west",
+    "northern",
+    "southern",
+    "eastern",
+    "western",
+    "central",
+    "northeastern",
+    "northwestern",
+    "southeastern",
+    "southwestern",
+];
+
 fn within(city: &str, region: &Entry) -> Option<Place> {
     let entry = PLACES.get(city)?;
     let several = region.place.reference.is_some();
@@ -258,9 +289,12 @@ fn within(city: &str, region: &Entry) -> Option<Place> {
     inside.then(|| entry.place.clone())
 }
 
-/// A town that is not in the tables, with the zone of its region.
+/// A town that is not in the tables, with the zone of its region. "England and Japan" is no town.
 fn unlisted(city: &str, region: &Entry) -> Option<Place> {
-    (region.country != "ZZ").then(|| Place {
+    const NO_NAME: [&str; 4] = ["and", "or", "in", "of"];
+    let is_name = |word: &str| !NO_NAME.contains(&word) && !PARTS.contains(&city);
+    let is_town = region.country != "ZZ" && city.split(' ').all(is_name);
+    is_town.then(|| Place {
         name: format!("{}, {}", title_case(city), region.place.name),
         ..region.place.clone()
     })
@@ -403,6 +437,12 @@ mod tests {
             ("St. Louis", "America/Chicago"),
             ("eastern time", "America/New_York"),
             ("UTC", "UTC"),
+            ("the state of Texas", "America/Chicago"),
+            ("state of Washington", "America/Los_Angeles"),
+            ("northern California", "America/Los_Angeles"),
+            ("upstate New York", "America/New_York"),
+            ("Northern Ireland", "Europe/London"),
+            ("West Virginia", "America/New_York"),
         ] {
             assert_eq!(
                 find(name).map(|place| place.zone),
@@ -440,6 +480,19 @@ mod tests {
         );
         assert!(find("").is_err());
         assert!(find("east").is_err());
+        for invented in [
+            "England and Japan",
+            "New York and California",
+            "the weather in Texas",
+            "the north of England",
+            "Central America",
+            "Paris or Texas",
+        ] {
+            assert!(find(invented).is_err(), "{invented}");
+        }
+        let region = |name: &str| find(name).map(|place| place.name);
+        assert_eq!(region("the state of Texas"), Ok("Texas".into()));
+        assert_eq!(region("northern California"), Ok("California".into()));
     }
 
     #[test]
