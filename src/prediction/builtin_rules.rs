@@ -60,7 +60,7 @@ const CALCULATE: &[&str] = &[
 ];
 
 const CONVERT_UNITS: &[&str] = &[
-    r"(?:^|\s)(?P<value>{number}|an?|half an?) ?(?P<from>{unit})(?: equals?| is| are)? (?:in|into|to|as|in terms of) (?P<to>{unit})(?: please)?$",
+    r"(?:^|\s)(?P<value>(?:minus |negative )?{number}|an?|half an?) ?(?P<from>{unit})(?: equals?| is| are)? (?:in|into|to|as|in terms of) (?P<to>{unit})(?: please)?$",
     r"\bhow many (?P<to>{unit})(?: are| is)?(?: there)? (?:in|equals?|make|makes|per) (?P<value>{number}|an?|half an?) ?(?P<from>{unit})$",
 ];
 

@@ -9,6 +9,7 @@ const NUMBER: &str = r"(-?\d+(?:\.\d+)?|pi)";
 /// Spoken arithmetic and its notation, applied in this order. `N` stands for a number.
 const SAYINGS: &[(&str, &str)] = &[
     (r"\b(dollars?|bucks|euros?)\b|[$€£]", ""),
+    (r"\bnegative (\d)", "-$1"),
     (r"\b(per cent|percentage)\b", "percent"),
     (r"\bpercent\b", "%"),
     (r"\ba half of\b|\bhalf of\b", "0.5 *"),
@@ -260,6 +261,8 @@ mod tests {
             ("what is an 18% tip on 20 dollars", "18% of 20"),
             ("9 squared plus 1", "9 ^ 2 + 1"),
             ("what is minus 5 plus 3", "-5 + 3"),
+            ("What's negative five plus three?", "-5 + 3"),
+            ("5 times negative 3", "5 * -3"),
             ("half of 90", "0.5 * 90"),
             ("1,250 + 250", "1250 + 250"),
         ] {

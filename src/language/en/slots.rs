@@ -34,12 +34,19 @@ pub fn known(words: &[&str]) -> Option<String> {
     })
 }
 
-/// The value of normalised words that are a number: "a", "half an", "$4.50".
+/// The value of normalised words that are a number: "a", "half an", "$4.50", "minus 10".
 pub fn number(words: &str) -> Option<f64> {
     match words {
         "a" | "an" => Some(1.0),
         "half a" | "half an" | "half" => Some(0.5),
-        words => words.trim_matches(['$', '€', '£', '%']).parse().ok(),
+        words => {
+            let below = words
+                .strip_prefix("minus ")
+                .or_else(|| words.strip_prefix("negative "));
+            let digits = below.unwrap_or(words).trim_matches(['$', '€', '£', '%']);
+            let value: f64 = digits.parse().ok()?;
+            Some(if below.is_some() { -value } else { value })
+        }
     }
 }
 
