@@ -14,8 +14,12 @@ pub(super) const HOW_LONG: &str = "For how long should I set the timer?";
 pub(super) const REMIND_WHEN: &str = "In how long should I remind you?";
 /// Asked if several timers may be meant.
 pub(super) const WHICH_TIMER: &str = "Which timer should I cancel?";
+/// Said before that if some timers are to be left.
+const ONE_OR_ALL: &str = "I can cancel one timer or all of them.";
 /// Said to "excuse me" and "I don't understand" if nothing was said before.
 pub(super) const SORRY: &str = "Sorry? What can I do for you?";
+/// Said before the words that are repeated.
+const I_SAID: &str = "I said: ";
 /// Said if the user asks not to do something.
 pub(super) const LEFT_ALONE: &str = "Okay, I won't.";
 
@@ -37,6 +41,10 @@ pub(super) fn talk(talk: Talk, can: &str, before: Option<&str>) -> String {
         Talk::WhichLength => {
             "That was more than one length of time. For how long should I set the timer?"
         }
+        Talk::FixedLength => {
+            "I can't change the length of a timer, but you can cancel it and set a new one."
+        }
+        Talk::WhichTimer => return format!("{ONE_OR_ALL} {WHICH_TIMER}"),
         Talk::Capabilities => return format!("{can} For anything else, connect a language model."),
         Talk::Repeat => return repeat(before),
     };
@@ -45,7 +53,7 @@ pub(super) fn talk(talk: Talk, can: &str, before: Option<&str>) -> String {
 
 fn repeat(before: Option<&str>) -> String {
     match before {
-        Some(said) => format!("I said: {said}"),
+        Some(said) => format!("{I_SAID}{}", said.trim_start_matches(I_SAID)),
         None => "I have not said anything yet.".into(),
     }
 }
@@ -169,11 +177,20 @@ fn conversion(output: &Value) -> Option<String> {
         ""
     };
     let (from, to) = (output.get("from")?.as_str()?, output.get("to")?.as_str()?);
-    Some(format!(
-        "{} {from} is {about}{} {to}.",
-        number("value")?,
-        number("result")?
-    ))
+    let from = amount(output.get("value")?.as_f64()?, from);
+    Some(format!("{from} is {about}{} {to}.", number("result")?))
+}
+
+/// An amount with at most two decimals, or in feet and inches: "5 feet 11 inches" for 5.9167 feet.
+fn amount(value: f64, unit: &str) -> String {
+    let rounded = (value * 100.0).round() / 100.0;
+    let inches = (value * 12.0).round();
+    if unit == "feet" && rounded != value && (value * 12.0 - inches).abs() < 1e-6 {
+        let (feet, inches) = ((inches / 12.0).floor(), inches % 12.0);
+        return format!("{} feet {} inches", plain(feet), plain(inches));
+    }
+    let is_small = value.abs() < 0.1;
+    format!("{} {unit}", plain(if is_small { value } else { rounded }))
 }
 
 fn timer_set(output: &Value) -> Option<String> {

@@ -255,10 +255,15 @@ impl OtherLanguage<'_> {
             Talk::TimeOfDay => wording.time_of_day,
             Talk::BadLength => wording.bad_length,
             Talk::WhichLength => wording.which_length,
+            Talk::WhichTimer => wording.which_timer,
+            // No rules of these languages ask for it.
+            Talk::FixedLength => wording.no_use,
             Talk::Capabilities => return speech(format!("{} {}", self.can(), wording.connect)),
             Talk::Repeat => {
                 let before = last_agent(before);
-                let again = before.map(|said| wording.i_said.replace("{}", said));
+                let prefix = wording.i_said.trim_end_matches("{}");
+                let again =
+                    before.map(|said| format!("{prefix}{}", said.trim_start_matches(prefix)));
                 return speech(again.unwrap_or_else(|| wording.nothing_said.into()));
             }
         };

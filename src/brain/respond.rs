@@ -784,6 +784,7 @@ fn evident(intent: &str, core: &str) -> Option<Request> {
         "list_timers" if timer => Some(Request::ListTimers),
         "cancel_timer"
             if timer
+                && !rules::leaves_some(core)
                 && says(&[
                     "cancel", "stop", "delete", "remove", "end", "off", "clear", "kill",
                 ]) =>
@@ -916,8 +917,15 @@ fn follow_up(sentence: &str, before: &[Message]) -> Option<Request> {
         return Some(timer);
     }
     if short && asks(question, answers::WHICH_TIMER) {
+        if rules::leaves_some(bare) {
+            return Some(Request::Talk(Talk::WhichTimer));
+        }
         let target = rules::target(bare, false);
         return (target != Target::Only).then_some(Request::CancelTimer(target));
+    }
+    let is_timers = |tool| ["set_timer", "list_timers", "cancel_timer"].contains(&tool);
+    if last_call(before).is_some_and(|(tool, _)| is_timers(tool)) && rules::asks_for_rest(bare) {
+        return Some(Request::ListTimers);
     }
     let words: Vec<&str> = bare.split(' ').collect();
     let rest = match words.as_slice() {

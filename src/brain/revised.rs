@@ -120,10 +120,12 @@ fn wanted(sentence: &str) -> &str {
     };
     let first = (refused + 1..clauses.len()).find(|&at| asks(at));
     let already = (0..refused).any(asks);
+    let is_single = |first: usize| {
+        sentence[..clauses[first].start].ends_with("but ")
+            || rules::instead(&text::normalise(sentence)).is_empty()
+    };
     match first {
-        Some(first) if !already && rules::instead(&text::normalise(sentence)).is_empty() => {
-            &sentence[clauses[first].start..]
-        }
+        Some(first) if !already && is_single(first) => &sentence[clauses[first].start..],
         _ => sentence,
     }
 }

@@ -11,6 +11,8 @@ use std::sync::LazyLock;
 
 /// The longest timer, in seconds, as in the tool.
 const DAY: u64 = 24 * 60 * 60;
+/// The longest name of a timer, in bytes.
+const MOST_CHARS: usize = 40;
 
 fn rule(pattern: &str) -> Option<Regex> {
     let built = Regex::new(pattern);
@@ -72,13 +74,39 @@ rule!(
     r"\b(?:stop|quiet|enough|shut|silence|silent|hush|shush|cancel|leave|drop|forget|mind|talking|pause|wait|end)\b"
 );
 rule!(REMINDER, r"^remind (?:me|us)\b");
+// The beginning of an order, which is no report, whatever else it mentions.
+rule!(
+    ORDER,
+    r"^(?:(?:set|start|create|make|begin|add|put|run|get|i need|i want|i would like|cancel|stop|delete|remove|clear|end) .*\b(?:timers?|countdowns?|(?:another|new|second) (?:one|1))\b|count ?down\b|(?:remind|alert|notify|ping|buzz|wake) (?:me|us)\b)"
+);
+// Words that make an order conditional or a report.
+rule!(
+    SUPPOSED,
+    r"\b(?:if|unless|when (?:i|you)|yesterday|ago|would have)\b"
+);
+// Words at the end that may take an order back.
+const BACK: &str = r"(?P<back> (?:no|never ?mind|but|actually|sorry|scratch that|cancel (?:it|that)|do not (?:set|start|do|bother))\b.*)?$";
+// The reason for an order.
+rule!(
+    REASON,
+    format!(
+        r" (?:so(?: that)? (?:i|we|you|he|she|it|they|the|that|this|my|our|nobody|nothing)\b|so as |in order |because\b).*?{BACK}"
+    )
+);
+// The subject of a reminder or timer.
+rule!(
+    SUBJECT,
+    format!(
+        r"^(?P<order>.*\b(?:(?:remind|alert|notify|ping|buzz|wake) (?:me|us)|timers?)\b.*?) (?:(?:not )?to|about|that) [a-z].*?{BACK}"
+    )
+);
 rule!(
     REMIND_OF,
-    r"^(?:remind|alert|notify) (?:me|us) (?:to|about) (?P<what>.+)$"
+    r"^(?:remind|alert|notify) (?:me|us) (?P<what>(?:(?:not )?to|about) .+)$"
 );
 rule!(
     REMIND_LATER,
-    r"^(?:remind|alert|ping|notify) me (?:to|about|of) (?P<what>[a-z ]+?) in (?:about )?(?P<length>\d.+)$"
+    r"^(?:remind|alert|ping|notify) (?:me|us) (?P<what>(?:(?:not )?to|about|of|that) .+?) in (?:about )?(?P<length>\d.+)$"
 );
 
 // Signs of a report, a question about how to do something, or a supposition.
@@ -115,7 +143,7 @@ rule!(
 rule!(
     CONVERT,
     format!(
-        r"^(?:convert |change |turn |express |what is |what are |how much is |how many is |how (?:far|long|hot|cold|heavy|tall|much|high|fast|big|warm) (?:is|are) |calculate )*(?P<n>-?\d+(?:\.\d+)?|an?|half an?) (?P<from>{0})(?: equals?| is| are| make)?(?: in| into| to| as| is how many| how many| equal to how many| is what in| in terms of)+ (?P<to>{0})$",
+        r"^(?:convert |change |turn |express |what is |what are |how much is |how many is |how (?:far|long|hot|cold|heavy|tall|much|high|fast|big|warm) (?:is|are) |calculate )*(?P<n>(?:minus |negative |-)?\d+(?:\.\d+)?|an?|half an?) (?P<from>{0})(?: equals?| is| are| make)?(?: in| into| to| as| is how many| how many| equal to how many| is what in| in terms of)+ (?P<to>{0})$",
         units::pattern()
     )
 );
@@ -128,12 +156,20 @@ rule!(
 );
 rule!(
     FEET,
-    r"^(?:convert |what is |how (?:tall|much|long|high) is )?(?P<feet>\d+) (?:feet|foot|ft)(?: and)? (?P<inches>\d+(?:\.\d+)?)(?: inch(?:es)?)? (?:in|into|to) (?P<to>.+)$"
+    r"^(?:convert |what is |how (?:tall|much|long|high) is )*(?P<feet>\d+) (?:feet|foot|ft)(?: and)? (?P<inches>\d+(?:\.\d+)?)(?: inch(?:es)?)? (?:in|into|to) (?P<to>.+)$"
+);
+rule!(
+    DEGREES,
+    r"^(?:convert |change |turn |what is |what are |how much is |how (?:hot|cold|warm) is )*(?P<n>(?:minus |negative |-)?\d+(?:\.\d+)?) degrees? (?:in|into|to|as) (?:degrees )?(?:(?P<c>celsius|centigrade|c)|fahrenheit|f)$"
 );
 
 rule!(
     SET,
     r"^(?:set|start|create|make|begin|add|run|put|new|another|i need|i want|i would like|get me|get|fire up|kick off)(?: (?:up|me|on|off|going|running|a|an|another|the|my|one more|new|quick|brand|please)\b)* ?(?P<label>.*?) ?\b(?:timers?|countdowns?)(?P<rest>(?: .*)?)$"
+);
+rule!(
+    SET_ONE,
+    r"^(?:set|start|create|make|begin)(?: up)? (?:a |an |another |the )?(?:new |second |other )?(?:one|1) (?:for|of) (?P<rest>\d.*)$"
 );
 rule!(
     BARE_SET,
@@ -143,17 +179,26 @@ rule!(
     REMIND,
     r"^(?:remind|alert|ping|notify|buzz|wake) me(?: up)? (?:in|after|when) (?P<rest>.+)$|^(?:tell me |let me know )(?:when|after|once|in) (?P<when>.+?)(?: (?:are|is|have|has) (?:up|over|passed|gone by|elapsed|done))?$|^count ?down (?:from )?(?P<down>.+)$|^(?:put|set) (?P<clock>.+) on the (?:clock|timer)$|^(?:time|start timing) (?P<time>\d.+)$"
 );
+// Words between a name and the length behind it: "pasta for about 10 minutes". "#" stands for a length.
+const LENGTH: &str = r"(?:(?: (?:for|of|in|at|to|lasting|about|around|roughly|approximately|exactly|maybe|just))*(?: #.*)?)";
 rule!(
     NAMED,
-    r"\b(?:called|named|labell?ed|label it|call it|name it) (?:the |my |a )?(?P<name>[a-z0-9 ]+?)(?: (?:for|of|in))?$"
+    format!(
+        r"\b(?:called|named|labell?ed|label it|call it|name it) (?:the |my |a )?(?P<name>[a-z0-9 ]+?){LENGTH}$"
+    )
 );
 rule!(
     MEANT_FOR,
-    r"\b(?:for|to) (?:the |my |a |some )?(?P<name>[a-z ]+?)(?: (?:for|of|in|at))?$"
+    format!(r"\b(?:for|to) (?:the |my |a |some )?(?P<name>[a-z ]+?){LENGTH}$")
 );
+const DAY_OR_HOUR: &str = r"(?:\d+(?: \d+)? ?(?:am|pm)|\d+ ?:\d+|oclock|noon|midnight|until|till|tomorrow|tonight|at \d+|morning|evening|afternoon|every day|monday|tuesday|wednesday|thursday|friday|saturday|sunday)";
+rule!(TIME_OF_DAY, format!(r"\b{DAY_OR_HOUR}\b"));
+// A time of day beside the only length.
 rule!(
-    TIME_OF_DAY,
-    r"\b(?:\d+(?: \d+)? ?(?:am|pm)|\d+ ?:\d+|oclock|noon|midnight|until|till|tomorrow|tonight|at \d+|morning|evening|afternoon|every day|monday|tuesday|wednesday|thursday|friday|saturday|sunday)\b"
+    TIMED,
+    format!(
+        r"\b{DAY_OR_HOUR}(?: (?:for|in|after))? #|#(?: (?:timer|countdown))?(?: (?:for|from|on|at|by|in the|this|starting|beginning|long))* {DAY_OR_HOUR}\b"
+    )
 );
 rule!(
     CORRECTION,
@@ -168,9 +213,26 @@ rule!(
     CANCEL,
     r"^(?:cancel|stop|delete|remove|clear|kill|end|dismiss|get rid of|abort|scrap|erase|turn off|shut off|switch off|shut down)(?: (?:off|out))?(?P<what>.*?) ?\b(?P<noun>timers?|countdowns?)(?P<rest>(?: .*)?)$|^(?:turn|shut|switch) (?P<what2>.*?)(?P<noun2>timers?) off$"
 );
+// Some timers are to be left: "all timers except the pasta one".
+rule!(
+    EXCEPT,
+    r"\b(?:except|excepting|excluding|but|besides|apart from|aside from|other than|keep|leave)\b"
+);
+// The length of a running timer is to change: "add 5 minutes to my timer".
+rule!(
+    CHANGE,
+    concat!(
+        r"^(?:(?:add|give|take|subtract|remove)(?: (?:another|an|extra|additional|about|off))* [\d.]+(?: (?:more|extra|additional))? ?(?:hours?|minutes?|mins?|seconds?|secs?)(?: more)? (?:to|on|onto|from|off)(?: of)? (?:.*\b(?:timers?|countdowns?)\b.*|it|that)",
+        r"|add (?:another )?[\d.]+(?: more)? (?:hours?|minutes?|seconds?)(?: more)?",
+        r"|(?:(?:put|set|i need|i want|i would like|get me) )?(?:another [\d.]+|[\d.]+ (?:more|extra|additional)) (?:hours?|minutes?|mins?|seconds?|secs?)(?: more)? (?:on|onto|to|for) (?:the|my|that|this) .*\b(?:timers?|countdowns?|clock)",
+        r"|give (?:the|my|that|this) .*\b(?:timers?|countdowns?) .*\d.*",
+        r"|(?:extend|lengthen|prolong|shorten|increase|decrease|reduce|change|adjust|update) (?:the|my|that|this) .*\b(?:timers?|countdowns?)\b.*",
+        r"|make (?:the|my|that|this) .*\b(?:timers?|countdowns?) .*\b(?:longer|shorter))$"
+    )
+);
 rule!(
     WHICH_DROP,
-    r"\b(?:the|my|that|this|a|an|all|of|every|both|running|set|current|one|for|please|called|named|now|minutes?|i|just|off|and|them|down|it|last|is)\b"
+    r"\b(?:the|my|that|this|a|an|all|of|every|both|running|set|current|one|for|please|called|named|only|now|earlier|minutes?|i|just|off|and|them|down|it|last|is)\b"
 );
 
 const TALK: &[(Talk, &str)] = &[
@@ -242,11 +304,13 @@ fn without(rule: &Option<Regex>, text: &str) -> String {
     }
 }
 
-/// The request without the phrases around it.
+/// The request without the phrases and the reason around it.
 pub(super) fn core(sentence: &str) -> String {
-    let polite = mood::without_courtesy(sentence);
-    let opened = without(&OPENERS, text::without_fillers(&polite));
-    let core = without(&TAILS, &opened);
+    let opened = opened(sentence);
+    let core = match matches(&ORDER, &opened) {
+        true => without(&TAILS, &cut(&REASON, &opened)),
+        false => without(&TAILS, &opened),
+    };
     if core.is_empty() {
         sentence.to_owned()
     } else {
@@ -254,9 +318,32 @@ pub(super) fn core(sentence: &str) -> String {
     }
 }
 
+/// The request without the phrases before it.
+fn opened(sentence: &str) -> String {
+    let polite = mood::without_courtesy(sentence);
+    without(&OPENERS, text::without_fillers(&polite))
+}
+
+/// The text without the words that the rule matches, but with its parts "order" and "back".
+fn cut(rule: &Option<Regex>, text: &str) -> String {
+    match rule {
+        Some(rule) => rule.replace(text, "${order}${back}").into_owned(),
+        None => text.to_owned(),
+    }
+}
+
+/// An order without its reason and without the subject of a reminder or timer, which may negate or tell anything: "remind
+/// me in 10 minutes" for "remind me in 10 minutes not to forget my keys". `None` if the sentence is no order.
+fn order_alone(sentence: &str) -> Option<String> {
+    let opened = opened(sentence);
+    matches(&ORDER, &opened).then(|| cut(&SUBJECT, &cut(&REASON, &opened)))
+}
+
 /// Whether the user asks not to do something, or says what is not so.
 pub(super) fn is_negated(sentence: &str) -> bool {
-    matches(&NEGATED, &mood::plain(text::without_fillers(sentence)))
+    let order = order_alone(sentence);
+    let said = order.as_deref().unwrap_or(sentence);
+    matches(&NEGATED, &mood::plain(text::without_fillers(said)))
 }
 
 /// Whether a negated sentence refuses something: "do not set it", but not "I do not know".
@@ -402,7 +489,10 @@ pub(super) fn is_time_and_date(core: &str) -> bool {
 
 /// Whether the user reports or supposes something, or asks how to do it.
 pub(super) fn is_told(sentence: &str) -> bool {
-    matches(&TOLD, &mood::plain(text::without_fillers(sentence)))
+    match order_alone(sentence) {
+        Some(order) => matches(&SUPPOSED, &order),
+        None => matches(&TOLD, &mood::plain(text::without_fillers(sentence))),
+    }
 }
 
 /// Whether the user corrects a part of the sentence.
@@ -439,6 +529,9 @@ pub(super) fn read(sentence: &str) -> Vec<Request> {
         }
         return times;
     }
+    if matches(&CHANGE, &durations::plain(&core)) {
+        return vec![Request::Talk(Talk::FixedLength)];
+    }
     cancel(&core)
         .map(|request| vec![request])
         .or_else(|| set(&core))
@@ -452,7 +545,23 @@ pub(super) fn talk(sentence: &str) -> Option<Talk> {
 }
 
 fn is_list(core: &str) -> bool {
-    matches(&LIST, core)
+    const SUBJECTS: [&str; 9] = [
+        "time",
+        "longer",
+        "long",
+        "minutes",
+        "seconds",
+        "timer",
+        "timers",
+        "countdown",
+        "countdowns",
+    ];
+    core.split(' ').any(|word| SUBJECTS.contains(&word)) && matches(&LIST, core)
+}
+
+/// Whether the words ask for the rest of a timer if they follow a request for one: "how much is left".
+pub(super) fn asks_for_rest(sentence: &str) -> bool {
+    matches(&LIST, &core(sentence))
 }
 
 fn time(core: &str) -> Option<Vec<Request>> {
@@ -510,14 +619,26 @@ fn known(place: &str) -> Vec<String> {
             .ok()
             .map(|place| place.name)
     };
-    if let Some(whole) = name(place) {
-        return vec![whole];
+    let several = || place.split(" and ").map(name).collect::<Option<Vec<_>>>();
+    match name(place) {
+        Some(whole) if places::is_listed(&whole) => vec![whole],
+        whole => several()
+            .or(whole.map(|whole| vec![whole]))
+            .unwrap_or_default(),
     }
-    let parts: Option<Vec<String>> = place.split(" and ").map(name).collect();
-    parts.unwrap_or_default()
 }
 
 fn convert(core: &str) -> Option<Request> {
+    const CELSIUS: &str = "degrees Celsius";
+    const FAHRENHEIT: &str = "degrees Fahrenheit";
+    if let Some(found) = DEGREES.as_ref()?.captures(core) {
+        let (from, to) = match found.name("c") {
+            Some(_) => (FAHRENHEIT, CELSIUS),
+            None => (CELSIUS, FAHRENHEIT),
+        };
+        let value = slots::number(&found["n"])?;
+        return Some(Request::Convert { value, from, to });
+    }
     if let Some(found) = FEET.as_ref()?.captures(core) {
         let inches: f64 = found["inches"].parse().ok()?;
         let feet: f64 = found["feet"].parse().ok()?;
@@ -532,7 +653,7 @@ fn convert(core: &str) -> Option<Request> {
     let value = match &found["n"] {
         "a" | "an" | "the" => 1.0,
         "half a" | "half an" | "half of a" | "half of an" => 0.5,
-        number => number.parse().ok()?,
+        number => slots::number(number)?,
     };
     Some(Request::Convert {
         value,
@@ -547,9 +668,23 @@ fn cancel(core: &str) -> Option<Request> {
         let part = found.name(a).or_else(|| found.name(b));
         part.map_or("", |part| part.as_str()).to_owned()
     };
-    let words = format!("{} {}", part("what", "what2"), part("rest", "rest"));
+    // "and set one for 10 minutes" is a request of its own.
+    let rest = part("rest", "rest");
+    let rest = rest
+        .split_once(" and set ")
+        .or_else(|| rest.split_once(" and start "))
+        .map_or(&rest[..], |(rest, _)| rest);
+    let words = format!("{} {rest}", part("what", "what2"));
     let plural = part("noun", "noun2").ends_with('s');
-    Some(Request::CancelTimer(target(&words, plural)))
+    Some(match leaves_some(&words) {
+        true => Request::Talk(Talk::WhichTimer),
+        false => Request::CancelTimer(target(&words, plural)),
+    })
+}
+
+/// Whether some timers are to be left: "all except the pasta one".
+pub(super) fn leaves_some(words: &str) -> bool {
+    matches(&EXCEPT, words)
 }
 
 /// The timers that the words around "timer" refer to.
@@ -575,15 +710,17 @@ fn set(core: &str) -> Option<Vec<Request>> {
         return Some(timers);
     }
     let timed = !durations::all(&core).is_empty();
+    let one = || SET_ONE.as_ref()?.captures(&core).filter(|_| timed);
     let found = SET
         .as_ref()?
         .captures(&core)
+        .or_else(one)
         .or_else(|| BARE_SET.as_ref()?.captures(&core).filter(|_| timed))?;
     let part = |name| found.name(name).map_or("", |part| part.as_str());
     let first = part("rest").split_whitespace().next();
-    let about_it = first.is_none_or(|word| ["for", "called", "named", "to"].contains(&word));
+    let about_it = first.is_none_or(|word| ["for", "called", "named", "to", "at"].contains(&word));
     let around = format!("{} , {}", part("label"), part("rest"));
-    (timed || about_it).then(|| timers(&core, &around))
+    (timed || about_it).then(|| timers(&core, label(&around)))
 }
 
 /// "a timer for 5 minutes and another for 10 minutes".
@@ -600,7 +737,7 @@ fn set_another(core: &str) -> Option<Vec<Request>> {
     }
     let others = parts[1..]
         .iter()
-        .map(|part| set(&format!("set a timer for {part}")));
+        .map(|part| set(&format!("set a timer for {}", part.replace(" timer", ""))));
     let timers = std::iter::once(set(parts[0])).chain(others);
     timers.collect::<Option<Vec<_>>>().map(|each| each.concat())
 }
@@ -611,25 +748,42 @@ fn remind(core: &str, sentence: &str) -> Option<Vec<Request>> {
     let (core, whole) = (durations::plain(core), durations::plain(sentence));
     if let Some(found) = REMIND_LATER.as_ref()?.captures(&core) {
         let only = durations::without(&found["length"]).trim().is_empty();
-        return only.then(|| timers(&core, &format!("to {}", &found["what"])));
+        return only.then(|| timers(&core, subject(&found["what"])));
     }
     let untimed = REMIND_OF.as_ref()?.captures(&core);
     if let Some(found) = untimed.filter(|_| durations::all(&core).is_empty()) {
-        return Some(timers(&core, &format!("to {}", &found["what"])));
+        return Some(timers(&core, subject(&found["what"])));
     }
     let found = captured(&REMIND, &core, &names).or_else(|| captured(&REMIND, &whole, &names));
     let rest = found??;
     let rest = rest.trim_start_matches("about ");
-    let after = durations::without(rest);
-    let after = after.trim();
-    let only = after.is_empty() || after.starts_with("to ");
-    (only && rest.starts_with(|c: char| c.is_ascii_digit())).then(|| timers(&core, rest))
+    let after = durations::marked(rest, "#");
+    let after = after.strip_prefix('#')?.trim_start();
+    let about = subject(after);
+    (after.is_empty() || about.is_some()).then(|| timers(&core, about))
 }
 
-/// The timers to set; `around` is the text that the rule did not use.
-fn timers(core: &str, around: &str) -> Vec<Request> {
+/// The name of a timer that reminds of something: "call my mom" of "to call my mom".
+fn subject(about: &str) -> Option<String> {
+    static ABOUT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        rule(
+            r"^(?:not to forget (?:to |about )?|(?:to|about|of|that) |(?P<not>not )to )(?:the |my )?",
+        )
+    });
+    let found = ABOUT.as_ref()?.captures(about)?;
+    let not = found.name("not").map_or("", |_| "not to ");
+    Some(format!("{not}{}", &about[found[0].len()..]))
+}
+
+/// The timers to set, with this label if there is only one.
+fn timers(core: &str, label: Option<String>) -> Vec<Request> {
     let talk = |talk| vec![Request::Talk(talk)];
-    if matches(&TIME_OF_DAY, &durations::without(core)) {
+    let label = label.filter(|label| label.len() <= MOST_CHARS);
+    let at_time = match durations::seconds(core) {
+        Some(_) => matches(&TIMED, &durations::marked(core, "#")),
+        None => matches(&TIME_OF_DAY, &durations::without(core)),
+    };
+    if at_time {
         return talk(Talk::TimeOfDay);
     }
     let corrected = CORRECTION
@@ -645,23 +799,17 @@ fn timers(core: &str, around: &str) -> Vec<Request> {
     if lengths.iter().any(|&seconds| seconds == 0 || seconds > DAY) {
         return talk(Talk::BadLength);
     }
+    let has_or = |label: Option<&str>| label.is_some_and(|label| label.contains(" or "));
     match lengths.as_slice() {
         [] => vec![Request::SetTimer {
             seconds: None,
-            label: label(around),
+            label,
         }],
-        [_] if said.contains(" or ") => talk(Talk::WhichLength),
-        [one] => {
-            let label = if corrected.is_some() {
-                None
-            } else {
-                label(around)
-            };
-            vec![Request::SetTimer {
-                seconds: Some(*one),
-                label,
-            }]
-        }
+        [_] if said.contains(" or ") && !has_or(label.as_deref()) => talk(Talk::WhichLength),
+        [one] => vec![Request::SetTimer {
+            seconds: Some(*one),
+            label: label.filter(|_| corrected.is_none()),
+        }],
         several if core.contains("timers") => several
             .iter()
             .map(|&one| Request::SetTimer {
@@ -673,31 +821,32 @@ fn timers(core: &str, around: &str) -> Vec<Request> {
     }
 }
 
-/// The label of a timer: "pasta" in "pasta timer", "called pasta", "for the pasta".
+/// The label of a timer: "pasta" in "pasta timer", "called pasta", "for the pasta". `around` is the text that the rule did
+/// not use.
 fn label(around: &str) -> Option<String> {
     static NOISE: LazyLock<Option<Regex>> = LazyLock::new(|| {
         rule(
-            r"^(?:for|of|in|to|at|with|a|an|the|my|me|long|lasting|please|and|on|up|it|that|is|length|duration|new|go|countdown|one|second|minute|hour|!|[\d.]+| )*$",
+            r"^(?:for|of|in|to|at|with|a|an|the|my|me|long|lasting|please|and|on|up|it|that|is|length|duration|new|go|countdown|about|around|roughly|approximately|exactly|maybe|just|next|timers?|one|second|minute|hour|!|[\d.]+| )*$",
         )
     });
-    let around = durations::without(around);
+    // Words that begin another clause.
+    static BEHIND: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        rule(r" (?:i|we|you|he|she|it|they|which|please|thanks?|from now|and then)\b.*$")
+    });
+    let around = durations::marked(around, "#");
     let (before, after) = around.split_once(',').unwrap_or(("", &around));
     let tidy = |words: &str| words.split_whitespace().collect::<Vec<_>>().join(" ");
-    let meant = |words: &String| !words.is_empty() && words.len() <= 40 && !matches(&NOISE, words);
-    // "for 10 minutes for the fish" without its length.
-    let mut after = tidy(after);
-    while let Some(rest) = after.strip_prefix("for for ") {
-        after = format!("for {rest}");
-    }
+    let meant = |words: &String| !words.is_empty() && !matches(&NOISE, words);
+    let after = tidy(after);
     let named =
         captured(&NAMED, &after, &["name"]).or_else(|| captured(&MEANT_FOR, &after, &["name"]));
     let named = named
         .flatten()
-        .map(tidy)
+        .map(|name| without(&BEHIND, name))
         .filter(|name| !name.starts_with("and "));
     named
         .filter(meant)
-        .or_else(|| Some(tidy(before)).filter(meant))
+        .or_else(|| Some(tidy(&before.replace('#', ""))).filter(meant))
 }
 
 #[cfg(test)]
@@ -792,6 +941,209 @@ mod tests {
         );
         assert_eq!(of("did I set a timer?"), [Request::ListTimers]);
         assert_eq!(of("my sister set a timer yesterday"), []);
+    }
+
+    #[test]
+    fn a_reason_or_a_subject_neither_refuses_nor_reports() {
+        for (said, seconds, label) in [
+            (
+                "Set a timer for ten minutes so I don't forget the pizza.",
+                600,
+                None,
+            ),
+            (
+                "Set a ten minute timer so that nobody burns the cake",
+                600,
+                None,
+            ),
+            (
+                "Set a timer for ten minutes, so I don't burn the cake.",
+                600,
+                None,
+            ),
+            (
+                "Remind me in ten minutes not to forget the laundry.",
+                600,
+                Some("laundry"),
+            ),
+            (
+                "Remind me not to forget the laundry in ten minutes.",
+                600,
+                Some("laundry"),
+            ),
+            (
+                "Remind me in ten minutes to call mom or dad",
+                600,
+                Some("call mom or dad"),
+            ),
+            ("Remind me in an hour not to eat", 3600, Some("not to eat")),
+            (
+                "Remind me in ten minutes to call my mom.",
+                600,
+                Some("call my mom"),
+            ),
+            (
+                "Can you remind me to call my mom in ten minutes?",
+                600,
+                Some("call my mom"),
+            ),
+            ("Set a ten minute timer for my wife.", 600, Some("wife")),
+            ("I need a ten minute timer for my wife", 600, Some("wife")),
+            (
+                "Remind me to check if the oven is off in 10 minutes.",
+                600,
+                Some("check if the oven is off"),
+            ),
+            (
+                "Set a timer for twenty minutes because the cake is in the oven.",
+                1200,
+                None,
+            ),
+        ] {
+            let sentence = text::normalise(said);
+            assert!(!is_negated(&sentence) && !is_told(&sentence), "{said}");
+            assert_eq!(of(said), timer(seconds, label), "{said}");
+        }
+        for said in [
+            "Don't set a timer so I don't forget the pizza.",
+            "Set a timer for ten minutes because I'm hungry, no, don't.",
+            "Remind me in ten minutes to call my mom, no, never mind.",
+            "Set a timer for ten minutes, but don't tell me the time",
+            "Never remind me to call my mom.",
+        ] {
+            assert!(is_negated(&text::normalise(said)), "{said}");
+        }
+        for said in [
+            "My sister asked to set a timer",
+            "My boss told me to set a timer for ten minutes",
+            "If I set a timer for 5 minutes would it ring?",
+            "Set a timer for ten minutes if the oven is on",
+            "The timer rang because my wife set it for ten minutes",
+        ] {
+            assert!(is_told(&text::normalise(said)), "{said}");
+            assert_eq!(of(said), [], "{said}");
+        }
+    }
+
+    #[test]
+    fn only_a_name_becomes_the_name_of_a_timer() {
+        for (said, seconds, label) in [
+            ("Set a timer for five minutes from now.", 300, None),
+            ("set a timer for about ten minutes", 600, None),
+            (
+                "Set a timer for ten minutes, thank you very much.",
+                600,
+                None,
+            ),
+            ("Set a timer for five minutes, I'm boiling eggs.", 300, None),
+            ("Set a timer for one hour fifteen", 4500, None),
+            (
+                "Set a timer for two minutes thirty for the eggs",
+                150,
+                Some("eggs"),
+            ),
+            (
+                "set a timer for the eggs for about ten minutes",
+                600,
+                Some("eggs"),
+            ),
+            (
+                "set a ten minute timer for the eggs, I'm hungry",
+                600,
+                Some("eggs"),
+            ),
+            (
+                "set a timer called tea for five minutes, thanks a lot",
+                300,
+                Some("tea"),
+            ),
+            (
+                "Set a timer for ten minutes to boil the eggs",
+                600,
+                Some("boil the eggs"),
+            ),
+        ] {
+            assert_eq!(of(said), timer(seconds, label), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_day_in_the_subject_is_no_time_for_the_timer() {
+        for (said, seconds, label) in [
+            (
+                "Remind me in 20 minutes to pack for tomorrow.",
+                1200,
+                Some("pack for tomorrow"),
+            ),
+            (
+                "Set a ten minute timer for my morning coffee.",
+                600,
+                Some("morning coffee"),
+            ),
+        ] {
+            assert_eq!(of(said), timer(seconds, label), "{said}");
+        }
+        for said in [
+            "set a timer for 7 am",
+            "set a timer at 6 pm",
+            "set a timer for ten minutes at 6 pm",
+            "set a ten minute timer for tomorrow morning",
+            "set a timer for tomorrow for 10 minutes",
+            "set a timer for 10 minutes until noon",
+        ] {
+            assert_eq!(of(said), [Request::Talk(Talk::TimeOfDay)], "{said}");
+        }
+    }
+
+    #[test]
+    fn a_running_timer_is_not_changed_by_another() {
+        for said in [
+            "Add five minutes to my timer.",
+            "add another five minutes to the pasta timer",
+            "Add five more minutes.",
+            "take two minutes off my timer",
+            "remove 5 minutes from the timer",
+            "put five more minutes on the timer",
+            "I need another five minutes on my timer",
+            "give me five more minutes on the timer",
+            "Give my timer another five minutes.",
+            "Extend the timer by ten minutes",
+            "change my timer to 10 minutes",
+            "make the timer five minutes longer",
+        ] {
+            assert_eq!(of(said), [Request::Talk(Talk::FixedLength)], "{said}");
+        }
+        for said in ["add a five minute timer", "put five minutes on the timer"] {
+            assert_eq!(of(said), timer(300, None), "{said}");
+        }
+        for said in [
+            "Cancel all my timers except the pasta one.",
+            "cancel all but the pasta timer",
+            "Cancel all timers and keep the pasta one.",
+        ] {
+            assert_eq!(of(said), [Request::Talk(Talk::WhichTimer)], "{said}");
+        }
+        assert_eq!(of("set a new one for ten minutes"), timer(600, None));
+        assert_eq!(
+            of("cancel the timer and start the music for ten minutes"),
+            [Request::CancelTimer(Target::Only)]
+        );
+    }
+
+    #[test]
+    fn a_question_for_a_rest_names_time_or_a_timer() {
+        for said in [
+            "How much time do I have?",
+            "how much longer",
+            "What's left on my timer?",
+            "how many minutes are left",
+        ] {
+            assert_eq!(of(said), [Request::ListTimers], "{said}");
+        }
+        for said in ["How much do I have?", "What's left?", "What do I have?"] {
+            assert_eq!(of(said), [], "{said}");
+            assert!(asks_for_rest(&text::normalise(said)), "{said}");
+        }
     }
 
     #[test]
@@ -934,6 +1286,61 @@ mod tests {
                 from: "feet",
                 to: "inches"
             }]
+        );
+        for (said, value, from, to) in [
+            (
+                "What's minus ten Celsius in Fahrenheit?",
+                -10.0,
+                "degrees Celsius",
+                "degrees Fahrenheit",
+            ),
+            (
+                "negative 40 degrees fahrenheit in celsius",
+                -40.0,
+                "degrees Fahrenheit",
+                "degrees Celsius",
+            ),
+            (
+                "What's 350 degrees in Celsius?",
+                350.0,
+                "degrees Fahrenheit",
+                "degrees Celsius",
+            ),
+            (
+                "20 degrees in Fahrenheit",
+                20.0,
+                "degrees Celsius",
+                "degrees Fahrenheit",
+            ),
+            (
+                "How tall is six foot six in centimeters?",
+                6.5,
+                "feet",
+                "centimeters",
+            ),
+        ] {
+            assert_eq!(of(said), [Request::Convert { value, from, to }], "{said}");
+        }
+        for (said, places) in [
+            (
+                "What time is it in England and Japan?",
+                ["England", "Japan"],
+            ),
+            (
+                "what time is it in New York and California",
+                ["New York", "California"],
+            ),
+        ] {
+            assert_eq!(of(said), places.map(at), "{said}");
+        }
+        assert_eq!(
+            of("what time is it in Trinidad and Tobago"),
+            [at("Trinidad and Tobago")]
+        );
+        assert_eq!(of("what time is it in the state of Texas"), [at("Texas")]);
+        assert_eq!(
+            of("what time is it in northern California"),
+            [at("California")]
         );
         assert_eq!(of("what time does the store open"), []);
     }

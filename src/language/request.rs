@@ -67,12 +67,19 @@ pub(crate) enum Talk {
     BadLength,
     /// Several lengths for one timer.
     WhichLength,
+    /// Timers to cancel of which some are to be left.
+    WhichTimer,
+    /// Another length for a running timer.
+    FixedLength,
 }
 
 impl Talk {
     /// Whether the answer tells the user that the request cannot be met.
     pub(crate) fn is_refusal(self) -> bool {
-        matches!(self, Self::WhichSum | Self::TimeOfDay | Self::BadLength)
+        matches!(
+            self,
+            Self::WhichSum | Self::TimeOfDay | Self::BadLength | Self::FixedLength
+        )
     }
 }
 

@@ -637,12 +637,101 @@ async fn other_sentences_call_nothing() {
     }
 }
 
+/// Sentences whose reason, subject or length must not be mistaken. All have to be right.
+const EXACT: &[(&str, &str)] = &[
+    (
+        "Set a timer for ten minutes so I don't forget the pizza.",
+        r#"set_timer {"seconds":600}"#,
+    ),
+    (
+        "Remind me in ten minutes not to forget the laundry.",
+        r#"set_timer {"seconds":600,"label":"laundry"}"#,
+    ),
+    (
+        "Remind me in ten minutes to call my mom.",
+        r#"set_timer {"seconds":600,"label":"call my mom"}"#,
+    ),
+    (
+        "Remind me to check if the oven is off in 10 minutes.",
+        r#"set_timer {"seconds":600,"label":"check if the oven is off"}"#,
+    ),
+    (
+        "Set a timer for twenty minutes because the cake is in the oven.",
+        r#"set_timer {"seconds":1200}"#,
+    ),
+    (
+        "Set a timer for five minutes, I'm boiling eggs.",
+        r#"set_timer {"seconds":300}"#,
+    ),
+    (
+        "Remind me in 20 minutes to pack for tomorrow.",
+        r#"set_timer {"seconds":1200,"label":"pack for tomorrow"}"#,
+    ),
+    (
+        "Set a timer for one hour fifteen.",
+        r#"set_timer {"seconds":4500}"#,
+    ),
+    (
+        "Set a timer for an hour and twenty.",
+        r#"set_timer {"seconds":4800}"#,
+    ),
+    (
+        "Set a timer for an hour and a quarter, please.",
+        r#"set_timer {"seconds":4500}"#,
+    ),
+    (
+        "What time is it in New York and California?",
+        r#"get_time {"place":"New York"}; get_time {"place":"California"}"#,
+    ),
+    (
+        "What time is it in the state of Texas?",
+        r#"get_time {"place":"Texas"}"#,
+    ),
+    (
+        "What's minus ten Celsius in Fahrenheit?",
+        r#"convert_units {"value":-10.0,"from":"degrees Celsius","to":"degrees Fahrenheit"}"#,
+    ),
+    (
+        "What's negative five plus three?",
+        r#"calculate {"expression":"-5 + 3"}"#,
+    ),
+    (
+        "350 degrees in Celsius",
+        r#"convert_units {"value":350.0,"from":"degrees Fahrenheit","to":"degrees Celsius"}"#,
+    ),
+    (
+        "Cancel all my timers except the pasta one.",
+        "I can cancel one timer or all of them. Which timer should I cancel?",
+    ),
+    (
+        "Cancel all my timers, except the pasta one, please.",
+        "I can cancel one timer or all of them. Which timer should I cancel?",
+    ),
+    (
+        "Add five minutes to my timer.",
+        "I can't change the length of a timer",
+    ),
+    ("How much do I have?", LIMIT),
+    ("What do I have?", "I can tell the time"),
+];
+
+#[tokio::test]
+async fn reasons_subjects_and_lengths_are_not_mistaken() {
+    for (sentence, expected) in EXACT {
+        let said = say(sentence).await;
+        let called = said.calls();
+        let right = called == *expected || (called.is_empty() && said.words.starts_with(expected));
+        assert!(right, "{sentence}: {called} {:?}", said.words);
+    }
+}
+
 #[tokio::test]
 async fn declined_requests_are_marked_as_such() {
     for (sentence, unable) in [
         ("Turn on the light in the kitchen.", true),
         ("Who won the World Cup in 1998?", true),
         ("Set a timer for 30 hours.", true),
+        ("Add five minutes to my timer.", true),
         ("What is 12 times 12?", false),
         ("Set a timer.", false),
         ("What can you do?", false),
@@ -698,6 +787,8 @@ async fn carries_on_a_conversation() {
         "What time is it in Atlantis?",
         "What is 7 times 6?",
         "what did you say",
+        "say that again",
+        "How tall is five foot eleven in centimeters?",
     ])
     .await;
     let expected = [
@@ -713,6 +804,8 @@ async fn carries_on_a_conversation() {
         "Sorry, I don't know a place called Atlantis.",
         "7 times 6 is 42.",
         "I said: 7 times 6 is 42.",
+        "I said: 7 times 6 is 42.",
+        "5 feet 11 inches is 180.34 centimeters.",
     ];
     for (said, expected) in spoken.iter().zip(expected) {
         assert!(said.starts_with(expected), "{said:?}, not {expected:?}");
@@ -763,6 +856,50 @@ async fn the_last_timer_is_taken_back_and_corrected() {
     let left = ("What timers do I have?", "You have a 5 minute timer");
     answers_begin(&[set, left, ("Cancel it.", cancelled)]).await;
     answers_begin(&[("Cancel that.", "Okay.")]).await;
+}
+
+#[tokio::test]
+async fn a_running_timer_is_kept_as_it_is_unless_it_is_cancelled() {
+    let set = (
+        "Set a pasta timer for 5 minutes.",
+        "Okay, a 5 minute timer for pasta is set.",
+    );
+    let other = (
+        "Set a timer for 10 minutes.",
+        "Okay, a 10 minute timer is set.",
+    );
+    let left = (
+        "What's left?",
+        "You have a 5 minute timer for pasta with 5 minutes left.",
+    );
+    answers_begin(&[
+        set,
+        ("Add five minutes to my timer.", "I can't change the length"),
+        left,
+        other,
+        (
+            "Cancel all my timers except the pasta one.",
+            "I can cancel one timer or all of them.",
+        ),
+        (
+            "All except the pasta one.",
+            "I can cancel one timer or all of them.",
+        ),
+        (
+            "The ten minute one.",
+            "Okay, the 10 minute timer is cancelled.",
+        ),
+        left,
+    ])
+    .await;
+    answers_begin(&[
+        other,
+        (
+            "Cancel the timer and set a new one for five minutes.",
+            "Okay, the 10 minute timer is cancelled. Okay, a 5 minute timer is set.",
+        ),
+    ])
+    .await;
 }
 
 #[tokio::test]
@@ -1391,11 +1528,23 @@ async fn two_requests_in_one_sentence_are_both_carried_out() {
         ),
         (
             "Set a pasta timer for five minutes and one for the eggs for ten minutes.",
-            r#"set_timer {"label":"pasta","seconds":300}; set_timer {"label":"eggs","seconds":600}"#,
+            r#"set_timer {"seconds":300,"label":"pasta"}; set_timer {"seconds":600,"label":"eggs"}"#,
         ),
         (
             "Set a pasta timer for five minutes and an egg timer for ten minutes.",
-            r#"set_timer {"label":"pasta","seconds":300}; set_timer {"label":"egg","seconds":600}"#,
+            r#"set_timer {"seconds":300,"label":"pasta"}; set_timer {"seconds":600,"label":"egg"}"#,
+        ),
+        (
+            "Set a ten minute timer for my wife and tell me the time.",
+            r#"set_timer {"seconds":600,"label":"wife"}; get_time {}"#,
+        ),
+        (
+            "Cancel the timer and set a new one for ten minutes.",
+            r#"cancel_timer {}; set_timer {"seconds":600}"#,
+        ),
+        (
+            "What time is it in England and Japan?",
+            r#"get_time {"place":"England"}; get_time {"place":"Japan"}"#,
         ),
         (
             "Add a note: buy milk. What time is it in Tokyo?",
