@@ -599,6 +599,16 @@ mod tests {
                 "convert_units",
                 json!({"value": 1, "from": "feet", "to": "inches"}),
             ),
+            (
+                "What's minus ten Celsius in Fahrenheit?",
+                "convert_units",
+                json!({"value": -10, "from": "degrees Celsius", "to": "degrees Fahrenheit"}),
+            ),
+            (
+                "What's negative five plus three?",
+                "calculate",
+                json!({"expression": "-5 + 3"}),
+            ),
             ("how long is left on my timer", "list_timers", json!({})),
             ("did I set a timer?", "list_timers", json!({})),
             (
