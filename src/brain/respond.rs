@@ -641,6 +641,16 @@ fn understand(
         if taken_back {
             requests.retain(|request: &Request| !request.needs_tool());
         }
+        // "Cancel all timers. Except the pasta one."
+        let all_timers = Request::CancelTimer(Target::All);
+        if requests.contains(&all_timers)
+            && !read.iter().any(Request::needs_tool)
+            && rules::leaves_some(sentence)
+        {
+            requests.retain(|request| *request != all_timers);
+            requests.push(Request::Talk(Talk::WhichTimer));
+            continue;
+        }
         requests.extend(read);
     }
     for request in &mut requests {

@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 /// The longest timer, in seconds, as in the tool.
 const DAY: u64 = 24 * 60 * 60;
 /// The longest name of a timer, in bytes.
-const MOST_CHARS: usize = 40;
+const LONGEST_NAME: usize = 40;
 
 fn rule(pattern: &str) -> Option<Regex> {
     let built = Regex::new(pattern);
@@ -90,23 +90,27 @@ const BACK: &str = r"(?P<back> (?:no|never ?mind|but|actually|sorry|scratch that
 rule!(
     REASON,
     format!(
-        r" (?:so(?: that)? (?:i|we|you|he|she|it|they|the|that|this|my|our|nobody|nothing)\b|so as |in order |because\b).*?{BACK}"
+        r" (?:so(?: that)? (?:i|we|you|he|she|it|they|the|that|this|my|our|nobody|nothing)\b|so as |in order |because\b|(?:and )?do not let me |i (?:do not want to|must not|should not|cannot|will not|never|always|keep) (?:be late|burn|forget|lose|miss|overcook|oversleep|remember|ruin)).*?{BACK}"
     )
 );
+// The beginning of what a reminder is about.
+const ABOUT: &str = r"(?:(?:not |never )?to|about|of|that)";
 // The subject of a reminder or timer.
 rule!(
     SUBJECT,
     format!(
-        r"^(?P<order>.*\b(?:(?:remind|alert|notify|ping|buzz|wake) (?:me|us)|timers?)\b.*?) (?:(?:not )?to|about|that) [a-z].*?{BACK}"
+        r"^(?P<order>.*\b(?:(?:remind|alert|notify|ping|buzz|wake) (?:me|us)|timers?)\b.*?) {ABOUT} [a-z].*?{BACK}"
     )
 );
 rule!(
     REMIND_OF,
-    r"^(?:remind|alert|notify) (?:me|us) (?P<what>(?:(?:not )?to|about) .+)$"
+    format!(r"^(?:remind|alert|notify) (?:me|us) (?P<what>{ABOUT} .+)$")
 );
 rule!(
     REMIND_LATER,
-    r"^(?:remind|alert|ping|notify) (?:me|us) (?P<what>(?:(?:not )?to|about|of|that) .+?) in (?:about )?(?P<length>\d.+)$"
+    format!(
+        r"^(?:remind|alert|ping|notify) (?:me|us) (?P<what>{ABOUT} .+?) in (?:about )?(?P<length>\d.+)$"
+    )
 );
 
 // Signs of a report, a question about how to do something, or a supposition.
@@ -169,7 +173,7 @@ rule!(
 );
 rule!(
     SET_ONE,
-    r"^(?:set|start|create|make|begin)(?: up)? (?:a |an |another |the )?(?:new |second |other )?(?:one|1) (?:for|of) (?P<rest>\d.*)$"
+    r"^(?:set|start|create|make|begin)(?: up)? (?:a |an |another |the )?(?:new |second |other )?(?:another|one|1) (?:for|of) (?P<rest>\d.*)$"
 );
 rule!(
     BARE_SET,
@@ -226,8 +230,8 @@ rule!(
         r"|add (?:another )?[\d.]+(?: more)? (?:hours?|minutes?|seconds?)(?: more)?",
         r"|(?:(?:put|set|i need|i want|i would like|get me) )?(?:another [\d.]+|[\d.]+ (?:more|extra|additional)) (?:hours?|minutes?|mins?|seconds?|secs?)(?: more)? (?:on|onto|to|for) (?:the|my|that|this) .*\b(?:timers?|countdowns?|clock)",
         r"|give (?:the|my|that|this) .*\b(?:timers?|countdowns?) .*\d.*",
-        r"|(?:extend|lengthen|prolong|shorten|increase|decrease|reduce|change|adjust|update) (?:the|my|that|this) .*\b(?:timers?|countdowns?)\b.*",
-        r"|make (?:the|my|that|this) .*\b(?:timers?|countdowns?) .*\b(?:longer|shorter))$"
+        r"|(?:extend|lengthen|prolong|shorten|increase|decrease|reduce|change|adjust|update|replace|swap) (?:the|my|that|this) .*\b(?:timers?|countdowns?)\b.*",
+        r"|.*\b(?:the|my|that|this) .*\b(?:timers?|countdowns?) .*\b(?:longer|shorter))$"
     )
 );
 rule!(
@@ -765,20 +769,19 @@ fn remind(core: &str, sentence: &str) -> Option<Vec<Request>> {
 
 /// The name of a timer that reminds of something: "call my mom" of "to call my mom".
 fn subject(about: &str) -> Option<String> {
-    static ABOUT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    static SAID: LazyLock<Option<Regex>> = LazyLock::new(|| {
         rule(
-            r"^(?:not to forget (?:to |about )?|(?:to|about|of|that) |(?P<not>not )to )(?:the |my )?",
+            r"^(?:(?:(?:not to|to not) forget (?:to |about )?|(?:to|about|of|that|i (?:have|need|want) to) )(?:the |my )?(?P<what>.+)|(?P<never>(?:not|never) to .+))$",
         )
     });
-    let found = ABOUT.as_ref()?.captures(about)?;
-    let not = found.name("not").map_or("", |_| "not to ");
-    Some(format!("{not}{}", &about[found[0].len()..]))
+    let said = captured(&SAID, about, &["what", "never"])?;
+    said.map(str::to_owned)
 }
 
 /// The timers to set, with this label if there is only one.
 fn timers(core: &str, label: Option<String>) -> Vec<Request> {
     let talk = |talk| vec![Request::Talk(talk)];
-    let label = label.filter(|label| label.len() <= MOST_CHARS);
+    let label = label.filter(|label| label.len() <= LONGEST_NAME);
     let at_time = match durations::seconds(core) {
         Some(_) => matches(&TIMED, &durations::marked(core, "#")),
         None => matches(&TIME_OF_DAY, &durations::without(core)),
@@ -831,18 +834,22 @@ fn label(around: &str) -> Option<String> {
     });
     // Words that begin another clause.
     static BEHIND: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        rule(r" (?:i|we|you|he|she|it|they|which|please|thanks?|from now|and then)\b.*$")
+        rule(
+            r"(?:^| )(?:i|we|you|he|she|it|they|which|please|thanks?|from now|and then|(?:the|my|our|this|that) [a-z]+ (?:is|are|has|have|needs?|takes?|must|should))\b.*$",
+        )
     });
     let around = durations::marked(around, "#");
     let (before, after) = around.split_once(',').unwrap_or(("", &around));
     let tidy = |words: &str| words.split_whitespace().collect::<Vec<_>>().join(" ");
-    let meant = |words: &String| !words.is_empty() && !matches(&NOISE, words);
-    let after = tidy(after);
+    let meant = |words: &String| {
+        !words.is_empty() && words.len() <= LONGEST_NAME && !matches(&NOISE, words)
+    };
+    let after = without(&BEHIND, &tidy(after));
     let named =
         captured(&NAMED, &after, &["name"]).or_else(|| captured(&MEANT_FOR, &after, &["name"]));
     let named = named
         .flatten()
-        .map(|name| without(&BEHIND, name))
+        .map(tidy)
         .filter(|name| !name.starts_with("and "));
     named
         .filter(meant)
@@ -962,9 +969,34 @@ mod tests {
                 None,
             ),
             (
+                "Start a five minute timer, I don't want to burn my tea.",
+                300,
+                None,
+            ),
+            (
+                "Set a timer for ten minutes and don't let me forget the pasta",
+                600,
+                None,
+            ),
+            (
+                "Remind me in ten minutes, I have to call my mom.",
+                600,
+                Some("call my mom"),
+            ),
+            (
                 "Remind me in ten minutes not to forget the laundry.",
                 600,
                 Some("laundry"),
+            ),
+            (
+                "Remind me in ten minutes to not forget my laundry.",
+                600,
+                Some("laundry"),
+            ),
+            (
+                "Remind me never to do that in ten minutes",
+                600,
+                Some("never to do that"),
             ),
             (
                 "Remind me not to forget the laundry in ten minutes.",
@@ -1036,6 +1068,13 @@ mod tests {
                 None,
             ),
             ("Set a timer for five minutes, I'm boiling eggs.", 300, None),
+            (
+                "Set a timer for five minutes, I have to boil my eggs.",
+                300,
+                None,
+            ),
+            ("Set a five minute timer, the pasta has to cook.", 300, None),
+            ("Set a timer for the next ten minutes.", 600, None),
             ("Set a timer for one hour fifteen", 4500, None),
             (
                 "Set a timer for two minutes thirty for the eggs",
@@ -1108,6 +1147,8 @@ mod tests {
             "give me five more minutes on the timer",
             "Give my timer another five minutes.",
             "Extend the timer by ten minutes",
+            "replace my timer with a ten minute one",
+            "can my timer run five minutes longer",
             "change my timer to 10 minutes",
             "make the timer five minutes longer",
         ] {
@@ -1123,7 +1164,12 @@ mod tests {
         ] {
             assert_eq!(of(said), [Request::Talk(Talk::WhichTimer)], "{said}");
         }
-        assert_eq!(of("set a new one for ten minutes"), timer(600, None));
+        for said in [
+            "set a new one for ten minutes",
+            "start another for ten minutes",
+        ] {
+            assert_eq!(of(said), timer(600, None), "{said}");
+        }
         assert_eq!(
             of("cancel the timer and start the music for ten minutes"),
             [Request::CancelTimer(Target::Only)]

@@ -708,6 +708,10 @@ const EXACT: &[(&str, &str)] = &[
         "I can cancel one timer or all of them. Which timer should I cancel?",
     ),
     (
+        "Cancel all my timers. Except the pasta one.",
+        "I can cancel one timer or all of them. Which timer should I cancel?",
+    ),
+    (
         "Add five minutes to my timer.",
         "I can't change the length of a timer",
     ),
@@ -1015,6 +1019,10 @@ async fn places_refusals_and_corrections_are_understood_in_their_sentence() {
         (
             &["I was wondering what the weather is like in Denver."],
             r#"get_weather {"place":"Denver"}"#,
+        ),
+        (
+            &["What's the weather in England and Japan?"],
+            r#"get_weather {"place":"England"}; get_weather {"place":"Japan"}"#,
         ),
         (&["What is the date in a week?"], "get_time {}"),
         (&["I love the weather in Spain."], ""),
@@ -1836,6 +1844,29 @@ async fn a_declared_tool_is_called_for_the_words_for_which_it_is_predicted() {
 }
 
 /// So that voices prepare what is really said.
+#[tokio::test]
+async fn what_was_repeated_is_repeated_in_the_same_words() {
+    for (language, again, said) in [
+        ("en", "What did you say?", "I said: Hello."),
+        ("de", "Was haben Sie gesagt?", "Ich sagte: Hello."),
+        ("es", "¿Qué ha dicho?", "He dicho: Hello."),
+    ] {
+        let prompt = Prompt {
+            instructions: None,
+            day: None,
+            messages: vec![agent(said), user(again)],
+            tools: TOOLS.specs(),
+            demands: Demands {
+                language: Some(language.into()),
+                ..Demands::default()
+            },
+        };
+        let events: Vec<_> = BRAIN.generate(prompt).map(Result::unwrap).collect().await;
+        let text = said.to_owned();
+        assert_eq!(events, [LlmEvent::Speech { text }, LlmEvent::End]);
+    }
+}
+
 #[tokio::test]
 async fn answers_that_are_often_given_are_among_those_often_said() {
     for language in [None, Some("de"), Some("es")] {
