@@ -633,6 +633,9 @@ fn understand(
             continue;
         }
         let read = all[at].clone();
+        if at > 0 && rules::is_reason(sentence) && !read.iter().any(Request::needs_tool) {
+            continue;
+        }
         let taken_back = at > 0
             && matches!(
                 read.as_slice(),

@@ -77,7 +77,7 @@ rule!(REMINDER, r"^remind (?:me|us)\b");
 // The beginning of an order, which is no report, whatever else it mentions.
 rule!(
     ORDER,
-    r"^(?:(?:set|start|create|make|begin|add|put|run|get|i need|i want|i would like|cancel|stop|delete|remove|clear|end) .*\b(?:timers?|countdowns?|(?:another|new|second) (?:one|1))\b|count ?down\b|(?:remind|alert|notify|ping|buzz|wake) (?:me|us)\b)"
+    r"^(?:(?:set|start|create|make|begin|add|put|run|get|i need|i want|i would like|cancel|stop|delete|remove|clear|end) .*\b(?:timers?|countdowns?|(?:another|new|second) (?:one|1))\b|(?:an? |another )?(?:[\d.]+ (?:hours?|minutes?|seconds?) )*(?:[a-z]+ )?timers? (?:for|to|called)\b|count ?down\b|(?:remind|alert|notify|ping|buzz|wake) (?:me|us)\b)"
 );
 // Words that make an order conditional or a report.
 rule!(
@@ -201,7 +201,7 @@ rule!(TIME_OF_DAY, format!(r"\b{DAY_OR_HOUR}\b"));
 rule!(
     TIMED,
     format!(
-        r"\b{DAY_OR_HOUR}(?: (?:for|in|after))? #|#(?: (?:timer|countdown))?(?: (?:for|from|on|at|by|in the|this|starting|beginning|long))* {DAY_OR_HOUR}\b"
+        r"\b{DAY_OR_HOUR}(?: (?:for|in|after))? #|#(?: (?:timer|countdown))?(?: (?:for|from|on|at|by|before|after|to|in the|this|starting|beginning|long))* {DAY_OR_HOUR}\b"
     )
 );
 rule!(
@@ -231,7 +231,7 @@ rule!(
         r"|(?:(?:put|set|i need|i want|i would like|get me) )?(?:another [\d.]+|[\d.]+ (?:more|extra|additional)) (?:hours?|minutes?|mins?|seconds?|secs?)(?: more)? (?:on|onto|to|for) (?:the|my|that|this) .*\b(?:timers?|countdowns?|clock)",
         r"|give (?:the|my|that|this) .*\b(?:timers?|countdowns?) .*\d.*",
         r"|(?:extend|lengthen|prolong|shorten|increase|decrease|reduce|change|adjust|update|replace|swap) (?:the|my|that|this) .*\b(?:timers?|countdowns?)\b.*",
-        r"|.*\b(?:the|my|that|this) .*\b(?:timers?|countdowns?) .*\b(?:longer|shorter))$"
+        r"|.*\b(?:the|my|that|this) .*\b(?:timers?|countdowns?) .*\b(?:longer|shorter|another [\d.]+ [a-z]+|(?:more|extra|additional) (?:hours?|minutes?|mins?|seconds?|secs?)))$"
     )
 );
 rule!(
@@ -334,6 +334,19 @@ fn cut(rule: &Option<Regex>, text: &str) -> String {
         Some(rule) => rule.replace(text, "${order}${back}").into_owned(),
         None => text.to_owned(),
     }
+}
+
+/// Whether a sentence only gives a reason for the one before it: "so I don't forget the pizza". "So I don't want it" does
+/// not.
+pub(super) fn is_reason(sentence: &str) -> bool {
+    let sentence = format!(" {sentence}");
+    let found = REASON
+        .as_ref()
+        .and_then(|reason| reason.captures(&sentence));
+    let found = found.filter(|found| found.name("back").is_none());
+    let is_whole = found.is_some_and(|found| sentence.len() == found[0].len());
+    let refuses = |word: &str| ["want", "need", "like", "mind"].contains(&word);
+    is_whole && !sentence.split(' ').any(refuses)
 }
 
 /// An order without its reason and without the subject of a reminder or timer, which may negate or tell anything: "remind
@@ -1036,6 +1049,15 @@ mod tests {
             assert!(!is_negated(&sentence) && !is_told(&sentence), "{said}");
             assert_eq!(of(said), timer(seconds, label), "{said}");
         }
+        for (said, expected) in [
+            ("So I don't forget the pizza.", true),
+            ("Because my wife is asleep.", true),
+            ("So I don't want it.", false),
+            ("So I changed my mind, don't set it.", false),
+            ("So what time is it?", false),
+        ] {
+            assert_eq!(is_reason(&text::normalise(said)), expected, "{said}");
+        }
         for said in [
             "Don't set a timer so I don't forget the pizza.",
             "Set a timer for ten minutes because I'm hungry, no, don't.",
@@ -1129,6 +1151,7 @@ mod tests {
             "set a ten minute timer for tomorrow morning",
             "set a timer for tomorrow for 10 minutes",
             "set a timer for 10 minutes until noon",
+            "set a timer for ten minutes before noon",
         ] {
             assert_eq!(of(said), [Request::Talk(Talk::TimeOfDay)], "{said}");
         }
@@ -1149,6 +1172,7 @@ mod tests {
             "Extend the timer by ten minutes",
             "replace my timer with a ten minute one",
             "can my timer run five minutes longer",
+            "My timer needs five more minutes.",
             "change my timer to 10 minutes",
             "make the timer five minutes longer",
         ] {

@@ -337,10 +337,7 @@ fn place(words: &str) -> Option<String> {
         return None;
     }
     // "Boulder, Colorado" keeps its region: there is more than one Boulder.
-    let listed = |words: &str| {
-        let known = places::is_listed(words).then(|| places::find(words).ok());
-        known.flatten().map(|place| place.name)
-    };
+    let listed = |words: &str| Some(places::named(words)?.name);
     let words = match listed(words) {
         Some(name) => return Some(name),
         None => slots::words_of_a_name(words),

@@ -644,6 +644,10 @@ const EXACT: &[(&str, &str)] = &[
         r#"set_timer {"seconds":600}"#,
     ),
     (
+        "Set a timer for ten minutes. So I don't forget the pizza.",
+        r#"set_timer {"seconds":600}"#,
+    ),
+    (
         "Remind me in ten minutes not to forget the laundry.",
         r#"set_timer {"seconds":600,"label":"laundry"}"#,
     ),
@@ -1019,6 +1023,10 @@ async fn places_refusals_and_corrections_are_understood_in_their_sentence() {
         (
             &["I was wondering what the weather is like in Denver."],
             r#"get_weather {"place":"Denver"}"#,
+        ),
+        (
+            &["What's the weather in the state of Texas?"],
+            r#"get_weather {"place":"Texas"}"#,
         ),
         (
             &["What's the weather in England and Japan?"],
@@ -1545,6 +1553,14 @@ async fn two_requests_in_one_sentence_are_both_carried_out() {
         (
             "Set a ten minute timer for my wife and tell me the time.",
             r#"set_timer {"seconds":600,"label":"wife"}; get_time {}"#,
+        ),
+        (
+            "Set a ten minute timer for my wife and a five minute timer for my son.",
+            r#"set_timer {"seconds":600,"label":"wife"}; set_timer {"seconds":300,"label":"son"}"#,
+        ),
+        (
+            "What time is it in England, France and Japan?",
+            r#"get_time {"place":"England"}; get_time {"place":"France"}; get_time {"place":"Japan"}"#,
         ),
         (
             "Cancel the timer and set a new one for ten minutes.",

@@ -78,6 +78,7 @@ pub fn find(name: &str) -> Result<Place, UnknownPlace> {
     let key = key_of(name);
     by_key(&key)
         .or_else(|| in_full(&key))
+        .or_else(|| part(&key))
         .or_else(|| qualified(&key))
         .or_else(|| by_zone(name))
         .ok_or_else(|| UnknownPlace(name.trim().to_owned()))
@@ -251,12 +252,19 @@ fn qualified(key: &str) -> Option<Place> {
     })
 }
 
-/// A region or city named with its kind or a part of it: "the state of texas", "northern california".
+/// The place whose name is in the tables, also with its kind before it: "the state of Texas".
+pub(crate) fn named(name: &str) -> Option<Place> {
+    let key = key_of(name);
+    by_key(&key).or_else(|| in_full(&key))
+}
+
 fn in_full(key: &str) -> Option<Place> {
-    let kind = ["state of ", "city of ", "province of ", "country of "];
-    if let Some(rest) = kind.iter().find_map(|kind| key.strip_prefix(kind)) {
-        return by_key(rest);
-    }
+    let kinds = ["state of ", "city of ", "province of ", "country of "];
+    by_key(kinds.iter().find_map(|kind| key.strip_prefix(kind))?)
+}
+
+/// The region of a part of it: "northern california".
+fn part(key: &str) -> Option<Place> {
     let (part, whole) = key.split_once(' ')?;
     let entry = PLACES.get(whole)?;
     // There is a city of East London, and Central America is no part of the United States.
@@ -285,7 +293,10 @@ fn within(city: &str, region: &Entry) -> Option<Place> {
     let entry = PLACES.get(city)?;
     let several = region.place.reference.is_some();
     let same_zone = entry.place.zone == region.place.zone;
-    let inside = entry.country == region.country && !entry.region && (same_zone || several);
+    // "Scotland, UK" and "Texas, USA"; but Nevada, Missouri, is a town.
+    let is_state = region.country == "US" && region.place.name != "United States";
+    let fits = !entry.region || !is_state;
+    let inside = entry.country == region.country && fits && (same_zone || several);
     inside.then(|| entry.place.clone())
 }
 
@@ -293,7 +304,9 @@ fn within(city: &str, region: &Entry) -> Option<Place> {
 fn unlisted(city: &str, region: &Entry) -> Option<Place> {
     const NO_NAME: [&str; 4] = ["and", "or", "in", "of"];
     let is_name = |word: &str| !NO_NAME.contains(&word) && !PARTS.contains(&city);
-    let is_town = region.country != "ZZ" && city.split(' ').all(is_name);
+    // "England, France" are two places, but Peru, Indiana, is a town.
+    let is_other = region.country != "US" && PLACES.get(city).is_some_and(|entry| entry.region);
+    let is_town = region.country != "ZZ" && !is_other && city.split(' ').all(is_name);
     is_town.then(|| Place {
         name: format!("{}, {}", title_case(city), region.place.name),
         ..region.place.clone()
@@ -440,6 +453,10 @@ mod tests {
             ("the state of Texas", "America/Chicago"),
             ("state of Washington", "America/Los_Angeles"),
             ("northern California", "America/Los_Angeles"),
+            ("Texas, USA", "America/Chicago"),
+            ("Scotland, UK", "Europe/London"),
+            ("Bavaria, Germany", "Europe/Berlin"),
+            ("Peru, Indiana", "America/Indiana/Indianapolis"),
             ("upstate New York", "America/New_York"),
             ("Northern Ireland", "Europe/London"),
             ("West Virginia", "America/New_York"),
@@ -482,6 +499,7 @@ mod tests {
         assert!(find("east").is_err());
         for invented in [
             "England and Japan",
+            "England, France",
             "New York and California",
             "the weather in Texas",
             "the north of England",
