@@ -28,7 +28,7 @@ macro_rules! rule {
 
 rule!(
     OPENERS,
-    r"^(?:help me (?:to )?|(?:(?:can|could|would|will)(?: not)?|cannot) you (?:please |just |maybe |quickly )*|would you mind |do (?:not )?you (?:happen to )?know |why do not (?:you|we) |(?:do not|never) forget to |remember to |(?:make|be) sure to |please |just |quickly |i (?:want|need|would like|would love|have) (?:you )?to (?:know )?|i (?:am|was) (?:just )?wondering |i wonder |let me know |let us |tell me |show me |give me |check |look up |find out |go ahead and |may i (?:know |ask )?|can i (?:get|have|know|ask) |any idea |telling me |me )+"
+    r"^(?:help me (?:to )?|(?:(?:can|could|would|will)(?: not)?|cannot) you (?:please |just |maybe |quickly )*|would you mind |do (?:not )?you (?:happen to )?know |why do not (?:you|we) |(?:do not|never) forget to |remember to |(?:make|be) sure to |please |just |quickly |i (?:want|need|would like|would love|have) (?:you )?to (?:know )?|i (?:(?:am|was) (?:just )?wondering|wonder) (?:(?:if|whether) you (?:can|could|would) )?|let me know |let us |tell me |show me |give me |check |look up |find out |go ahead and |may i (?:know |ask )?|can i (?:get|have|know|ask) |any idea |telling me |me )+"
 );
 rule!(
     TAILS,
@@ -86,11 +86,13 @@ rule!(
 );
 // Words at the end that may take an order back.
 const BACK: &str = r"(?P<back> (?:no|never ?mind|but|actually|sorry|scratch that|cancel (?:it|that)|do not (?:set|start|do|bother))\b.*)?$";
+// A mishap that a timer is to prevent.
+const MISHAP: &str = r"(?:be late|burn|forget|lose|miss|overcook|oversleep|remember|ruin)";
 // The reason for an order.
 rule!(
     REASON,
     format!(
-        r" (?:so(?: that)? (?:i|we|you|he|she|it|they|the|that|this|my|our|nobody|nothing)\b|so as |in order |because\b|(?:and )?do not let me |i (?:do not want to|must not|should not|cannot|will not|never|always|keep) (?:be late|burn|forget|lose|miss|overcook|oversleep|remember|ruin)).*?{BACK}"
+        r" (?:so(?: that)? (?:i|we|you|he|she|it|they|the|that|this|my|our|nobody|nothing)\b|so as |in order |because\b|(?:and )?do not let me |i (?:do not want to|must not|should not|cannot|will not|never|always|keep) {MISHAP}\b).*?{BACK}"
     )
 );
 // The beginning of what a reminder is about.
@@ -339,6 +341,8 @@ fn cut(rule: &Option<Regex>, text: &str) -> String {
 /// Whether a sentence only gives a reason for the one before it: "so I don't forget the pizza". "So I don't want it" does
 /// not.
 pub(super) fn is_reason(sentence: &str) -> bool {
+    static FEARS: LazyLock<Option<Regex>> =
+        LazyLock::new(|| rule(&format!(r"\bwant to {MISHAP}\b")));
     let sentence = format!(" {sentence}");
     let found = REASON
         .as_ref()
@@ -346,7 +350,7 @@ pub(super) fn is_reason(sentence: &str) -> bool {
     let found = found.filter(|found| found.name("back").is_none());
     let is_whole = found.is_some_and(|found| sentence.len() == found[0].len());
     let refuses = |word: &str| ["want", "need", "like", "mind"].contains(&word);
-    is_whole && !sentence.split(' ').any(refuses)
+    is_whole && !without(&FEARS, &sentence).split(' ').any(refuses)
 }
 
 /// An order without its reason and without the subject of a reminder or timer, which may negate or tell anything: "remind
@@ -982,6 +986,11 @@ mod tests {
                 None,
             ),
             (
+                "I was wondering if you could set a timer for ten minutes because I'm baking.",
+                600,
+                None,
+            ),
+            (
                 "Start a five minute timer, I don't want to burn my tea.",
                 300,
                 None,
@@ -1052,7 +1061,9 @@ mod tests {
         for (said, expected) in [
             ("So I don't forget the pizza.", true),
             ("Because my wife is asleep.", true),
+            ("I don't want to burn the cake.", true),
             ("So I don't want it.", false),
+            ("I don't want to set it.", false),
             ("So I changed my mind, don't set it.", false),
             ("So what time is it?", false),
         ] {

@@ -644,6 +644,10 @@ const EXACT: &[(&str, &str)] = &[
         r#"set_timer {"seconds":600}"#,
     ),
     (
+        "Set a timer for ten minutes. I don't want to burn the cake.",
+        r#"set_timer {"seconds":600}"#,
+    ),
+    (
         "Set a timer for ten minutes. So I don't forget the pizza.",
         r#"set_timer {"seconds":600}"#,
     ),
