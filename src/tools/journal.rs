@@ -76,6 +76,9 @@ pub struct Intent {
     pub arguments: Map<String, Value>,
     /// When it was begun.
     pub time: Timestamp,
+    /// How long it counts as the change that it is: the records of earlier attempts are kept as long, because each leads
+    /// to the next. `None` if it is no such change.
+    pub span: Option<Duration>,
 }
 
 /// A call that was begun.
@@ -181,6 +184,7 @@ impl Journal {
             tool: tool.to_owned(),
             arguments: arguments.clone(),
             time: now(),
+            span: None,
         };
         match self
             .begin(intent)
@@ -222,6 +226,7 @@ impl Journal {
                 tool: tool.to_owned(),
                 arguments: arguments.clone(),
                 time: now(),
+                span: Some(same.span),
             };
             let begun = self.0.begin(intent).await;
             let Some(record) = begun.map_err(|error| not_done(&error, tool))? else {
@@ -229,27 +234,29 @@ impl Journal {
             };
             let age = record.age(now());
             let is_over = age > same.span;
-            let is_unknown = match record.result {
-                _ if is_over => false,
+            let (is_unknown, keeps_key) = match record.result {
+                _ if is_over => (false, false),
                 Some(Ok(result)) => return Ok(already(result)),
                 Some(Err(
                     ToolError::Broken(_) | ToolError::Uncertain(_) | ToolError::Timeout(_),
-                )) => true,
-                Some(Err(_)) => false,
+                )) => (true, true),
+                // An attempt before it may have taken effect under the key.
+                Some(Err(ToolError::NotBegun(_))) => (false, true),
+                Some(Err(_)) => (false, false),
                 // By the clock it may have been begun in the future.
                 None if age < same.takes && waited < same.takes => {
                     tokio::time::sleep(LOOK_EVERY).await;
                     waited += LOOK_EVERY;
                     continue;
                 }
-                None => true,
+                None => (true, true),
             };
             if is_unknown && !same.is_keyed {
                 return Err(ToolError::Failed(UNKNOWN.into()));
             }
             attempt += 1;
             key = nth_attempt(&same.key, attempt);
-            if !is_unknown {
+            if !keeps_key {
                 idempotency_key.clone_from(&key);
             }
         }
@@ -284,8 +291,7 @@ fn nth_attempt(key: &str, attempt: u32) -> String {
     format!("{key}-{attempt}")
 }
 
-/// The keys of the earlier attempts at a change. Their records are kept as long as the last one counts, because each
-/// leads to the next.
+/// The keys of the earlier attempts at a change.
 fn earlier_attempts(key: &str) -> Vec<String> {
     let of_change = key
         .strip_prefix(ONCE)
@@ -500,6 +506,17 @@ mod tests {
         );
         let (second, key) = again(&journal, false, 10, Ok(json!(1))).await;
         assert_eq!((second, key.as_deref()), (Ok(json!(1)), Some("k-1")));
+    }
+
+    #[tokio::test]
+    async fn an_attempt_that_could_not_begin_leaves_the_idempotency_key() {
+        let journal = Journal::new(Scripted::default());
+        let late = Err(ToolError::Timeout(5));
+        let unreached = Err(ToolError::NotBegun("connection refused".into()));
+        for (second, result) in [(0, late), (10, unreached), (20, Ok(json!(1)))] {
+            let (_, key) = again(&journal, true, second, result).await;
+            assert_eq!(key.as_deref(), Some("k"));
+        }
     }
 
     #[tokio::test]

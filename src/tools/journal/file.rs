@@ -42,6 +42,8 @@ enum JournalLine {
         time: Timestamp,
         tool: String,
         arguments: Map<String, Value>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        span: Option<Duration>,
     },
     Result {
         key: String,
@@ -55,6 +57,7 @@ struct Entry {
     time: Timestamp,
     tool: String,
     arguments: Map<String, Value>,
+    span: Option<Duration>,
     result: Option<(Timestamp, Result<Value, ToolError>)>,
     /// When this process learned of it, by a clock that does not jump; `None` if it was there at the start.
     learned: Option<Instant>,
@@ -158,6 +161,7 @@ impl JournalFile {
                 tool: entry.tool.clone(),
                 arguments: entry.arguments.clone(),
                 time: entry.time,
+                span: entry.span,
             })
             .collect();
         open.sort_by_key(|intent| intent.time);
@@ -231,6 +235,7 @@ impl State {
                 time: intent.time,
                 tool: intent.tool,
                 arguments: intent.arguments,
+                span: intent.span,
             };
             match self.append(Some(&line)) {
                 Ok(true) => {
@@ -466,10 +471,11 @@ fn open(
         for (key, entry) in &mut entries {
             entry.learned = learned.get(key).copied();
         }
-        let kept = entries.iter().filter(|(_, entry)| is_kept(entry, now));
-        let kept = kept.flat_map(|(key, _)| [vec![key.clone()], earlier_attempts(key)].concat());
-        let kept: HashSet<String> = kept.collect();
-        entries.retain(|key, _| kept.contains(key));
+        let counting = entries.iter().filter(|(_, entry)| counts(entry, now));
+        let needed: HashSet<String> = counting
+            .flat_map(|(key, _)| earlier_attempts(key))
+            .collect();
+        entries.retain(|key, entry| is_kept(entry, now) || needed.contains(key));
         if entries.len() < before {
             rewrite(path, folder, &entries)?;
         }
@@ -594,11 +600,13 @@ fn learn(entries: &mut HashMap<String, Entry>, line: JournalLine, learned: Optio
             time,
             tool,
             arguments,
+            span,
         } => {
             entries.entry(key).or_insert(Entry {
                 time,
                 tool,
                 arguments,
+                span,
                 result: None,
                 learned,
             });
@@ -621,6 +629,15 @@ fn is_kept(entry: &Entry, now: Timestamp) -> bool {
     is_young || now.duration_since(time) < keep
 }
 
+/// Whether another call would be the same change.
+fn counts(entry: &Entry, now: Timestamp) -> bool {
+    let within = |span: Duration| {
+        let is_young = entry.age().is_some_and(|age| age < span);
+        is_young || now.duration_since(entry.time).unsigned_abs() < span
+    };
+    entry.span.is_some_and(within)
+}
+
 /// Writes the entries to a new file, which takes the old one's place at once.
 fn rewrite(path: &Path, folder: &Path, entries: &HashMap<String, Entry>) -> io::Result<()> {
     let new = path.with_extension("new");
@@ -633,6 +650,7 @@ fn rewrite(path: &Path, folder: &Path, entries: &HashMap<String, Entry>) -> io::
                 time: entry.time,
                 tool: entry.tool.clone(),
                 arguments: entry.arguments.clone(),
+                span: entry.span,
             },
         )?;
         if let Some((time, result)) = &entry.result {
@@ -676,6 +694,7 @@ mod tests {
             tool: "add_note".into(),
             arguments: json!({"text": "buy milk"}).as_object().cloned().unwrap(),
             time: at(hours),
+            span: None,
         }
     }
 
@@ -787,8 +806,12 @@ mod tests {
         let path = folder.path().join("journal.jsonl");
         let journal = open(&path, 0);
         let refused = Err(ToolError::Failed("no room is free".into()));
-        for (key, hour) in [("once-x", 0), ("once-x-1", 10), ("once-y", 0)] {
-            begin(&journal, key, hour).await;
+        for (key, hour) in [("once-x", 0), ("once-x-1", 10), ("once-y", 0), ("once-y-1", 1)] {
+            let intent = Intent {
+                span: Some(Duration::from_hours(24)),
+                ..intent(key, hour)
+            };
+            Journal::new(journal.clone()).begin(intent).await.unwrap();
             let finished = journal.finish(key.into(), refused.clone(), at(hour));
             finished.await.unwrap();
         }

@@ -37,7 +37,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 const MOST_OPEN: usize = 10_000;
 
 /// Records an intent unless there is a record, which is returned then. The records of earlier attempts, the further
-/// keys, are kept for another day.
+/// keys, are kept as long as this one counts.
 const BEGIN: &str = "
     if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
         for at = 3, #KEYS do
@@ -51,9 +51,6 @@ const BEGIN: &str = "
 /// Puts a record with its result in the place of the one without.
 const FINISH: &str = "
     redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-    for at = 3, #KEYS do
-        if redis.call('PTTL', KEYS[at]) < tonumber(ARGV[4]) then redis.call('PEXPIRE', KEYS[at], ARGV[4]) end
-    end
     redis.call('SREM', KEYS[2], ARGV[3])
     return 1";
 
@@ -152,6 +149,7 @@ impl JournalShared {
             tool,
             arguments,
             time,
+            span,
         } = intent;
         if let Some(done) = self.state().unwritten.get(&key) {
             return Ok(Some(done.clone().record()));
@@ -165,7 +163,8 @@ impl JournalShared {
             result: None,
         };
         let text = kept.text();
-        let begun = self.0.ask(BEGIN, &key, &text, KEEP_UNKNOWN).await;
+        let span = span.unwrap_or_default();
+        let begun = self.0.ask(BEGIN, &key, &text, (KEEP_UNKNOWN, span)).await;
         let found: Option<String> = match begun {
             Ok(found) => found,
             Err(error) => {
@@ -245,9 +244,9 @@ impl Inner {
         script: &str,
         key: &str,
         text: &str,
-        keep: Duration,
+        keep: (Duration, Duration),
     ) -> Result<T, StoreError> {
-        let [keep, keep_earlier] = [keep, KEEP_RESULTS].map(|keep| keep.as_millis().to_string());
+        let [keep, keep_earlier] = <[Duration; 2]>::from(keep).map(|keep| keep.as_millis().to_string());
         self.run(script, key, &[text, &keep, key, &keep_earlier])
             .await
     }
@@ -280,7 +279,8 @@ impl Inner {
         let Some(kept) = self.state().unwritten.get(key).cloned() else {
             return Ok(());
         };
-        let _: u32 = self.ask(FINISH, key, &kept.text(), KEEP_RESULTS).await?;
+        let keep = (KEEP_RESULTS, Duration::ZERO);
+        let _: u32 = self.ask(FINISH, key, &kept.text(), keep).await?;
         self.state().unwritten.remove(key);
         Ok(())
     }
