@@ -1,7 +1,6 @@
 //! Admission control: limits the number of sessions.
 
 use crate::metrics::{Metrics, Refusal};
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -16,7 +15,7 @@ pub(super) struct Admission {
     /// The free places.
     places: Arc<Semaphore>,
     /// Places of calls that were promised one and have not connected yet, each with the time at which it is free again.
-    held: Mutex<VecDeque<(OwnedSemaphorePermit, Instant)>>,
+    held: Mutex<Vec<(OwnedSemaphorePermit, Instant)>>,
     pub(super) room: Room,
     /// Cancelled at shutdown; then all sessions are refused.
     drain: CancellationToken,
@@ -71,12 +70,12 @@ impl Admission {
 
     /// Holds a place for a call that connects within this time.
     pub(super) fn hold(&self, place: OwnedSemaphorePermit, lasting: Duration) {
-        self.held().push_back((place, Instant::now() + lasting));
+        self.held().push((place, Instant::now() + lasting));
     }
 
     /// Frees a place that was held for a call which does not connect any more.
     pub(super) fn let_go(&self) {
-        self.held().pop_front();
+        drop(self.take_held());
     }
 
     /// The place of a call that was promised one. It may have been promised by another server, or its time may be over:
@@ -84,17 +83,26 @@ impl Admission {
     pub(super) fn promised(&self) -> Result<OwnedSemaphorePermit, Refusal> {
         let held = match self.is_draining() {
             true => None,
-            false => self.held().pop_front(),
+            false => self.take_held(),
         };
-        held.map_or_else(|| self.place(true), |(place, _)| Ok(place))
+        held.map_or_else(|| self.place(true), Ok)
     }
 
-    /// Whether the server shuts down.
-    pub(super) fn is_draining(&self) -> bool {
+    /// The held place that is free again first: whoever was promised it finds one that is held longer.
+    fn take_held(&self) -> Option<OwnedSemaphorePermit> {
+        let mut held = self.held();
+        let (first, _) = held
+            .iter()
+            .enumerate()
+            .min_by_key(|(_, (_, until))| *until)?;
+        Some(held.swap_remove(first).0)
+    }
+
+    fn is_draining(&self) -> bool {
         self.drain.is_cancelled()
     }
 
-    fn held(&self) -> MutexGuard<'_, VecDeque<(OwnedSemaphorePermit, Instant)>> {
+    fn held(&self) -> MutexGuard<'_, Vec<(OwnedSemaphorePermit, Instant)>> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         held.retain(|(_, until)| *until > now);
@@ -106,6 +114,21 @@ impl Admission {
 mod tests {
     use super::*;
     use tokio::time::advance;
+
+    /// A call that rings for long keeps its place when another connects meanwhile.
+    #[tokio::test(start_paused = true)]
+    async fn the_place_that_is_held_longest_stays() {
+        let room: Room = Arc::new(|| true);
+        let admission = Admission::new(2, room, CancellationToken::new(), Arc::default());
+        for seconds in [45, 15] {
+            let place = admission.place(false).unwrap();
+            admission.hold(place, Duration::from_secs(seconds));
+        }
+        let connected = admission.promised().unwrap();
+        advance(Duration::from_secs(20)).await;
+        assert!(matches!(admission.place(false), Err(Refusal::Full)));
+        drop((admission.promised().unwrap(), connected));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_place_is_held_for_a_call_that_was_promised_one() {

@@ -201,15 +201,13 @@ fn connected(
         return (StatusCode::BAD_REQUEST, "CallSid is missing").into_response();
     };
     let place = match place {
-        Place::Held if shared.admission.is_draining() => return busy(),
-        Place::Held => None,
-        Place::New => Some(shared.admission.place(false)),
-        Place::Promised => Some(shared.admission.place(true)),
+        Place::New => shared.admission.place(false),
+        Place::Promised => shared.admission.place(true),
+        Place::Held => shared.admission.promised(),
     };
     match place {
-        Some(Ok(place)) => shared.admission.hold(place, TO_CONNECT),
-        Some(Err(_)) => return busy(),
-        None => {}
+        Ok(place) => shared.admission.hold(place, TO_CONNECT),
+        Err(_) => return busy(),
     }
     let ticket = shared.tickets.issue(call, told(form));
     let connect = connect(twilio, settings.interrupt, &ticket);
