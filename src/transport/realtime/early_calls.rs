@@ -95,13 +95,8 @@ impl EarlyCalls {
         std::mem::take(&mut self.answered)
     }
 
-    /// The client asks for something else first, so its next `response.create` is meant.
+    /// The conversation has gone on, or the client asks for something else first, so its next `response.create` is meant.
     pub(super) fn turns_to_other(&mut self) {
-        self.answered = false;
-    }
-
-    /// The response is over, so the client's next `response.create` is meant.
-    pub(super) fn response_done(&mut self) {
         self.answered = false;
     }
 
@@ -179,12 +174,12 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_over_swallows_no_request() {
+    fn when_the_conversation_has_gone_on_no_request_is_swallowed() {
         let mut calls = EarlyCalls::default();
         calls.begin("a".into(), RunId(1));
         calls.commit(RunId(1), CallId(7), true);
         calls.answer("a", None);
-        calls.response_done();
+        calls.turns_to_other();
         assert!(!calls.needs_no_response());
     }
 

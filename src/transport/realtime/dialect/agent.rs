@@ -33,6 +33,7 @@ impl Realtime {
         let response = Response::new(self.writer.id("resp"), request, &self.session);
         let json = self.response_json(&response, "in_progress", Value::Null, Value::Null);
         self.failure = None;
+        self.early.turns_to_other();
         self.response = Some(response);
         self.next_on_track();
         self.tell("response.created", json!({ "response": json }));
@@ -313,7 +314,9 @@ impl Realtime {
         let Some(response) = self.response.take() else {
             return;
         };
-        self.early.response_done();
+        if response.client_called {
+            self.early.client_goes_on();
+        }
         let (status, details) = end_of(status, self.failure.take());
         let heard = std::mem::take(&mut self.heard);
         let usage = shape::usage(usage, heard, response.audio);

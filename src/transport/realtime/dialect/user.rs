@@ -170,6 +170,7 @@ impl Realtime {
     }
 
     pub(super) fn user_item(&mut self, item: ItemId, text: &str, spoken: bool) {
+        self.early.turns_to_other();
         if !spoken {
             let name = self.writer.id("item");
             let json = ItemContent::User(text.to_owned()).to_json(&name);
