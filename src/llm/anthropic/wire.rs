@@ -295,15 +295,17 @@ impl Decoder {
         };
         let mut told = Vec::new();
         let closed = call.close(whole, &mut told);
-        let is_made = |map| self.made.has(call.name(), map);
-        if closed.as_ref().is_ok_and(is_made) {
-            return;
+        let is_made = self.made.has(call.name(), &closed);
+        if !is_made {
+            events.append(&mut told);
         }
-        events.append(&mut told);
         let Ok(arguments) = closed else {
             return;
         };
         self.behind.has_native(call.name(), &arguments);
+        if is_made {
+            return;
+        }
         if let Some(thoughts) = self.thoughts.whole() {
             let block = Block {
                 extra: Some(thoughts),

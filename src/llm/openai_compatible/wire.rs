@@ -451,10 +451,10 @@ impl Decoder {
             let mut told = Vec::new();
             let closed = slot.call.close(whole, &mut told);
             let name = slot.call.name();
-            if closed.as_ref().is_ok_and(|map| self.made.has(name, map)) {
-                continue;
+            let is_made = self.made.has(name, &closed);
+            if !is_made {
+                events.append(&mut told);
             }
-            events.append(&mut told);
             if let Ok(arguments) = closed {
                 let block = Block {
                     extra: slot.extra.take(),
@@ -464,6 +464,9 @@ impl Decoder {
                 };
                 let name = slot.call.name().to_owned();
                 self.behind.has_native(&name, &arguments);
+                if is_made {
+                    continue;
+                }
                 self.complete.push((name, arguments, block));
             }
         }
