@@ -4,7 +4,7 @@ use super::when::{self, Asked};
 use crate::language::en::{durations, expression, money, numbers::plain};
 use crate::language::request::Talk;
 use crate::language::wording::capitalised;
-use crate::tools::{BROKEN, LATE};
+use crate::tools::{BROKEN, LATE, UNCERTAIN};
 use serde_json::{Map, Number, Value};
 use std::time::Duration;
 
@@ -143,6 +143,7 @@ fn failure(tool: &str, error: &str) -> String {
     let said = match error {
         BROKEN => "Sorry, that is not working right now.",
         LATE => "Sorry, that took too long.",
+        UNCERTAIN => "Sorry, the connection failed, so I don't know whether that was done.",
         error if for_models.iter().any(|begin| error.starts_with(begin)) => {
             "Sorry, I could not make that work."
         }

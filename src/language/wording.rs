@@ -43,6 +43,8 @@ pub(crate) struct Wording {
     pub(crate) need: &'static str,
     pub(crate) broken: &'static str,
     pub(crate) late: &'static str,
+    /// A change that may have been made.
+    pub(crate) uncertain: &'static str,
     pub(crate) no_use: &'static str,
     pub(crate) unknown_place: &'static str,
     pub(crate) no_timer: &'static str,

@@ -85,7 +85,11 @@ impl Primary {
         let beginning = state.beginning.clone().filter(|_| !state.is_warming);
         if let (Some(prompt), Ok(runtime)) = (beginning, Handle::try_current()) {
             state.is_warming = true;
-            runtime.spawn(self.clone().warm(prompt));
+            let (primary, warming) = (self.clone(), runtime.spawn(self.clone().warm(prompt)));
+            runtime.spawn(async move {
+                drop(warming.await);
+                primary.state().is_warming = false;
+            });
         }
     }
 
@@ -98,7 +102,6 @@ impl Primary {
                 tracing::warn!(model, reason, "the language model does not answer");
             }
         }
-        self.state().is_warming = false;
     }
 }
 

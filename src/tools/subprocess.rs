@@ -200,6 +200,9 @@ impl SubprocessPlan {
                 },
             }
         };
+        if output.len() > self.limit {
+            return Err(too_long(self.limit));
+        }
         if !complaint.is_empty() {
             // It may repeat what was said. Quoted, so that it forges no line of the log.
             let complaint = String::from_utf8_lossy(&complaint);
@@ -294,6 +297,10 @@ impl Drop for Group {
     }
 }
 
+fn too_long(limit: usize) -> String {
+    format!("it printed more than {} KiB", limit / 1024)
+}
+
 async fn all(
     stream: Option<impl AsyncRead + Unpin>,
     limit: usize,
@@ -308,7 +315,7 @@ async fn all(
             .map_err(|_| "the program's answer could not be read".to_owned())?;
     }
     if bytes.len() > limit {
-        return Err(format!("it printed more than {} KiB", limit / 1024));
+        return Err(too_long(limit));
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ use jsonschema::Validator;
 use rmcp::model::{CallToolRequestParams, CallToolResponse};
 use rmcp::service::ServiceError;
 use serde_json::{Map, Value};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -118,11 +119,17 @@ impl Tool for McpTool {
         let (name, pin) = (self.name.clone(), self.pin.clone());
         Box::pin(async move {
             let late = || ToolError::Timeout(timeout.as_millis().try_into().unwrap_or(u64::MAX));
+            let over = tokio::time::sleep(limit);
+            let mut over = pin!(over);
+            let peer = tokio::select! {
+                peer = client.peer(&name, pin.as_ref()) => peer,
+                () = &mut over => None,
+            };
+            let Some(peer) = peer else {
+                let why = "it is not connected, or its tool has changed";
+                return Err(ToolError::NotBegun(client.cause(why)));
+            };
             let answered = async {
-                let Some(peer) = client.peer(&name, pin.as_ref()).await else {
-                    let why = "it is not connected, or its tool has changed";
-                    return Err(ToolError::NotBegun(client.cause(why)));
-                };
                 let call = CallToolRequestParams::new(name).with_arguments(arguments);
                 // Dropped, it tells the server.
                 peer.call_tool_once(call)
@@ -138,14 +145,16 @@ impl Tool for McpTool {
                         }
                     })
             };
-            let answered = tokio::time::timeout(limit, answered).await;
-            let answered = answered.unwrap_or_else(|_| {
-                client.suspect();
-                Err(match changes {
-                    true => ToolError::Uncertain(client.cause("no answer in time")),
-                    false => late(),
-                })
-            });
+            let answered = tokio::select! {
+                answered = answered => answered,
+                () = over => {
+                    client.suspect();
+                    Err(match changes {
+                        true => ToolError::Uncertain(client.cause("no answer in time")),
+                        false => late(),
+                    })
+                }
+            };
             match answered? {
                 CallToolResponse::Complete(given) => result::read(given, output.as_deref()),
                 _ => Err(client.broken("it asks for input, or made a task of the call")),
