@@ -35,7 +35,11 @@ impl MadeInText {
 
     /// Whether this native call is one of them, or may be if its arguments could not be read.
     pub(super) fn has(&self, name: &str, arguments: &Result<Map<String, Value>, String>) -> bool {
-        let is_it = |given| arguments.as_ref().map_or(true, |arguments| arguments == given);
+        let is_it = |given| {
+            arguments
+                .as_ref()
+                .map_or(true, |arguments| arguments == given)
+        };
         let mut calls = self.calls.iter();
         calls.any(|(tool, given)| tool == name && is_it(given))
     }

@@ -229,6 +229,7 @@ async fn a_call_interrupted_by_kill_9_is_not_run_again_and_is_reported() {
             .expect("arguments")
             .clone(),
         time: now,
+        span: None,
     };
     let again = journal.begin(again).await;
     assert_eq!(again.expect("known"), Begun::Unknown);

@@ -806,7 +806,12 @@ mod tests {
         let path = folder.path().join("journal.jsonl");
         let journal = open(&path, 0);
         let refused = Err(ToolError::Failed("no room is free".into()));
-        for (key, hour) in [("once-x", 0), ("once-x-1", 10), ("once-y", 0), ("once-y-1", 1)] {
+        for (key, hour) in [
+            ("once-x", 0),
+            ("once-x-1", 10),
+            ("once-y", 0),
+            ("once-y-1", 1),
+        ] {
             let intent = Intent {
                 span: Some(Duration::from_hours(24)),
                 ..intent(key, hour)

@@ -246,7 +246,8 @@ impl Inner {
         text: &str,
         keep: (Duration, Duration),
     ) -> Result<T, StoreError> {
-        let [keep, keep_earlier] = <[Duration; 2]>::from(keep).map(|keep| keep.as_millis().to_string());
+        let [keep, keep_earlier] =
+            <[Duration; 2]>::from(keep).map(|keep| keep.as_millis().to_string());
         self.run(script, key, &[text, &keep, key, &keep_earlier])
             .await
     }
