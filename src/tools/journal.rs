@@ -505,7 +505,7 @@ mod tests {
             unreached
         );
         let (second, key) = again(&journal, false, 10, Ok(json!(1))).await;
-        assert_eq!((second, key.as_deref()), (Ok(json!(1)), Some("k-1")));
+        assert_eq!((second, key.as_deref()), (Ok(json!(1)), Some("k")));
     }
 
     #[tokio::test]

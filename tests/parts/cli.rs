@@ -66,6 +66,15 @@ fn link_weights(folder: &Path) {
 }
 
 #[test]
+fn an_answer_may_be_printed_without_being_kept_or_played() {
+    let folder = tempfile::tempdir().unwrap();
+    let asked = run(folder.path(), &["ask", "absent.wav", "--json"]);
+    assert!(stderr(&asked).contains("absent.wav"), "{}", stderr(&asked));
+    let asked = run(folder.path(), &["ask", "absent.wav"]);
+    assert!(stderr(&asked).contains("--out"), "{}", stderr(&asked));
+}
+
+#[test]
 fn a_server_in_german_without_its_recogniser_names_the_command_that_fetches_it() {
     let (models, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     link_weights(models.path());

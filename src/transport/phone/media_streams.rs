@@ -659,6 +659,11 @@ mod tests {
                 (&said[0]["event"], &said[10]["event"]),
                 (&json!(audio), &json!(mark))
             );
+            if provider == Provider::Telnyx {
+                // The caller comes in A-law.
+                let silence = STANDARD.encode(Law::Mu.encode(&[0; 160]));
+                assert_eq!(said[0]["media"]["payload"], silence);
+            }
             let actions = call.session(Outbound::Clear);
             assert_eq!(actions[0], Action::DropAudio);
             assert_eq!(sent(&actions)[0]["event"], clear);

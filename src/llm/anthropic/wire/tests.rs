@@ -410,3 +410,29 @@ fn memory_is_bounded() {
     let lines = decode(&[tool(0, "w"), piece(0, &long), stop("tool_use"), over()]);
     assert!(lines.contains(&"bad the arguments are too long".to_owned()));
 }
+
+#[test]
+fn a_call_in_the_text_and_natively_is_one_call() {
+    let written = r#"<tool_call>{"name": "w", "arguments": {"n": 5}}</tool_call>"#;
+    let closed = |native: &str, reason: &str| {
+        let events = [
+            start(),
+            block(0, json!({"type": "text", "text": ""})),
+            words(0, written),
+            end_block(0),
+            tool(1, "w"),
+            piece(1, native),
+            end_block(1),
+            stop(reason),
+            over(),
+        ];
+        let mut lines = decode(&events);
+        lines.retain(|line| line.starts_with("close") || line.starts_with("bad"));
+        lines
+    };
+    let once = ["close {\"n\":5}"];
+    assert_eq!(closed("{\"n\": 5}", "tool_use"), once);
+    assert_eq!(closed("{\"n\": ", "max_tokens"), once);
+    let both = ["close {\"n\":5}", "close {\"n\":6}"];
+    assert_eq!(closed("{\"n\": 6}", "tool_use"), both);
+}
