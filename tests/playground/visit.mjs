@@ -41,7 +41,7 @@ async function insist(page, ask, answer) {
     await ask();
     const found = page.waitForFunction((words) => document.getElementById('log').innerText.includes(words), answer, { timeout: PATIENCE / 2 });
     if (await found.then(() => true, () => false)) return;
-    assert.ok(tries < 3, `no "${answer}" in: ${await log(page)}`);
+    assert.ok(tries < 5, `no "${answer}" in: ${await log(page)}`);
     await calm(page);
   }
 }
