@@ -14,7 +14,7 @@ pub(super) const HOW_LONG: &str = "For how long should I set the timer?";
 pub(super) const REMIND_WHEN: &str = "In how long should I remind you?";
 /// Asked if several timers may be meant.
 pub(super) const WHICH_TIMER: &str = "Which timer should I cancel?";
-/// Said before that if some timers are to be left.
+/// Said before that if some timers are to be kept.
 const ONE_OR_ALL: &str = "I can cancel one timer or all of them.";
 /// Said to "excuse me" and "I don't understand" if nothing was said before.
 pub(super) const SORRY: &str = "Sorry? What can I do for you?";
@@ -182,16 +182,16 @@ fn conversion(output: &Value) -> Option<String> {
     Some(format!("{from} is {about}{} {to}.", number("result")?))
 }
 
-/// An amount with at most two decimals, or in feet and inches: "5 feet 11 inches" for 5.9167 feet.
+/// An amount, in feet and inches if it has more than two decimals otherwise: "5 feet 11 inches" for 5.9167 feet.
 fn amount(value: f64, unit: &str) -> String {
     let rounded = (value * 100.0).round() / 100.0;
     let inches = (value * 12.0).round();
     if unit == "feet" && rounded != value && (value * 12.0 - inches).abs() < 1e-6 {
         let (feet, inches) = ((inches / 12.0).floor(), inches % 12.0);
-        return format!("{} feet {} inches", plain(feet), plain(inches));
+        let unit = if inches == 1.0 { "inch" } else { "inches" };
+        return format!("{} feet {} {unit}", plain(feet), plain(inches));
     }
-    let is_small = value.abs() < 0.1;
-    format!("{} {unit}", plain(if is_small { value } else { rounded }))
+    format!("{} {unit}", plain(value))
 }
 
 fn timer_set(output: &Value) -> Option<String> {
@@ -345,6 +345,15 @@ mod tests {
             say("convert_units", miles),
             "5 miles is about 8.05 kilometers."
         );
+        for (value, from, said) in [
+            (0.125, "liters", "0.125 liters is 1 m."),
+            (5.5, "feet", "5.5 feet is 1 m."),
+            (5.0 + 11.0 / 12.0, "feet", "5 feet 11 inches is 1 m."),
+            (5.0 + 1.0 / 12.0, "feet", "5 feet 1 inch is 1 m."),
+        ] {
+            let output = json!({"value": value, "from": from, "result": 1.0, "to": "m", "approximate": false});
+            assert_eq!(say("convert_units", output), said);
+        }
         let set = json!({"id": 1, "seconds": 600, "remaining_seconds": 600});
         assert_eq!(
             say("set_timer", set.clone()),

@@ -557,6 +557,13 @@ fn answer_as_written(
     if unknown || requests.iter().any(Request::needs_tool) {
         return by_declaration(said, before, &declared, known, classifier);
     }
+    // A declared tool may add minutes to something.
+    if matches!(requests.last(), Some(Request::Talk(Talk::FixedLength))) {
+        let answer = by_declaration(said, before, &declared, known, classifier)?;
+        if let Some(events) = answer.filter(|answer| has_call(answer)) {
+            return Ok(Some(events));
+        }
+    }
     let mut events = match requests.last() {
         Some(Request::Talk(Talk::Repeat))
             if last_agent(before).is_none() && !rules::asks_for_words(said) =>
@@ -720,6 +727,9 @@ fn in_parts(sentence: &str) -> Option<Vec<Request>> {
     if rules::is_reminder(sentence) {
         return None;
     }
+    // "Cancel the timer but set a new one for 10 minutes."
+    let sentence = &sentence.replace(" but set ", " and set ");
+    let sentence = &sentence.replace(" but start ", " and start ");
     let parts = match sentence.contains(" and ") {
         true => sentence.split(" and ").map(str::to_owned).collect(),
         false => rules::questions(sentence),
@@ -937,8 +947,13 @@ fn follow_up(sentence: &str, before: &[Message]) -> Option<Request> {
         return (target != Target::Only).then_some(Request::CancelTimer(target));
     }
     let is_timers = |tool| ["set_timer", "list_timers", "cancel_timer"].contains(&tool);
-    if last_call(before).is_some_and(|(tool, _)| is_timers(tool)) && rules::asks_for_rest(bare) {
-        return Some(Request::ListTimers);
+    if last_call(before).is_some_and(|(tool, _)| is_timers(tool)) {
+        if rules::asks_for_rest(bare) {
+            return Some(Request::ListTimers);
+        }
+        if rules::changes_it(bare) {
+            return Some(Request::Talk(Talk::FixedLength));
+        }
     }
     let words: Vec<&str> = bare.split(' ').collect();
     let rest = match words.as_slice() {

@@ -6,7 +6,7 @@ use crate::language::en::places;
 use crate::language::en::units::Unit;
 use crate::language::en::{durations, expression, slots, text, units};
 use crate::language::request::{Request, Talk, Target};
-use regex::Regex;
+use regex::{Captures, Regex};
 use std::sync::LazyLock;
 
 /// The longest timer, in seconds, as in the tool.
@@ -77,22 +77,35 @@ rule!(REMINDER, r"^remind (?:me|us)\b");
 // The beginning of an order, which is no report, whatever else it mentions.
 rule!(
     ORDER,
-    r"^(?:(?:set|start|create|make|begin|add|put|run|get|i need|i want|i would like|cancel|stop|delete|remove|clear|end) .*\b(?:timers?|countdowns?|(?:another|new|second) (?:one|1))\b|(?:an? |another )?(?:[\d.]+ (?:hours?|minutes?|seconds?) )*(?:[a-z]+ )?timers? (?:for|to|called)\b|count ?down\b|(?:remind|alert|notify|ping|buzz|wake) (?:me|us)\b)"
+    r"^(?:(?:set|start|create|make|begin|add|put|run|get|i need|i want|i would like|cancel|stop|delete|remove|clear|end) .*\b(?:timers?|countdowns?|(?:another|new|second) (?:one|1))\b|(?:(?:an? |another |[\d.]+ (?:hours?|minutes?|seconds?) )+(?:[a-z]+ )?)?timers? (?:for|to|called|so|because)\b|[a-z]+ timers? for [\d.]+ (?:hours?|minutes?|seconds?)\b|count ?down\b|(?:remind|alert|notify|ping|buzz|wake) (?:me|us)\b)"
 );
+// "A timer for the eggs was set", "my timer for 10 minutes".
+rule!(
+    REPORT,
+    r"^(?:(?:the|my|our|your|his|her|their|this|that|[a-z]+'s) |(?:an?|another|[\d.]+|(?:[a-z]+ )?timers?) .*\b(?:was|were|had)\b)"
+);
+rule!(TO_CANCEL, r"^(?:cancel|stop|delete|remove|clear|end)\b");
 // Words that make an order conditional or a report.
 rule!(
     SUPPOSED,
-    r"\b(?:if|unless|when (?:i|you)|yesterday|ago|would have)\b"
+    r"\b(?:if|unless|(?:when|once|after|as soon as) (?:i|you|he|she|it|we|they|the|my|our|his|her|your|everybody|everyone)|yesterday|ago|would have)\b"
 );
-// Words at the end that may take an order back.
-const BACK: &str = r"(?P<back> (?:no|never ?mind|but|actually|sorry|scratch that|cancel (?:it|that)|do not (?:set|start|do|bother))\b.*)?$";
+// "And tell me when it is done" makes no order conditional.
+rule!(
+    ALERT,
+    r" (?:and |then |to )*(?:tell|let|alert|notify|warn|ping|wake|remind|call|beep|ring|buzz)s?(?: (?:me|us))?(?: know)? (?:when|once|after|as soon as) .*$"
+);
+// Words at the end that may take an order back or correct it.
+const BACK: &str = r"(?P<back> (?:(?:no|never ?mind|forget|skip (?:it|that|this)|rather not|wait|but|actually|sorry|scratch that|or rather|i (?:mean|meant)|make (?:it|that) (?:[\d.]+|an?|half)|cancel (?:it|that)|do not (?:set|start|do|bother))\b.*|do not(?: please)?))?$";
+// A word before them. "So I do not forget it" takes nothing back.
+const WORD: &str = r"(?:(?:not|never|to|i|we|will|would|might|may|can|could|cannot|always|often) (?:forget|skip|wait)|[^ ]+)";
 // A mishap that a timer is to prevent.
 const MISHAP: &str = r"(?:be late|burn|forget|lose|miss|overcook|oversleep|remember|ruin)";
 // The reason for an order.
 rule!(
     REASON,
     format!(
-        r" (?:so(?: that)? (?:i|we|you|he|she|it|they|the|that|this|my|our|nobody|nothing)\b|so as |in order |because\b|(?:and )?do not let me |i (?:do not want to|must not|should not|cannot|will not|never|always|keep) {MISHAP}\b).*?{BACK}"
+        r" (?:so(?: that)? (?:i|we|you|he|she|it|they|the|that|this|my|our|nobody|nothing)\b|so as\b|in order\b|because\b|(?:and )?do not let me [a-z]+|i (?:do not want to|must not|should not|cannot|will not|never|always|keep) {MISHAP}\b)(?: {WORD})*?{BACK}"
     )
 );
 // The beginning of what a reminder is about.
@@ -101,7 +114,14 @@ const ABOUT: &str = r"(?:(?:not |never )?to|about|of|that)";
 rule!(
     SUBJECT,
     format!(
-        r"^(?P<order>.*\b(?:(?:remind|alert|notify|ping|buzz|wake) (?:me|us)|timers?)\b.*?) {ABOUT} [a-z].*?{BACK}"
+        r"^(?P<order>.*\b(?:(?:remind|alert|notify|ping|buzz|wake) (?:me|us)|timers?)\b.*?) {ABOUT} (?:not (?:forget|skip)|[a-z][^ ]*)(?: {WORD})*?{BACK}"
+    )
+);
+// The timers that an order to cancel excludes.
+rule!(
+    EXCLUDED,
+    format!(
+        r"^(?P<order>.*\b(?:all|every|both|timers|countdowns)\b.*?) (?:(?:that|which) (?:[a-z]+ )?(?:not|never)|not (?:for|called|named|the|my)|without (?:an?|any|the|my))\b(?: {WORD})*?{BACK}"
     )
 );
 rule!(
@@ -199,11 +219,12 @@ rule!(
 );
 const DAY_OR_HOUR: &str = r"(?:\d+(?: \d+)? ?(?:am|pm)|\d+ ?:\d+|oclock|noon|midnight|until|till|tomorrow|tonight|at \d+|morning|evening|afternoon|every day|monday|tuesday|wednesday|thursday|friday|saturday|sunday)";
 rule!(TIME_OF_DAY, format!(r"\b{DAY_OR_HOUR}\b"));
-// A time of day beside the only length.
+const HOUR: &str = r"\b(?:\d+(?: \d+)? ?(?:am|pm)|\d+ ?:\d+|oclock|noon|midnight|at \d+)\b";
+// An hour, or a time of day beside the only length.
 rule!(
     TIMED,
     format!(
-        r"\b{DAY_OR_HOUR}(?: (?:for|in|after))? #|#(?: (?:timer|countdown))?(?: (?:for|from|on|at|by|before|after|to|in the|this|starting|beginning|long))* {DAY_OR_HOUR}\b"
+        r"\b{DAY_OR_HOUR}(?: (?:for|in|after|lasting|(?:that|which) (?:lasts?|is|runs?)))* #|{HOUR}|#(?: (?:timer|countdown))?(?: (?:for|from|on|at|by|before|after|to|in the|this|starting|beginning|long))* {DAY_OR_HOUR}\b"
     )
 );
 rule!(
@@ -219,22 +240,32 @@ rule!(
     CANCEL,
     r"^(?:cancel|stop|delete|remove|clear|kill|end|dismiss|get rid of|abort|scrap|erase|turn off|shut off|switch off|shut down)(?: (?:off|out))?(?P<what>.*?) ?\b(?P<noun>timers?|countdowns?)(?P<rest>(?: .*)?)$|^(?:turn|shut|switch) (?P<what2>.*?)(?P<noun2>timers?) off$"
 );
-// Some timers are to be left: "all timers except the pasta one".
+// Some timers are to be kept: "all timers except the pasta one".
 rule!(
     EXCEPT,
-    r"\b(?:except|excepting|excluding|but|besides|apart from|aside from|other than|keep|leave)\b"
+    r"\b(?:except|excepting|excluding|besides|apart from|aside from|other than|(?:all|everything) but|but (?:not )?(?:the|my|that|this|\d+)|keep (?:only )?(?:the|my|that|this)|(?:all|every|both|timers|countdowns) .*\b(?:not|never|without))\b|\bbut (?:not )?[a-z]+$|(?:^|\b(?:and|but|just|then|please|timers?|countdowns?) )leave (?:only )?(?:the|my|that|this)\b|^(?:and |just )*not (?:the|my|that|this)\b"
 );
-// The length of a running timer is to change: "add 5 minutes to my timer".
+// The length of a running timer is to be changed: "add 5 minutes to my timer".
 rule!(
     CHANGE,
     concat!(
-        r"^(?:(?:add|give|take|subtract|remove)(?: (?:another|an|extra|additional|about|off))* [\d.]+(?: (?:more|extra|additional))? ?(?:hours?|minutes?|mins?|seconds?|secs?)(?: more)? (?:to|on|onto|from|off)(?: of)? (?:.*\b(?:timers?|countdowns?)\b.*|it|that)",
-        r"|add (?:another )?[\d.]+(?: more)? (?:hours?|minutes?|seconds?)(?: more)?",
+        r"^(?:(?:add|give|take|subtract|remove)(?: (?:another|an|extra|additional|about|off))* [\d.]+(?: (?:more|extra|additional))? ?(?:hours?|minutes?|mins?|seconds?|secs?)(?: more)? (?:to|on|onto|from|off)(?: of)? .*\b(?:timers?|countdowns?)\b.*",
+        r"|add (?:another [\d.]+|[\d.]+ more) (?:hours?|minutes?|seconds?)|add [\d.]+ (?:hours?|minutes?|seconds?) more",
         r"|(?:(?:put|set|i need|i want|i would like|get me) )?(?:another [\d.]+|[\d.]+ (?:more|extra|additional)) (?:hours?|minutes?|mins?|seconds?|secs?)(?: more)? (?:on|onto|to|for) (?:the|my|that|this) .*\b(?:timers?|countdowns?|clock)",
         r"|give (?:the|my|that|this) .*\b(?:timers?|countdowns?) .*\d.*",
         r"|(?:extend|lengthen|prolong|shorten|increase|decrease|reduce|change|adjust|update|replace|swap) (?:the|my|that|this) .*\b(?:timers?|countdowns?)\b.*",
         r"|.*\b(?:the|my|that|this) .*\b(?:timers?|countdowns?) .*\b(?:longer|shorter|another [\d.]+ [a-z]+|(?:more|extra|additional) (?:hours?|minutes?|mins?|seconds?|secs?)))$"
     )
+);
+// The same for the timer that was just spoken of.
+rule!(
+    CHANGE_IT,
+    r"^(?:add|give it|take|subtract|remove)(?: (?:another|an|extra|additional|about|off))* [\d.]+(?: (?:more|extra|additional))? ?(?:hours?|minutes?|mins?|seconds?|secs?)(?: more)?(?: (?:to|on|onto|from|off)(?: of)? (?:it|that))?$"
+);
+// A new timer, or a question.
+rule!(
+    NO_CHANGE,
+    r"^(?:(?:set|start|restart|run|begin|create)\b.* for (?:another|(?:about )?[\d.]+ (?:more|extra|additional))\b|(?:do|does|did|is|are|was|has|have|what|which|how|why|when|who)\b)"
 );
 rule!(
     WHICH_DROP,
@@ -313,10 +344,11 @@ fn without(rule: &Option<Regex>, text: &str) -> String {
 /// The request without the phrases and the reason around it.
 pub(super) fn core(sentence: &str) -> String {
     let opened = opened(sentence);
-    let core = match matches(&ORDER, &opened) {
-        true => without(&TAILS, &cut(&REASON, &opened)),
-        false => without(&TAILS, &opened),
-    };
+    let order = is_order(&opened).then(|| cut(&REASON, &opened));
+    // "So that I can leave in 10 minutes" names the length.
+    let is_timed = |text: &String| !durations::all(text).is_empty();
+    let order = order.filter(|order| is_timed(order) || !is_timed(&opened));
+    let core = without(&TAILS, &order.unwrap_or(opened));
     if core.is_empty() {
         sentence.to_owned()
     } else {
@@ -328,6 +360,17 @@ pub(super) fn core(sentence: &str) -> String {
 fn opened(sentence: &str) -> String {
     let polite = mood::without_courtesy(sentence);
     without(&OPENERS, text::without_fillers(&polite))
+}
+
+/// Whether the words begin with an order. "I need help, how do I set a timer" does not.
+fn is_order(opened: &str) -> bool {
+    static TIMER: LazyLock<Option<Regex>> = LazyLock::new(|| rule(r"\b(?:timers?|countdowns?)\b"));
+    static REMINDS: LazyLock<Option<Regex>> =
+        LazyLock::new(|| rule(r"^(?:remind|alert|notify|ping|buzz|wake) (?:me|us)\b"));
+    let timer = TIMER.as_ref().and_then(|timer| timer.find(opened));
+    let before = timer.map_or("", |timer| &opened[..timer.start()]);
+    let is_told = || matches(&TOLD, before) || matches(&REPORT, &cut(&REASON, opened));
+    matches(&ORDER, opened) && (matches(&REMINDS, opened) || !is_told())
 }
 
 /// The text without the words that the rule matches, but with its parts "order" and "back".
@@ -354,10 +397,15 @@ pub(super) fn is_reason(sentence: &str) -> bool {
 }
 
 /// An order without its reason and without the subject of a reminder or timer, which may negate or tell anything: "remind
-/// me in 10 minutes" for "remind me in 10 minutes not to forget my keys". `None` if the sentence is no order.
+/// me in 10 minutes" for "remind me in 10 minutes not to forget my keys". An order to cancel is given without the timers
+/// that it excludes. `None` if the sentence is no order.
 fn order_alone(sentence: &str) -> Option<String> {
     let opened = opened(sentence);
-    matches(&ORDER, &opened).then(|| cut(&SUBJECT, &cut(&REASON, &opened)))
+    let rest = match matches(&TO_CANCEL, &opened) {
+        true => &EXCLUDED,
+        false => &SUBJECT,
+    };
+    is_order(&opened).then(|| cut(rest, &durations::plain(&cut(&REASON, &opened))))
 }
 
 /// Whether the user asks not to do something, or says what is not so.
@@ -511,7 +559,7 @@ pub(super) fn is_time_and_date(core: &str) -> bool {
 /// Whether the user reports or supposes something, or asks how to do it.
 pub(super) fn is_told(sentence: &str) -> bool {
     match order_alone(sentence) {
-        Some(order) => matches(&SUPPOSED, &order),
+        Some(order) => matches(&SUPPOSED, &without(&ALERT, &order)),
         None => matches(&TOLD, &mood::plain(text::without_fillers(sentence))),
     }
 }
@@ -550,7 +598,7 @@ pub(super) fn read(sentence: &str) -> Vec<Request> {
         }
         return times;
     }
-    if matches(&CHANGE, &durations::plain(&core)) {
+    if changes(&core) {
         return vec![Request::Talk(Talk::FixedLength)];
     }
     cancel(&core)
@@ -558,6 +606,16 @@ pub(super) fn read(sentence: &str) -> Vec<Request> {
         .or_else(|| set(&core))
         .or_else(|| remind(&core, sentence))
         .unwrap_or_default()
+}
+
+fn changes(core: &str) -> bool {
+    let core = durations::plain(core);
+    matches(&CHANGE, &core) && !matches(&NO_CHANGE, &core)
+}
+
+/// Whether the words change the length of the timer that was just spoken of: "add one minute".
+pub(super) fn changes_it(sentence: &str) -> bool {
+    matches(&CHANGE_IT, &durations::plain(&core(sentence)))
 }
 
 pub(super) fn talk(sentence: &str) -> Option<Talk> {
@@ -694,16 +752,18 @@ fn cancel(core: &str) -> Option<Request> {
     let rest = rest
         .split_once(" and set ")
         .or_else(|| rest.split_once(" and start "))
+        .or_else(|| rest.split_once(" but set "))
+        .or_else(|| rest.split_once(" but start "))
         .map_or(&rest[..], |(rest, _)| rest);
     let words = format!("{} {rest}", part("what", "what2"));
     let plural = part("noun", "noun2").ends_with('s');
-    Some(match leaves_some(&words) {
+    Some(match leaves_some(core) {
         true => Request::Talk(Talk::WhichTimer),
         false => Request::CancelTimer(target(&words, plural)),
     })
 }
 
-/// Whether some timers are to be left: "all except the pasta one".
+/// Whether some timers are to be kept: "all except the pasta one".
 pub(super) fn leaves_some(words: &str) -> bool {
     matches(&EXCEPT, words)
 }
@@ -726,12 +786,16 @@ pub(super) fn target(words: &str, plural: bool) -> Target {
 }
 
 fn set(core: &str) -> Option<Vec<Request>> {
+    static LENGTH_FIRST: LazyLock<Option<Regex>> =
+        LazyLock::new(|| rule(r"^#(?: (?:for|called|named|labell?ed|to|please|thanks?)\b.*)?$"));
     let core = durations::plain(core);
     if let Some(timers) = set_another(&core) {
         return Some(timers);
     }
     let timed = !durations::all(&core).is_empty();
-    let one = || SET_ONE.as_ref()?.captures(&core).filter(|_| timed);
+    let names_length =
+        |found: &Captures<'_>| matches(&LENGTH_FIRST, &durations::marked(&found["rest"], "#"));
+    let one = || SET_ONE.as_ref()?.captures(&core).filter(names_length);
     let found = SET
         .as_ref()?
         .captures(&core)
@@ -846,7 +910,7 @@ fn timers(core: &str, label: Option<String>) -> Vec<Request> {
 fn label(around: &str) -> Option<String> {
     static NOISE: LazyLock<Option<Regex>> = LazyLock::new(|| {
         rule(
-            r"^(?:for|of|in|to|at|with|a|an|the|my|me|long|lasting|please|and|on|up|it|that|is|length|duration|new|go|countdown|about|around|roughly|approximately|exactly|maybe|just|next|timers?|one|second|minute|hour|!|[\d.]+| )*$",
+            r"^(?:for|of|in|to|at|with|a|an|the|my|me|long|lasting|please|and|on|up|it|that|is|length|duration|new|go|countdown|about|around|roughly|approximately|exactly|maybe|just|next|another|more|extra|additional|timers?|one|second|minute|hour|!|[\d.]+| )*$",
         )
     });
     // Words that begin another clause.
@@ -1053,6 +1117,48 @@ mod tests {
                 1200,
                 None,
             ),
+            (
+                "Set a timer for ten minutes so I don't forget it.",
+                600,
+                None,
+            ),
+            (
+                "Remind me in ten minutes to wait for the bus.",
+                600,
+                Some("wait for the bus"),
+            ),
+            (
+                "Remind me in ten minutes to not forget it.",
+                600,
+                Some("it"),
+            ),
+            (
+                "Remind me to call my mom in ten minutes because I always forget.",
+                600,
+                Some("call my mom"),
+            ),
+            ("Set a timer so I can leave in ten minutes.", 600, None),
+            (
+                "Set a ten minute timer and tell me when it's done.",
+                600,
+                None,
+            ),
+            (
+                "Egg timer for ten minutes so I don't forget.",
+                600,
+                Some("egg"),
+            ),
+            ("Set a timer so the eggs cook for ten minutes.", 600, None),
+            (
+                "Set a timer for ten minutes so the eggs are hard, make it twelve minutes.",
+                720,
+                None,
+            ),
+            (
+                "Set a timer for ten minutes so I can make it to the train.",
+                600,
+                None,
+            ),
         ] {
             let sentence = text::normalise(said);
             assert!(!is_negated(&sentence) && !is_told(&sentence), "{said}");
@@ -1066,6 +1172,8 @@ mod tests {
             ("I don't want to set it.", false),
             ("So I changed my mind, don't set it.", false),
             ("So what time is it?", false),
+            ("I can't remember why, forget it.", false),
+            ("So I don't burn it, please don't.", false),
         ] {
             assert_eq!(is_reason(&text::normalise(said)), expected, "{said}");
         }
@@ -1075,6 +1183,13 @@ mod tests {
             "Remind me in ten minutes to call my mom, no, never mind.",
             "Set a timer for ten minutes, but don't tell me the time",
             "Never remind me to call my mom.",
+            "Set a timer for ten minutes so I don't forget, wait, don't.",
+            "Remind me in ten minutes to call my mom, forget it.",
+            "Remind me in ten minutes to boil eggs, please don't.",
+            "Remind me in ten minutes to boil eggs, skip it.",
+            "Remind me in ten minutes to boil eggs, on second thought don't.",
+            "Set the timer to half an hour, oh, forget it.",
+            "Cancel all timers that are not for pasta, no, don't.",
         ] {
             assert!(is_negated(&text::normalise(said)), "{said}");
         }
@@ -1084,10 +1199,25 @@ mod tests {
             "If I set a timer for 5 minutes would it ring?",
             "Set a timer for ten minutes if the oven is on",
             "The timer rang because my wife set it for ten minutes",
+            "My timer for the eggs was ten minutes.",
+            "The timer for the roast was set for two hours.",
+            "A timer for the roast was set for two hours.",
+            "My timer for ten minutes was too short.",
+            "Make a note that my husband set a timer for ten minutes.",
+            "Start over, she set a timer for five minutes.",
+            "I need help, how do I set a timer for ten minutes?",
+            "I want my kids to set a ten minute timer.",
+            "Remove the note my wife made about the five minute timer.",
+            "Set a timer for ten minutes once the water boils.",
+            "Set a timer for ten minutes after she leaves.",
+            "Set a timer for ten minutes when my wife gets home.",
         ] {
             assert!(is_told(&text::normalise(said)), "{said}");
             assert_eq!(of(said), [], "{said}");
         }
+        let corrected =
+            "Set a timer for ten minutes so I don't forget the pizza, I mean fifteen minutes.";
+        assert_eq!(of(corrected), timer(900, None));
     }
 
     #[test]
@@ -1163,6 +1293,9 @@ mod tests {
             "set a timer for tomorrow for 10 minutes",
             "set a timer for 10 minutes until noon",
             "set a timer for ten minutes before noon",
+            "Set a twenty minute timer for my nap at 3 pm.",
+            "Set a ten minute timer to start at noon.",
+            "Set a timer for tomorrow morning that lasts ten minutes.",
         ] {
             assert_eq!(of(said), [Request::Talk(Talk::TimeOfDay)], "{said}");
         }
@@ -1193,15 +1326,44 @@ mod tests {
             assert_eq!(of(said), timer(300, None), "{said}");
         }
         for said in [
+            "Does my timer have five more minutes?",
+            "Which of my timers is longer?",
+            "Add one minute.",
+            "Take one minute from it.",
+            "Make one for two people in thirty minutes.",
+        ] {
+            assert_eq!(of(said), [], "{said}");
+        }
+        for said in ["Add one minute.", "Take one minute from it."] {
+            assert!(changes_it(&text::normalise(said)), "{said}");
+        }
+        for said in [
             "Cancel all my timers except the pasta one.",
             "cancel all but the pasta timer",
             "Cancel all timers and keep the pasta one.",
+            "Cancel all timers but not the pasta one.",
+            "Cancel all but one timer.",
+            "Cancel all timers but pasta.",
+            "Cancel all timers that are not for pasta.",
+            "Cancel all my timers that aren't called pasta.",
+            "Delete all timers of mine that don't ring.",
         ] {
+            assert!(!is_negated(&text::normalise(said)), "{said}");
             assert_eq!(of(said), [Request::Talk(Talk::WhichTimer)], "{said}");
         }
+        for (said, target) in [
+            ("Cancel all my timers, I have to leave.", Target::All),
+            ("Turn off all my timers, I'm about to leave.", Target::All),
+            ("Cancel the leave timer.", Target::Label("leave".into())),
+        ] {
+            assert_eq!(of(said), [Request::CancelTimer(target)], "{said}");
+        }
+        assert!(!leaves_some("i have to leave") && leaves_some("keep the pasta 1"));
         for said in [
             "set a new one for ten minutes",
             "start another for ten minutes",
+            "Set the timer for another ten minutes.",
+            "Start the timer for ten more minutes.",
         ] {
             assert_eq!(of(said), timer(600, None), "{said}");
         }

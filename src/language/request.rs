@@ -67,7 +67,7 @@ pub(crate) enum Talk {
     BadLength,
     /// Several lengths for one timer.
     WhichLength,
-    /// Timers to cancel of which some are to be left.
+    /// Timers to cancel of which some are to be kept.
     WhichTimer,
     /// Another length for a running timer.
     FixedLength,

@@ -723,6 +723,58 @@ const EXACT: &[(&str, &str)] = &[
         "Add five minutes to my timer.",
         "I can't change the length of a timer",
     ),
+    (
+        "Cancel all timers that are not for pasta.",
+        "I can cancel one timer or all of them. Which timer should I cancel?",
+    ),
+    (
+        "Delete all timers of mine that don't ring.",
+        "I can cancel one timer or all of them. Which timer should I cancel?",
+    ),
+    (
+        "Cancel all my timers. I have to leave.",
+        r#"cancel_timer {"all":true}"#,
+    ),
+    (
+        "Turn off all my timers, I'm about to leave.",
+        r#"cancel_timer {"all":true}"#,
+    ),
+    (
+        "Cancel the timer but set a new one for ten minutes.",
+        r#"cancel_timer {}; set_timer {"seconds":600}"#,
+    ),
+    (
+        "Set a timer for ten minutes so I don't forget, wait, don't.",
+        "Okay, I won't.",
+    ),
+    (
+        "Remind me in ten minutes to call my mom, forget it.",
+        "Okay, I won't.",
+    ),
+    (
+        "Remind me in ten minutes to boil eggs, please don't.",
+        "Okay, I won't.",
+    ),
+    (
+        "Set a timer for ten minutes. I can't remember why, forget it.",
+        "Okay, I won't.",
+    ),
+    (
+        "Set the timer to half an hour, oh, forget it.",
+        "Okay, I won't.",
+    ),
+    (
+        "Set the timer for another ten minutes.",
+        r#"set_timer {"seconds":600}"#,
+    ),
+    (
+        "What time is it in Truth or Consequences, New Mexico?",
+        r#"get_time {"place":"Truth Or Consequences, New Mexico"}"#,
+    ),
+    (
+        "What time is it in Hong Kong, China?",
+        r#"get_time {"place":"Hong Kong"}"#,
+    ),
     ("How much do I have?", LIMIT),
     ("What do I have?", "I can tell the time"),
 ];
@@ -1863,7 +1915,6 @@ async fn a_declared_tool_is_called_for_the_words_for_which_it_is_predicted() {
     assert!(!weak, "{wrong:#?}");
 }
 
-/// So that voices prepare what is really said.
 #[tokio::test]
 async fn what_was_repeated_is_repeated_in_the_same_words() {
     for (language, again, said) in [
@@ -1887,6 +1938,7 @@ async fn what_was_repeated_is_repeated_in_the_same_words() {
     }
 }
 
+/// So that voices prepare what is really said.
 #[tokio::test]
 async fn answers_that_are_often_given_are_among_those_often_said() {
     for language in [None, Some("de"), Some("es")] {

@@ -248,7 +248,15 @@ fn qualified(key: &str) -> Option<Place> {
             .get(&words[cut..].join(" "))
             .filter(|entry| entry.region)?;
         let city = words[..cut].join(" ");
-        within(&city, region).or_else(|| unlisted(&city, region))
+        // "austin in the united states"
+        let city_in = city
+            .strip_suffix(" the")
+            .unwrap_or(&city)
+            .strip_suffix(" in");
+        let city = city_in
+            .filter(|city| PLACES.contains_key(*city))
+            .unwrap_or(&city);
+        within(city, region).or_else(|| unlisted(city, region))
     })
 }
 
@@ -297,16 +305,24 @@ fn within(city: &str, region: &Entry) -> Option<Place> {
     let is_state = region.country == "US" && region.place.name != "United States";
     let fits = !entry.region || !is_state;
     let inside = entry.country == region.country && fits && (same_zone || several);
+    let inside =
+        inside || region.country == "CN" && ["HK", "MO", "TW"].contains(&&entry.country[..]);
     inside.then(|| entry.place.clone())
 }
 
 /// A town that is not in the tables, with the zone of its region. "England and Japan" is no town.
 fn unlisted(city: &str, region: &Entry) -> Option<Place> {
-    const NO_NAME: [&str; 4] = ["and", "or", "in", "of"];
-    let is_name = |word: &str| !NO_NAME.contains(&word) && !PARTS.contains(&city);
+    let is_known = |name: &str| PLACES.contains_key(name);
+    let are_two =
+        |join: &str| matches!(city.split_once(join), Some((a, b)) if is_known(a) && is_known(b));
+    let is_cut = |city: &str| {
+        let ends = [" and", " or", " in", " of", " the"];
+        ends.iter().any(|end| city.ends_with(end)) || city.contains(" in ")
+    };
+    let is_name = !PARTS.contains(&city) && !is_cut(city) && !are_two(" and ") && !are_two(" or ");
     // "England, France" are two places, but Peru, Indiana, is a town.
     let is_other = region.country != "US" && PLACES.get(city).is_some_and(|entry| entry.region);
-    let is_town = region.country != "ZZ" && !is_other && city.split(' ').all(is_name);
+    let is_town = region.country != "ZZ" && !is_other && is_name;
     is_town.then(|| Place {
         name: format!("{}, {}", title_case(city), region.place.name),
         ..region.place.clone()
@@ -460,6 +476,16 @@ mod tests {
             ("upstate New York", "America/New_York"),
             ("Northern Ireland", "Europe/London"),
             ("West Virginia", "America/New_York"),
+            ("King of Prussia, Pennsylvania", "America/New_York"),
+            ("Isle of Wight, England", "Europe/London"),
+            ("Truth or Consequences, New Mexico", "America/Denver"),
+            ("Austin in Texas", "America/Chicago"),
+            ("Cambridge in England", "Europe/London"),
+            ("Georgia in the United States", "America/New_York"),
+            ("Hong Kong, China", "Asia/Hong_Kong"),
+            ("Macau, China", "Asia/Macau"),
+            ("Taiwan, China", "Asia/Taipei"),
+            ("Central, Louisiana", "America/Chicago"),
         ] {
             assert_eq!(
                 find(name).map(|place| place.zone),
@@ -505,12 +531,14 @@ mod tests {
             "the north of England",
             "Central America",
             "Paris or Texas",
+            "Chicago and Paris, Texas",
         ] {
             assert!(find(invented).is_err(), "{invented}");
         }
         let region = |name: &str| find(name).map(|place| place.name);
         assert_eq!(region("the state of Texas"), Ok("Texas".into()));
         assert_eq!(region("northern California"), Ok("California".into()));
+        assert_eq!(region("Hong Kong, China"), Ok("Hong Kong".into()));
     }
 
     #[test]
