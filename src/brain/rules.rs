@@ -77,7 +77,7 @@ rule!(REMINDER, r"^remind (?:me|us)\b");
 // The beginning of an order, which is no report, whatever else it mentions.
 rule!(
     ORDER,
-    r"^(?:(?:set|start|create|make|begin|add|put|run|get|i need|i want|i would like|cancel|stop|delete|remove|clear|end) .*\b(?:timers?|countdowns?|(?:another|new|second) (?:one|1))\b|(?:(?:an? |another |[\d.]+ (?:hours?|minutes?|seconds?) )+(?:[a-z]+ )?)?timers? (?:for|to|called|so|because)\b|[a-z]+ timers? for [\d.]+ (?:hours?|minutes?|seconds?)\b|count ?down\b|(?:remind|alert|notify|ping|buzz|wake) (?:me|us)\b)"
+    r"^(?:(?:set|start|create|make|begin|add|put|run|get|i need|i want|i would like|cancel|stop|delete|remove|clear|end) .*\b(?:timers?|countdowns?|(?:another|new|second) (?:one|1))\b|(?:(?:an? |another |half an hour |[\d.]+ (?:hours?|minutes?|seconds?) )+(?:[a-z]+ )?)?timers? (?:for|to|called|so|because)\b|[a-z]+ timers? for [\d.]+ (?:hours?|minutes?|seconds?)\b|count ?down\b|(?:remind|alert|notify|ping|buzz|wake) (?:me|us)\b)"
 );
 // "A timer for the eggs was set", "my timer for 10 minutes".
 rule!(
@@ -224,7 +224,7 @@ const HOUR: &str = r"\b(?:\d+(?: \d+)? ?(?:am|pm)|\d+ ?:\d+|oclock|noon|midnight
 rule!(
     TIMED,
     format!(
-        r"\b{DAY_OR_HOUR}(?: (?:for|in|after|lasting|(?:that|which) (?:lasts?|is|runs?)))* #|{HOUR}|#(?: (?:timer|countdown))?(?: (?:for|from|on|at|by|before|after|to|in the|this|starting|beginning|long))* {DAY_OR_HOUR}\b"
+        r"\b{DAY_OR_HOUR}(?: (?:for|in|after|lasting|(?:that|which) (?:lasts?|is|runs?)))* #|{HOUR}|timers? (?:(?:to|that|which|starts?|starting|begins?|beginning|in the|on|this) )+{DAY_OR_HOUR}\b|#(?: (?:timer|countdown))?(?: (?:for|from|on|at|by|before|after|to|in the|this|starting|beginning|long))* {DAY_OR_HOUR}\b"
     )
 );
 rule!(
@@ -260,7 +260,7 @@ rule!(
 // The same for the timer that was just spoken of.
 rule!(
     CHANGE_IT,
-    r"^(?:add|give it|take|subtract|remove)(?: (?:another|an|extra|additional|about|off))* [\d.]+(?: (?:more|extra|additional))? ?(?:hours?|minutes?|mins?|seconds?|secs?)(?: more)?(?: (?:to|on|onto|from|off)(?: of)? (?:it|that))?$"
+    r"^(?:add|put|give it|take|subtract|remove)(?: (?:another|an|extra|additional|about|off))* [\d.]+(?: (?:more|extra|additional))? ?(?:hours?|minutes?|mins?|seconds?|secs?)(?: more)?(?: (?:to|on|onto|from|off)(?: of)? (?:it|that))?$"
 );
 // A new timer, or a question.
 rule!(
@@ -1138,6 +1138,7 @@ mod tests {
                 Some("call my mom"),
             ),
             ("Set a timer so I can leave in ten minutes.", 600, None),
+            ("Half an hour timer so I don't forget.", 1800, None),
             (
                 "Set a ten minute timer and tell me when it's done.",
                 600,
@@ -1295,6 +1296,7 @@ mod tests {
             "set a timer for ten minutes before noon",
             "Set a twenty minute timer for my nap at 3 pm.",
             "Set a ten minute timer to start at noon.",
+            "Set a ten minute timer to start in the morning.",
             "Set a timer for tomorrow morning that lasts ten minutes.",
         ] {
             assert_eq!(of(said), [Request::Talk(Talk::TimeOfDay)], "{said}");
@@ -1334,7 +1336,12 @@ mod tests {
         ] {
             assert_eq!(of(said), [], "{said}");
         }
-        for said in ["Add one minute.", "Take one minute from it."] {
+        for said in [
+            "Add one minute.",
+            "Take one minute from it.",
+            "Give it five more minutes.",
+            "Put another five minutes on it.",
+        ] {
             assert!(changes_it(&text::normalise(said)), "{said}");
         }
         for said in [

@@ -879,6 +879,26 @@ async fn carries_on_a_conversation() {
     assert!(spoken[1].ends_with("in London."), "{spoken:?}");
 }
 
+#[tokio::test]
+async fn minutes_are_added_to_the_timer_that_was_spoken_of() {
+    let fixed = "I can't change the length of a timer";
+    answers_begin(&[
+        (
+            "Set a timer for ten minutes.",
+            "Okay, a 10 minute timer is set.",
+        ),
+        ("Add one minute.", fixed),
+        ("Take one minute from it.", fixed),
+    ])
+    .await;
+    let said = say("Add one minute.").await;
+    assert!(
+        said.calls.is_empty() && !said.words.starts_with(fixed),
+        "{}",
+        said.words
+    );
+}
+
 /// The beginnings of the agent's answers to a conversation.
 async fn answers_begin(conversation: &[(&str, &str)]) {
     let sentences: Vec<&str> = conversation.iter().map(|(said, _)| *said).collect();
