@@ -561,6 +561,8 @@ impl Sim {
                         "strict" => Err(ToolError::Arguments("n is not a city".into())),
                         "gone" => Err(ToolError::Unknown(name.clone())),
                         "late" => Err(ToolError::Timeout(10_000)),
+                        "unreached" => Err(ToolError::NotBegun("connection refused".into())),
+                        "lost" => Err(ToolError::Uncertain("connection reset".into())),
                         _ if self.results.contains_key(&name) => Ok(self.results[&name].clone()),
                         _ if self.marked => Ok(Value::from(format!("result of {run}."))),
                         _ => Ok(Value::from(format!(

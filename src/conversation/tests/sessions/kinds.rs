@@ -506,6 +506,14 @@ pub(super) const KINDS: &[Kind] = &[
         ],
         ..TALK
     },
+    Kind {
+        name: "changes",
+        policy: with_doubtful_changes,
+        calls: &["write", "unreached", "lost"],
+        calling: 90,
+        moves: &[Move::Speak, Move::Wait, Move::Pause, Move::Respond],
+        ..TALK
+    },
 ];
 
 fn plain(dice: &mut Dice) -> Policy {
@@ -531,6 +539,25 @@ fn with_tools(dice: &mut Dice) -> Policy {
     };
     policy.filler.lead = dice.pick(&[FillerLead::Model, FillerLead::Router]);
     policy.speculation.at_once = dice.pick(&[1, 2, 3]);
+    policy
+}
+
+/// `unreached` cannot begin, and whether `lost` was done is not known.
+fn with_doubtful_changes(dice: &mut Dice) -> Policy {
+    let mut policy = with_tools(dice);
+    let tools = Arc::make_mut(&mut policy.tools);
+    for name in ["unreached", "lost"] {
+        let spec = ToolSpec {
+            name: name.to_owned(),
+            ..tools[0].spec.clone()
+        };
+        let timeout = tools[0].timeout;
+        tools.push(Arc::new(Declaration::new(
+            spec,
+            Effect::Reversible,
+            timeout,
+        )));
+    }
     policy
 }
 
