@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::task::JoinError;
+use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 
 /// How long the first model may show no sign of life before the second is asked as well. The conversation gives up
@@ -58,8 +58,8 @@ struct PrimaryState {
     failed: Option<Instant>,
     /// The prompt of the last warm-up.
     beginning: Option<Prompt>,
-    /// It is being warmed up after a failure.
-    is_warming: bool,
+    /// Its warm-up after a failure.
+    warming: Option<JoinHandle<()>>,
 }
 
 impl Primary {
@@ -82,14 +82,13 @@ impl Primary {
         );
         let mut state = self.state();
         state.failed = Some(now());
-        let beginning = state.beginning.clone().filter(|_| !state.is_warming);
+        let warms = state
+            .warming
+            .as_ref()
+            .is_some_and(|task| !task.is_finished());
+        let beginning = state.beginning.clone().filter(|_| !warms);
         if let (Some(prompt), Ok(runtime)) = (beginning, Handle::try_current()) {
-            state.is_warming = true;
-            let (primary, warming) = (self.clone(), runtime.spawn(self.clone().warm(prompt)));
-            runtime.spawn(async move {
-                drop(warming.await);
-                primary.state().is_warming = false;
-            });
+            state.warming = Some(runtime.spawn(self.clone().warm(prompt)));
         }
     }
 
@@ -312,11 +311,13 @@ impl Race {
                 self.ask_second();
                 continue;
             };
-            let ended = || LlmError::Stream("it ended without an answer".into());
-            let event = event.filter(|event| !matches!(event, Ok(LlmEvent::End)));
-            match event.unwrap_or_else(|| Err(ended())) {
+            let whole = |event| match event {
+                LlmEvent::End => Err(LlmError::Stream("it ended without an answer".into())),
+                event => Ok(event),
+            };
+            match event.unwrap_or(Ok(LlmEvent::End)).and_then(whole) {
                 Ok(LlmEvent::Cut) => {}
-                Ok(event) if !event.is_output() || matches!(event, LlmEvent::Used { .. }) => {
+                Ok(event) if !event.is_output() => {
                     if is_first {
                         self.alive = now();
                     }

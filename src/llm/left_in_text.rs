@@ -14,9 +14,9 @@ pub(super) struct MadeInText {
 }
 
 impl MadeInText {
-    /// Notes the calls among what was read from the text.
-    pub(super) fn note(&mut self, events: &[LlmEvent]) {
-        for event in events {
+    /// What was read from the text, after its calls are noted.
+    pub(super) fn noted(&mut self, read: Vec<LlmEvent>) -> Vec<LlmEvent> {
+        for event in &read {
             match event {
                 LlmEvent::ToolOpened { name } => self.open.clone_from(name),
                 LlmEvent::ToolClosed { arguments: Ok(map) } => {
@@ -26,6 +26,7 @@ impl MadeInText {
                 _ => {}
             }
         }
+        read
     }
 
     /// Whether there are none.

@@ -102,9 +102,12 @@ pub enum LlmEvent {
 }
 
 impl LlmEvent {
-    /// Whether it is a part of the answer, rather than a sign that the server is at work.
+    /// Whether it is a part of the answer, rather than a sign that the server is at work or done.
     pub(crate) fn is_output(&self) -> bool {
-        !matches!(self, Self::Thinking | Self::TakesResults { .. })
+        !matches!(
+            self,
+            Self::Thinking | Self::TakesResults { .. } | Self::Cut | Self::Used { .. } | Self::End
+        )
     }
 }
 

@@ -16,8 +16,6 @@ pub(super) struct NativeCall {
     told: Option<usize>,
     /// The finished arguments that were reported.
     read: Reported,
-    /// Nothing is reported before the call is closed.
-    is_held: bool,
     error: Option<&'static str>,
 }
 
@@ -25,11 +23,6 @@ impl NativeCall {
     /// The tool's name; empty if it is not known yet.
     pub(super) fn name(&self) -> &str {
         &self.name
-    }
-
-    /// Reports nothing until it is closed.
-    pub(super) fn hold(&mut self) {
-        self.is_held = true;
     }
 
     /// Names the tool, unless it has a name.
@@ -64,9 +57,6 @@ impl NativeCall {
 
     /// Reports the new part of the call, once its name is known.
     pub(super) fn tell(&mut self, events: &mut Vec<LlmEvent>) {
-        if self.is_held {
-            return;
-        }
         if self.told.is_none() && !self.name.is_empty() {
             self.told = Some(0);
             events.push(LlmEvent::ToolOpened {
@@ -100,7 +90,6 @@ impl NativeCall {
         whole: bool,
         events: &mut Vec<LlmEvent>,
     ) -> Result<Map<String, Value>, String> {
-        self.is_held = false;
         if self.name.is_empty() {
             self.error = Some("the call has no name");
             self.name.push_str("invalid");

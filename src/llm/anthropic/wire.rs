@@ -189,17 +189,15 @@ impl Decoder {
             "tool_use" if self.calls < MAX_CALLS => {
                 // Another block follows, so the previous call is not cut off.
                 self.close_ended(events);
-                let read = self.parser.finish();
-                self.made.note(&read);
-                events.extend(read);
+                events.extend(self.made.noted(self.parser.finish()));
                 self.calls += 1;
                 let mut call = NativeCall::default();
-                if !self.made.is_empty() {
-                    call.hold();
-                }
                 call.call_it(block["name"].as_str().unwrap_or_default().to_owned());
-                call.tell(events);
-                call.tell_read(events);
+                // A call that may repeat one of the text is told when it is closed.
+                if self.made.is_empty() {
+                    call.tell(events);
+                    call.tell_read(events);
+                }
                 self.open = Some(Open {
                     index: index(event),
                     call,
@@ -229,8 +227,10 @@ impl Decoder {
                 if let Some(open) = open.filter(|open| open.index == index(event)) {
                     open.call
                         .push(delta["partial_json"].as_str().unwrap_or_default());
-                    open.call.tell(events);
-                    open.call.tell_read(events);
+                    if self.made.is_empty() {
+                        open.call.tell(events);
+                        open.call.tell_read(events);
+                    }
                 }
             }
             _ => {}
@@ -241,11 +241,7 @@ impl Decoder {
         let text = text.as_str().unwrap_or_default();
         match self.calls {
             _ if text.is_empty() => {}
-            0 => {
-                let read = self.parser.push(text);
-                self.made.note(&read);
-                events.extend(read);
-            }
+            0 => events.extend(self.made.noted(self.parser.push(text))),
             _ => self.behind.push(text),
         }
     }

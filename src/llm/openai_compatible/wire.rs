@@ -327,11 +327,7 @@ impl Decoder {
         }
         match self.calls.is_empty() {
             true if text.is_empty() => {}
-            true => {
-                let read = self.parser.push(&text);
-                self.made.note(&read);
-                events.extend(read);
-            }
+            true => events.extend(self.made.noted(self.parser.push(&text))),
             false => self.behind.push(&text),
         }
         for delta in choice.delta.tool_calls {
@@ -402,9 +398,7 @@ impl Decoder {
 
     fn call(&mut self, delta: CallDelta, events: &mut Vec<LlmEvent>) {
         if self.calls.is_empty() {
-            let read = self.parser.finish();
-            self.made.note(&read);
-            events.extend(read);
+            events.extend(self.made.noted(self.parser.finish()));
         }
         let Some(at) = self.find(&delta) else {
             return;
@@ -418,7 +412,8 @@ impl Decoder {
         while self.closed < at && self.calls[self.closed].call.is_whole() {
             self.close_calls(self.closed + 1, true, events);
         }
-        if self.closed == at {
+        // A call that may repeat one of the text is told when it is closed.
+        if self.closed == at && self.made.is_empty() {
             self.calls[at].call.tell(events);
         }
     }
@@ -435,11 +430,7 @@ impl Decoder {
             Some(at) if at < self.closed => None,
             Some(at) => Some(at),
             None if self.calls.len() < MAX_CALLS => {
-                let mut slot = Slot::new(index, id);
-                if !self.made.is_empty() {
-                    slot.call.hold();
-                }
-                self.calls.push(slot);
+                self.calls.push(Slot::new(index, id));
                 Some(self.calls.len() - 1)
             }
             None => None,
