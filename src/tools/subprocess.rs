@@ -185,11 +185,8 @@ impl SubprocessPlan {
         let (mut output, mut complaint) = (Vec::new(), Vec::new());
         let status = {
             let read = async {
-                let (stdout, stderr) = (
-                    all(stdout, self.limit, &mut output),
-                    start(stderr, &mut complaint),
-                );
-                tokio::join!(write, stdout, stderr).1
+                let all = all(stdout, self.limit, &mut output);
+                tokio::join!(write, all, start(stderr, &mut complaint)).1
             };
             let mut read = pin!(read);
             tokio::select! {
@@ -201,7 +198,7 @@ impl SubprocessPlan {
             }
         };
         if output.len() > self.limit {
-            return Err(too_long(self.limit));
+            return Err(format!("it printed more than {} KiB", self.limit / 1024));
         }
         if !complaint.is_empty() {
             // It may repeat what was said. Quoted, so that it forges no line of the log.
@@ -297,10 +294,7 @@ impl Drop for Group {
     }
 }
 
-fn too_long(limit: usize) -> String {
-    format!("it printed more than {} KiB", limit / 1024)
-}
-
+/// All that comes, up to one byte more than `limit`.
 async fn all(
     stream: Option<impl AsyncRead + Unpin>,
     limit: usize,
@@ -313,9 +307,6 @@ async fn all(
             .read_to_end(bytes)
             .await
             .map_err(|_| "the program's answer could not be read".to_owned())?;
-    }
-    if bytes.len() > limit {
-        return Err(too_long(limit));
     }
     Ok(())
 }

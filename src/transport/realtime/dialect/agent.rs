@@ -314,9 +314,6 @@ impl Realtime {
         let Some(response) = self.response.take() else {
             return;
         };
-        if response.client_called {
-            self.early.client_goes_on();
-        }
         let (status, details) = end_of(status, self.failure.take());
         let heard = std::mem::take(&mut self.heard);
         let usage = shape::usage(usage, heard, response.audio);
