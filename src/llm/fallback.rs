@@ -317,7 +317,7 @@ impl Race {
             };
             match event.unwrap_or(Ok(LlmEvent::End)).and_then(whole) {
                 Ok(LlmEvent::Cut) => {}
-                Ok(event) if !event.is_output() => {
+                Ok(event) if !event.is_output() || matches!(event, LlmEvent::Used { .. }) => {
                     if is_first {
                         self.alive = now();
                     }

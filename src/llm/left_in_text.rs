@@ -14,7 +14,7 @@ pub(super) struct MadeInText {
 }
 
 impl MadeInText {
-    /// What was read from the text, after its calls are noted.
+    /// Notes the calls among what was read from the text, and passes it on.
     pub(super) fn noted(&mut self, read: Vec<LlmEvent>) -> Vec<LlmEvent> {
         for event in &read {
             match event {

@@ -102,12 +102,9 @@ pub enum LlmEvent {
 }
 
 impl LlmEvent {
-    /// Whether it is a part of the answer, rather than a sign that the server is at work or done.
+    /// Whether it is a part of the answer, rather than a sign that the server is at work.
     pub(crate) fn is_output(&self) -> bool {
-        !matches!(
-            self,
-            Self::Thinking | Self::TakesResults { .. } | Self::Cut | Self::Used { .. } | Self::End
-        )
+        !matches!(self, Self::Thinking | Self::TakesResults { .. })
     }
 }
 
