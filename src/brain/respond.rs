@@ -727,9 +727,7 @@ fn in_parts(sentence: &str) -> Option<Vec<Request>> {
     if rules::is_reminder(sentence) {
         return None;
     }
-    // "Cancel the timer but set a new one for 10 minutes."
-    let sentence = &sentence.replace(" but set ", " and set ");
-    let sentence = &sentence.replace(" but start ", " and start ");
+    let sentence = &rules::and_for_but(sentence);
     let parts = match sentence.contains(" and ") {
         true => sentence.split(" and ").map(str::to_owned).collect(),
         false => rules::questions(sentence),
