@@ -60,9 +60,16 @@ impl Agenda {
         !self.noticed
     }
 
-    /// Removes an announcement.
-    pub(super) fn retract(&mut self, text: &str) {
+    /// Removes an announcement. `false` if it is not waiting.
+    pub(super) fn retract(&mut self, text: &str) -> bool {
+        let before = self.announcements.len();
         self.announcements.retain(|waiting| waiting != text);
+        self.announcements.len() < before
+    }
+
+    /// Whether exactly one announcement is waiting.
+    pub(super) fn has_one_announcement(&self) -> bool {
+        self.announcements.len() == 1
     }
 
     pub(super) fn clear_announcements(&mut self) {

@@ -145,6 +145,7 @@ impl Answer {
         Box::new(Unfinished {
             terms: std::mem::take(&mut self.terms),
             history: self.history,
+            calls: self.calls.open(),
             steps: self.calls.rounds(),
             has_called: self.calls.are_under_way(),
             is_for_client: self.calls.has_client_calls(),

@@ -30,6 +30,8 @@ pub(super) struct Ending {
     handing_over: Option<CallId>,
     /// Hang up for this reason when nobody is speaking.
     hang_up: Option<HangUpReason>,
+    /// A hang-up for idleness whose goodbye was begun, until it is known whether the sound in it is the user.
+    put_off: Option<HangUpReason>,
     /// Whether a machine has answered the call.
     pub(super) machine: Machine,
 }
@@ -74,6 +76,7 @@ impl Ending {
     /// Notes that a response has begun.
     pub(super) fn response_begins(&mut self) {
         self.goes_on = false;
+        self.put_off = None;
     }
 
     /// Registers a call by which the response wants to end the conversation.
@@ -149,7 +152,7 @@ impl Ending {
     /// Called when all words of the response have been sent, which are heard until `heard`. `user_acts`: the
     /// user is speaking or pressing keys.
     pub(super) fn was_said(&mut self, now: Time, heard: Time, user_acts: bool) -> Goodbye {
-        if self.is_handing_over() {
+        if self.handing_over.is_some() {
             return Goodbye::Held;
         }
         match self.promised().map(|ending| ending.how) {
@@ -180,16 +183,18 @@ impl Ending {
         self.handing_over = Some(call);
     }
 
-    pub(super) fn is_handing_over(&self) -> bool {
-        self.handing_over.is_some()
+    /// The running call that transfers the conversation.
+    pub(super) fn handing_over(&self) -> Option<CallId> {
+        self.handing_over
     }
 
-    /// Handles the result of a call. After a successful transfer, the server hangs up.
-    pub(super) fn call_finished(&mut self, call: CallId, succeeded: bool) {
+    /// Handles the result of a call. After a successful transfer, the server hangs up. `true` if a transfer has failed.
+    pub(super) fn call_finished(&mut self, call: CallId, succeeded: bool) -> bool {
         let handed_over = self.handing_over.take_if(|running| *running == call);
         if handed_over.is_some() && succeeded {
             self.hang_up = Some(HangUpReason::HandedOver);
         }
+        handed_over.is_some() && !succeeded
     }
 
     /// Hang up as soon as nobody is speaking.
@@ -207,9 +212,20 @@ impl Ending {
         self.hang_up = None;
     }
 
-    /// Cancels a hang-up for idleness, because the user is there. `true` if there was one.
+    /// Puts a hang-up for idleness off, because the user may be there. `true` if there was one.
     pub(super) fn stay_for_user(&mut self) -> bool {
         let idle = self.hang_up.take_if(|reason| *reason == HangUpReason::Idle);
+        self.put_off = idle.or(self.put_off);
         idle.is_some()
+    }
+
+    /// The sound that put a hang-up off was noise.
+    pub(super) fn nobody_spoke(&mut self) {
+        self.hang_up = self.hang_up.or(self.put_off.take());
+    }
+
+    /// Cancels a hang-up that was put off: the user is there.
+    pub(super) fn stays(&mut self) {
+        self.put_off = None;
     }
 }

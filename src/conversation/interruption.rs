@@ -1,6 +1,7 @@
 //! Interruptions: any sound stops the agent at once. If it turns out to be speech, the rest of the answer is
 //! dropped; if it was a false interruption, the agent resumes.
 
+use super::ids::CallId;
 use super::input::ResponseTerms;
 
 #[cfg(test)]
@@ -25,6 +26,8 @@ pub(super) struct Stopped {
     pub(super) rest: String,
     /// State for generating the rest, if the model was not done.
     pub(super) unfinished: Option<Box<Unfinished>>,
+    /// The agent was asking something.
+    pub(super) asked: bool,
 }
 
 /// State for resuming an answer after a false interruption.
@@ -33,6 +36,8 @@ pub(super) struct Unfinished {
     pub(super) terms: ResponseTerms,
     /// The length of the history when the answer began.
     pub(super) history: usize,
+    /// Its calls without a result.
+    pub(super) calls: Vec<CallId>,
     /// Rounds of tools whose results the model has seen.
     pub(super) steps: u32,
     /// The next round had begun.
@@ -49,10 +54,10 @@ impl Interruption {
         if stopped.is_none() && earlier.is_none() && !ending {
             return false;
         }
-        let Stopped { rest, unfinished } = stopped.unwrap_or_default();
+        let stopped = stopped.unwrap_or_default();
         *self = Self::Judging(Stopped {
-            rest,
-            unfinished: unfinished.or(earlier),
+            unfinished: stopped.unfinished.or(earlier),
+            ..stopped
         });
         true
     }
@@ -61,7 +66,7 @@ impl Interruption {
     pub(super) fn say_after_noise(&mut self, words: String) {
         *self = Self::Judging(Stopped {
             rest: words,
-            unfinished: None,
+            ..Stopped::default()
         });
     }
 
@@ -71,6 +76,11 @@ impl Interruption {
             Self::Judging(stopped) => &stopped.rest,
             Self::None | Self::Resuming(_) => "",
         }
+    }
+
+    /// Whether the agent was asking something when it was stopped.
+    pub(super) fn was_asking(&self) -> bool {
+        matches!(self, Self::Judging(stopped) if stopped.asked)
     }
 
     /// Sets the words that were not heard, which are now known better.
@@ -88,7 +98,9 @@ impl Interruption {
         let Self::Judging(stopped) = self else {
             return None;
         };
-        let Stopped { rest, unfinished } = std::mem::take(stopped);
+        let Stopped {
+            rest, unfinished, ..
+        } = std::mem::take(stopped);
         *self = unfinished.map_or(Self::None, Self::Resuming);
         Some(rest)
     }

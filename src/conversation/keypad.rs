@@ -23,8 +23,6 @@ const ENTER: char = '#';
 pub(super) struct Keypad {
     /// The number being entered.
     keys: String,
-    /// The last key answered a confirmation.
-    has_answered: bool,
 }
 
 impl Keypad {
@@ -38,24 +36,16 @@ impl Keypad {
         self.keys.is_empty()
     }
 
-    /// Whether the key is a hash right after the answer to a confirmation, as in "1#". It is ignored: callers
-    /// are used to ending numbers that way.
-    pub(super) fn ends_answer(&mut self, key: char) -> bool {
-        std::mem::take(&mut self.has_answered) && key == ENTER
+    /// Whether the key is a hash that ends no number, as after the answer to a confirmation ("1#") or a number that a
+    /// pause has completed. It is ignored: callers are used to ending numbers that way.
+    pub(super) fn ends_nothing(&self, key: char) -> bool {
+        self.keys.is_empty() && key == ENTER
     }
 
     /// The answer to a confirmation: `Some(true)` is a yes, `None` is not an answer.
-    pub(super) fn answer(&mut self, key: char) -> Option<bool> {
+    pub(super) fn answer(&self, key: char) -> Option<bool> {
         let answers = self.keys.is_empty() && matches!(key, YES | NO);
-        answers.then(|| {
-            self.has_answered = true;
-            key == YES
-        })
-    }
-
-    /// Notes that the user has spoken since the last key.
-    pub(super) fn forget_answer(&mut self) {
-        self.has_answered = false;
+        answers.then_some(key == YES)
     }
 
     /// Adds a key to the number. `true` if that completes it; otherwise a pause does.

@@ -144,11 +144,6 @@ impl Overlap {
         self.stage == Stage::InStatement
     }
 
-    /// Whether it has interrupted the agent in a question.
-    pub(super) fn interrupted_a_question(&self) -> bool {
-        self.stage == Stage::InQuestion
-    }
-
     /// Notes that it interrupts the agent, which has just `asked` something or not.
     pub(super) fn interrupt(&mut self, asked: bool) {
         self.stage = match asked {

@@ -82,7 +82,7 @@ fn a_transfer_starts_when_its_goodbye_has_been_heard() {
     let how = EndsCall::HandOver;
     let starts = Goodbye::Starts(EndingCall { how, ..call(1) });
     assert_eq!(ending.was_said(ms(900), ms(900), false), starts);
-    assert!(ending.is_handing_over() && !ending.is_near());
+    assert!(ending.handing_over().is_some() && !ending.is_near());
     assert_eq!(ending.was_said(ms(950), ms(900), false), Goodbye::Held);
 }
 
@@ -108,7 +108,7 @@ fn only_a_successful_transfer_hangs_up() {
         ending.hand_over(CallId(1));
         ending.call_finished(CallId(finished), succeeded);
         assert_eq!(ending.hang_up(), reason);
-        assert_eq!(ending.is_handing_over(), finished != 1);
+        assert_eq!(ending.handing_over().is_some(), finished != 1);
     }
 }
 

@@ -6,6 +6,7 @@ fn unfinished(steps: u32) -> Unfinished {
     Unfinished {
         terms: ResponseTerms::default(),
         history: 3,
+        calls: Vec::new(),
         steps,
         has_called: false,
         is_for_client: false,
@@ -16,6 +17,7 @@ fn stopped(rest: &str, steps: Option<u32>) -> Option<Stopped> {
     Some(Stopped {
         rest: rest.into(),
         unfinished: steps.map(|steps| Box::new(unfinished(steps))),
+        asked: false,
     })
 }
 

@@ -45,23 +45,21 @@ fn a_number_waits_for_the_end_of_what_the_user_says() {
 
 #[test]
 fn keys_answer_only_if_no_number_has_begun() {
-    let (mut keypad, _) = typed("");
+    let (keypad, _) = typed("");
     assert_eq!(keypad.answer('1'), Some(true));
     assert_eq!(keypad.answer('2'), Some(false));
     assert_eq!(keypad.answer('3'), None);
-    let (mut keypad, _) = typed("3");
+    let (keypad, _) = typed("3");
     assert_eq!(keypad.answer('1'), None);
 }
 
 #[test]
-fn the_hash_key_after_an_answer_is_ignored() {
-    let (mut keypad, _) = typed("");
-    keypad.answer('1');
-    assert!(keypad.ends_answer('#'));
-    assert!(!keypad.ends_answer('#'), "only the next one");
-    keypad.answer('1');
-    keypad.forget_answer();
-    assert!(!keypad.ends_answer('#'));
+fn a_hash_key_that_ends_no_number_is_ignored() {
+    let (mut keypad, mut common) = typed("");
+    assert!(keypad.ends_nothing('#'));
+    assert!(!keypad.ends_nothing('1'));
+    keypad.push(&mut common, '1');
+    assert!(!keypad.ends_nothing('#'));
 }
 
 #[test]

@@ -388,3 +388,46 @@ fn without_barge_in_a_yes_ends_the_current_response() {
     assert_eq!(sim.ended().len(), started);
     assert_eq!(sim.tools_started, ["transfer"]);
 }
+
+/// Nothing was said after the noise, so a yes to the next announcement ran the call.
+#[test]
+fn noise_behind_the_last_word_of_a_question_has_it_asked_again() {
+    let mut sim = transfer();
+    sim.tells_words = true;
+    let question = "Send 5 dollars to Ann?";
+    ask(&mut sim, "send five dollars to ann", 0);
+    while !sim.spoken().iter().any(|text| text == question) {
+        sim.silence(32);
+    }
+    while !sim.core.playout.all_sent() {
+        sim.silence(32);
+    }
+    // The last word has been heard when the sound is noticed, and the silence behind it has not.
+    sim.windows(160, 0.95);
+    assert!(sim.core.interruption.is_judging());
+    sim.words = String::new();
+    sim.silence(4_000);
+    let asked = sim.spoken().iter().filter(|text| *text == question).count();
+    assert_eq!(asked, 2, "{:?}", sim.spoken());
+    ask(&mut sim, "Yes.", 3_000);
+    assert_eq!(sim.tools_started, ["transfer"]);
+}
+
+/// A yes ran the call whose question the client had cut off.
+#[test]
+fn a_yes_does_not_count_if_the_client_reports_that_the_question_was_not_heard() {
+    let mut sim = asked();
+    let item = sim.heard_of_the_last_item(0).unwrap().item;
+    let heard = Micros::from_ms(300);
+    sim.input(Input::Truncate { item, heard });
+    assert_eq!(outcome(&sim), Some(ConfirmationOutcome::Abandoned));
+    ask(&mut sim, "Yes.", 3_000);
+    assert!(sim.tools_started.is_empty());
+
+    let mut sim = asked();
+    let item = sim.heard_of_the_last_item(0).unwrap().item;
+    let heard = Micros::from_ms(60_000);
+    sim.input(Input::Truncate { item, heard });
+    ask(&mut sim, "Yes.", 3_000);
+    assert_eq!(sim.tools_started, ["transfer"], "all of it was heard");
+}

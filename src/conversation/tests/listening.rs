@@ -296,6 +296,25 @@ fn as_shipped_an_okay_to_a_question_is_a_turn() {
     }
 }
 
+/// It was dropped as if it belonged to the turn before.
+#[test]
+fn a_please_to_a_question_is_a_turn_whatever_listening_words_do() {
+    for does in [
+        ListeningWords::Interrupt,
+        ListeningWords::Pause,
+        ListeningWords::Pass,
+    ] {
+        let mut sim =
+            story_of("One two three four five six. Shall I go on with the next part of it now?");
+        sim.policy().vad.barge_in.listening_words = does;
+        sim.silence(2_500);
+        sim.speak("Please.", 400);
+        sim.silence(3_000);
+        let is_turn = |e: &Event| matches!(e, Event::UserItem { text, .. } if text == "Please.");
+        assert!(sim.saw(is_turn), "{does:?}");
+    }
+}
+
 #[test]
 fn a_user_who_goes_on_after_a_pause_stops_the_agent_at_once() {
     let mut sim = lenient(Policy::default());

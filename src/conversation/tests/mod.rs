@@ -913,6 +913,59 @@ fn a_caller_who_cannot_come_back_hears_a_goodbye_before_the_line_is_closed() {
     }
 }
 
+/// The goodbye came between the rest of a clause and the rest of the answer.
+#[test]
+fn after_noise_the_answer_is_said_to_its_end_before_the_goodbye() {
+    let mut sim = sim();
+    let first = "One two three four five six seven eight nine.";
+    let script = vec![say(first), Step::Wait(4_000), say(" Ten."), end()];
+    sim.scripts.push_back(script);
+    sim.scripts.push_back(vec![say("Eleven."), end()]);
+    ask(&mut sim, "count", 1_500);
+    sim.speak("", 200);
+    sim.input(Input::Farewell);
+    sim.silence(12_000);
+    let goodbye = Phrases::default().goodbye_too_long;
+    let spoken = sim.spoken().join(" ");
+    assert!(spoken.ends_with(&format!("Eleven. {goodbye}")), "{spoken}");
+    assert_eq!(sim.hung_up, Some(HangUpReason::Shutdown));
+}
+
+/// The client had cleared audio in which nothing was said.
+#[test]
+fn an_answer_goes_on_after_noise_although_the_client_clears_its_audio() {
+    let mut sim = sim();
+    let first = "One two three four five six seven eight nine.";
+    let script = vec![say(first), Step::Wait(4_000), say(" Ten."), end()];
+    sim.scripts.push_back(script);
+    sim.scripts.push_back(vec![say("Eleven."), end()]);
+    ask(&mut sim, "count", 1_500);
+    sim.speak("", 200);
+    sim.silence(800);
+    sim.input(Input::ClearAudio);
+    sim.silence(8_000);
+    assert_eq!(sim.spoken().last().unwrap(), "Eleven.");
+}
+
+/// It waited for a call of the answer before, however long that took.
+#[test]
+fn after_noise_an_answer_waits_only_for_its_own_calls() {
+    let mut sim = Sim::new(with(vec![(*tool("look_up", Effect::Read)).clone()]));
+    sim.tool_ms = 20_000;
+    let mut script = call("look_up").to_vec();
+    script.push(end());
+    sim.scripts.push_back(script);
+    let first = "One two three four five six seven eight nine.";
+    let script = vec![say(first), Step::Wait(4_000), say(" Ten."), end()];
+    sim.scripts.push_back(script);
+    sim.scripts.push_back(vec![say("Eleven."), end()]);
+    ask(&mut sim, "look it up", 1_000);
+    ask(&mut sim, "meanwhile, count", 1_500);
+    sim.speak("", 200);
+    sim.silence(6_000);
+    assert_eq!(sim.spoken().last().unwrap(), "Eleven.");
+}
+
 #[test]
 fn a_dead_detector_is_told_to_the_client() {
     let mut sim = sim();

@@ -430,6 +430,25 @@ fn a_barge_in_ends_the_rest_of_the_plan() {
     assert_eq!(results(&sim).len(), 2, "another plan may follow");
 }
 
+/// The answer to the user's words did not know that the plan was over.
+#[test]
+fn the_answer_after_a_barge_in_knows_what_became_of_the_plan() {
+    let mut sim = session(
+        travel(),
+        &json!([
+            step("flights", "flights", json!({})),
+            step("booked", "book", json!({"flight": "$flights[0].id"})),
+        ]),
+    );
+    sim.tool_ms = 1_000;
+    ask(&mut sim, "find me a seat to oslo", 500);
+    sim.speak("no wait, don't book it", 1_500);
+    sim.silence(4_000);
+    assert_eq!(names(&sim), ["flights"]);
+    let prompt = format!("{:?}", sim.prompts.last().unwrap().messages);
+    assert!(prompt.contains("the answer was stopped"), "{prompt}");
+}
+
 #[test]
 fn noise_while_a_plan_runs_does_not_end_it() {
     let mut sim = session(

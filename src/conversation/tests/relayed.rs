@@ -216,7 +216,7 @@ fn a_finished_voice_that_has_not_seen_newer_words_is_ignored() {
 
 #[test]
 fn a_key_that_stops_the_question_answers_it() {
-    for (key, started) in [('1', 1), ('2', 0), ('3', 0), ('#', 0)] {
+    for (key, started) in [('1', 1), ('2', 0), ('3', 0)] {
         let mut sim = asked_to_pay();
         sim.no_audio(500);
         stopped(&mut sim, "Shall I pay");
@@ -225,6 +225,19 @@ fn a_key_that_stops_the_question_answers_it() {
         assert_eq!(sim.tools_started.len(), started, "{key}");
         assert!(!sim.core.turn.is_open() && !sim.core.confirmation.is_open());
     }
+}
+
+#[test]
+fn a_question_that_a_hash_key_stops_is_asked_on() {
+    let mut sim = asked_to_pay();
+    sim.no_audio(500);
+    stopped(&mut sim, "Shall I pay");
+    sim.input(Input::Key { key: '#' });
+    sim.no_audio(3_000);
+    assert!(sim.core.confirmation.is_asked());
+    sim.input(Input::Key { key: '1' });
+    sim.no_audio(3_000);
+    assert_eq!(sim.tools_started.len(), 1);
 }
 
 #[test]
@@ -276,4 +289,19 @@ fn an_answer_that_is_being_made_is_dropped_when_the_user_goes_on() {
     sim.no_audio(3_000);
     assert_eq!(sim.spoken(), ["All right."]);
     assert_eq!(users(&sim), ["How is the weather?", "In Boulder, I mean."]);
+}
+
+/// It was dropped as if it belonged to the turn before, and the agent said nothing more.
+#[test]
+fn a_please_over_the_last_word_of_a_question_is_a_turn() {
+    let mut sim = relayed(Policy::default());
+    sim.scripts
+        .push_back(vec![say("Would you like to hear it?"), end()]);
+    said(&mut sim, "What is new?", true);
+    sim.no_audio(1_700);
+    stopped(&mut sim, "Would you like to hear");
+    said(&mut sim, "Please.", true);
+    sim.no_audio(2_000);
+    assert_eq!(users(&sim), ["What is new?", "Please."]);
+    assert_eq!(sim.spoken().last().unwrap(), "All right.");
 }

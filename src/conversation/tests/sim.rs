@@ -164,6 +164,8 @@ pub(super) struct Sim {
     /// Whether the voice takes as long as the core estimates, and begins phrases at once, which are prepared;
     /// otherwise each word takes 300 ms.
     pub(super) speaks_as_estimated: bool,
+    /// Whether the voice tells when each word ends; the last one, 150 ms before its sound does.
+    pub(super) tells_words: bool,
     /// Whether the client has its own voice and gets the words at once.
     pub(super) client_speaks: bool,
     pub(super) prompts: Vec<Prompt>,
@@ -238,6 +240,7 @@ impl Sim {
             tts_fails: HashSet::new(),
             tts_hangs: false,
             speaks_as_estimated: false,
+            tells_words: false,
             client_speaks: false,
             prompts: Vec::new(),
             by_prompt: false,
@@ -715,13 +718,19 @@ impl Sim {
             true => 1,
             false => 60,
         };
+        let words = text.split_whitespace().count() as u64;
+        let end = |word| Micros::from_ms(300 * word - 150);
+        let word_ends = match self.tells_words {
+            true => (1..=words).map(end).collect(),
+            false => Vec::new(),
+        };
         self.later(
             takes,
             Input::Synthesised {
                 clause,
                 length,
                 last: true,
-                word_ends: Vec::new(),
+                word_ends,
             },
         );
     }

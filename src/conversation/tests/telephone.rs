@@ -487,3 +487,66 @@ fn words_before_the_transfer_is_asked_for_keep_it_from_running() {
     assert_eq!(sim.prompts.len(), 2, "the words are answered");
     nothing_is_left(&sim);
 }
+
+/// It threw the answer away, or the transfer, and nothing followed.
+#[test]
+fn a_hash_key_behind_a_number_that_a_pause_has_completed_takes_nothing_away() {
+    let mut sim = Sim::new(with(vec![(*tool("get_order", Effect::Read)).clone()]));
+    let mut script = call("get_order").to_vec();
+    script.push(end());
+    sim.scripts.push_back(script);
+    sim.scripts
+        .push_back(vec![say("It arrives tomorrow."), end()]);
+    sim.tool_ms = 3_000;
+    keys(&mut sim, "42");
+    sim.silence(2_300);
+    assert_eq!(users(&sim), ["Keypad: 42"]);
+    keys(&mut sim, "#");
+    sim.silence(8_000);
+    assert_eq!(sim.spoken().last().unwrap(), "It arrives tomorrow.");
+
+    let mut sim = put_through("transfer");
+    keys(&mut sim, "#");
+    sim.silence(8_000);
+    assert_eq!(sim.hung_up, Some(HangUpReason::HandedOver));
+}
+
+/// Nobody told a caller who had said something meanwhile.
+#[test]
+fn a_caller_who_has_spoken_while_being_put_through_is_told_that_it_failed() {
+    for words in ["Okay, thanks.", "How long will it take?"] {
+        let mut sim = put_through("broken");
+        sim.tool_ms = 6_000;
+        let told = sim.scripts.pop_front().unwrap();
+        sim.scripts.push_back(vec![say("Just a moment."), end()]);
+        sim.scripts.push_back(told);
+        sim.silence(2_500);
+        assert_eq!(sim.tools_started.len(), 1);
+        sim.speak(words, 900);
+        sim.silence(12_000);
+        let spoken = sim.spoken().join(" ");
+        assert!(spoken.contains("Nobody is there"), "{words} {spoken}");
+        assert_eq!(sim.hung_up, None);
+        nothing_is_left(&sim);
+    }
+}
+
+/// The goodbye was said to its end, and the line stayed open.
+#[test]
+fn a_noise_in_the_goodbye_to_a_silent_caller_does_not_keep_the_line_open() {
+    let mut sim = Sim::new(Policy {
+        timeouts: Timeouts {
+            silence_prompt: Some(Micros::from_ms(2_000)),
+            ..Timeouts::default()
+        },
+        ..Policy::default()
+    });
+    let goodbye = Phrases::default().goodbye_idle;
+    while !sim.spoken().iter().any(|text| goodbye.starts_with(text)) {
+        sim.silence(100);
+    }
+    sim.silence(400);
+    sim.speak("", 300);
+    sim.silence(6_000);
+    assert_eq!(sim.hung_up, Some(HangUpReason::Idle));
+}

@@ -74,10 +74,4 @@ impl Turn {
         let overlap = self.overlap.as_ref();
         overlap.is_some_and(Overlap::interrupted_a_statement)
     }
-
-    /// Whether the utterance has interrupted the agent in a question.
-    pub(in crate::conversation) fn interrupted_a_question(&self) -> bool {
-        let overlap = self.overlap.as_ref();
-        overlap.is_some_and(Overlap::interrupted_a_question)
-    }
 }

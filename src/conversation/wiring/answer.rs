@@ -85,7 +85,9 @@ impl Conversation {
     /// done.
     pub(super) fn resume_response(&mut self, half: Unfinished) {
         let is_new = self.agenda.has_next_answer();
-        let running: Vec<CallId> = self.running.calls.keys().copied().collect();
+        // Those of earlier answers are not waited for.
+        let mut running = half.calls;
+        running.retain(|call| self.running.calls.contains_key(call));
         if half.is_for_client && running.is_empty() && !is_new {
             return;
         }

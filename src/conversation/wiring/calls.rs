@@ -2,7 +2,7 @@
 
 use super::Conversation;
 use super::plan::ONE_YES;
-use crate::conversation::answer::Answer;
+use crate::conversation::answer::{Answer, NextAnswer};
 use crate::conversation::calls::Waiting;
 use crate::conversation::client_settings::ClientTools;
 use crate::conversation::confirm::{Pending, tell_put_off};
@@ -262,13 +262,13 @@ impl Conversation {
     /// already running.
     pub(super) fn awaits_ending_call(&mut self) -> bool {
         let Some(track) = self.speculation.answering().map(|track| track.id) else {
-            return self.ending.is_handing_over();
+            return self.ending.handing_over().is_some();
         };
         let heard = self.playout.audible_until();
         let user_acts = self.turn.is_open() || !self.keypad.is_empty();
         match self.ending.was_said(self.common.now, heard, user_acts) {
             Goodbye::Said => return false,
-            Goodbye::Held => {}
+            Goodbye::Held => self.await_transfer(),
             Goodbye::HeardAt(heard) => self.common.timers.set(Timer::PlayoutEnd, heard),
             Goodbye::Starts(ending) => {
                 if let Some(answer) = &mut self.answer {
@@ -282,6 +282,17 @@ impl Conversation {
             }
         }
         true
+    }
+
+    /// Has the answer wait for a transfer that an earlier one has begun, so that its failure is told.
+    fn await_transfer(&mut self) {
+        let waits = |a: &Answer, call| a.calls.all().any(|waiting| waiting == call);
+        if let Some(call) = self.ending.handing_over()
+            && self.answer.as_ref().is_some_and(|a| !waits(a, call))
+        {
+            self.wait_for(call, None);
+            self.watch_dead_air();
+        }
     }
 
     /// Commits a call, and delivers its result if a speculative run already has one.
@@ -349,20 +360,25 @@ impl Conversation {
         let Some(item) = self.running.calls.remove(&call) else {
             return;
         };
-        self.ending.call_finished(call, result.is_ok());
+        let is_stranded = self.ending.call_finished(call, result.is_ok());
         let output = match &result {
             Ok(output) => output.clone(),
             Err(error) => json!({ "error": error.to_string() }),
         };
         self.common
             .notify(Event::ToolFinished { item, call, result });
-        self.hand_in(call, output);
+        let is_awaited = self.hand_in(call, output);
+        if is_stranded && !is_awaited {
+            // The caller waits to be put through.
+            self.respond_after_this(NextAnswer::default());
+        }
     }
 
-    /// Hands the result of a call to the answer that waits for it, or adds it to the history.
-    pub(super) fn hand_in(&mut self, call: CallId, output: Value) {
+    /// Hands the result of a call to the answer that waits for it, or adds it to the history. `true` if an answer waits.
+    pub(super) fn hand_in(&mut self, call: CallId, output: Value) -> bool {
         let Some(answer) = &mut self.answer else {
-            return self.add_result(call, output);
+            self.add_result(call, output);
+            return false;
         };
         match answer.calls.finish(call, output) {
             Ok(()) => {
@@ -371,8 +387,12 @@ impl Conversation {
                 if let Some(commit) = latency.commit {
                     answer.gains.waited(self.common.now.since(commit));
                 }
+                true
             }
-            Err(output) => self.add_result(call, output),
+            Err(output) => {
+                self.add_result(call, output);
+                false
+            }
         }
     }
 

@@ -156,8 +156,17 @@ impl Conversation {
 
     /// Cuts an item at the client's report, which is better than the playout estimate.
     pub(super) fn truncate(&mut self, item: ItemId, heard: Micros) {
+        let before = self.history.spoken_text(item);
+        let may_ask =
+            self.confirmation.is_asked() && self.history.said_since_the_user().contains(&item);
         match self.history.cut(item, heard) {
             Some(text) => {
+                if may_ask && text != before {
+                    // A question behind these words was not heard either.
+                    self.confirmation.was_not_heard(&mut self.common);
+                    self.confirmation
+                        .abandon_unheard(&mut self.common, &mut self.history);
+                }
                 // If nothing was heard and the user is silent, the client does not want this question
                 // answered. If the user is still speaking, the question is answered together with what
                 // follows.

@@ -12,6 +12,7 @@ impl Conversation {
     /// run on, and their results join the history.
     pub(super) fn barge_in(&mut self) {
         let was_ending = self.ending.is_resuming();
+        let asked = self.playout.is_asking(self.common.now);
         let mut stopped = self.stop_response(ResponseStatus::Interrupted);
         if stopped.is_none() && self.playout.audible_until() > self.common.now {
             self.common.outputs.push_back(Output::Flush);
@@ -23,6 +24,7 @@ impl Conversation {
             });
         }
         let has_stopped = stopped.is_some();
+        let stopped = stopped.map(|stopped| Stopped { asked, ..stopped });
         if self.interruption.begin(stopped, was_ending) {
             self.ending.cut_short();
         }
@@ -72,6 +74,7 @@ impl Conversation {
         Some(Stopped {
             rest: join(rest),
             unfinished,
+            asked: false,
         })
     }
 
@@ -118,15 +121,20 @@ impl Conversation {
         if self.agenda.absence.is_on() {
             return;
         }
-        let Some(rest) = self.interruption.was_noise() else {
+        let Some(mut rest) = self.interruption.was_noise() else {
             return;
         };
+        if rest.is_empty() {
+            // A question whose last word was heard is not said on, but a yes counts only right after it.
+            rest = self.confirmation.ask_in_whole(rest);
+        }
         self.confirmation.resume();
         self.agenda.absence.repeats(self.common.last_item());
         if !rest.is_empty() {
             self.agenda.say_rest(rest);
         }
         self.ending.resume();
+        self.ending.nobody_spoke();
     }
 
     /// After a real interruption: the agent does not resume its answer.
@@ -138,6 +146,8 @@ impl Conversation {
         if let Some(ending) = self.ending.take_cut_short() {
             self.call_off(ending.call);
         }
+        self.ending.stays();
+        self.stop_plans();
     }
 
     /// Cancels a pending end of the conversation, also one that a sound has interrupted.

@@ -12,7 +12,7 @@ impl Conversation {
             return self.common.refuse("Key", message);
         }
         self.mark_user_active();
-        if self.keypad.ends_answer(key) {
+        if self.keypad.ends_nothing(key) {
             return self.resume_after_key();
         }
         self.drop_wordless_utterance();

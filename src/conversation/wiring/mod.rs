@@ -326,7 +326,12 @@ impl Conversation {
             self.agenda.clear_announcements();
         }
         let goes_on = !self.is_too_long();
-        if let Some(text) = self.agenda.take_announcement() {
+        // The goodbye comes last.
+        let resumes_first = goes_on
+            && self.interruption.is_resuming()
+            && self.ending.hang_up().is_some()
+            && self.agenda.has_one_announcement();
+        if !resumes_first && let Some(text) = self.agenda.take_announcement() {
             let question = match self.ending.hang_up() {
                 None => self.confirmation.ask_again(&mut self.common),
                 Some(_) => None,

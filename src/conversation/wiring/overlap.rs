@@ -71,7 +71,7 @@ impl Conversation {
     pub(super) fn was_nothing(&self, text: &str) -> bool {
         let listens = || self.turn.interrupted_a_statement() && !self.interrupts(text);
         // "Would you like to hear it?" "Please."
-        let is_asked = self.turn.interrupted_a_question();
+        let is_asked = self.interruption.was_asking();
         let adds_nothing = || !is_asked && self.common.language().is_politeness(text);
         self.interruption.is_judging() && (listens() || adds_nothing())
     }
@@ -83,6 +83,10 @@ impl Conversation {
 
     /// Drops the utterance if it has not interrupted the agent. `false` if it has.
     pub(super) fn ignore_overlap(&mut self) -> bool {
-        self.turn.is_unheeded() && self.turn.end(&mut self.common).is_some()
+        let is_ignored = self.turn.is_unheeded() && self.turn.end(&mut self.common).is_some();
+        if is_ignored {
+            self.ending.nobody_spoke();
+        }
+        is_ignored
     }
 }

@@ -28,7 +28,10 @@ impl Conversation {
         self.agenda.silence.is_broken(&mut self.common);
         if self.ending.stay_for_user() {
             let goodbye = &self.common.policy.phrases().goodbye_idle;
-            self.agenda.retract(goodbye);
+            if self.agenda.retract(goodbye) {
+                // Nobody has heard it.
+                self.ending.stays();
+            }
         }
     }
 

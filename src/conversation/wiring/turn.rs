@@ -214,7 +214,6 @@ impl Conversation {
         began: Time,
         latency: TurnLatency,
     ) {
-        self.keypad.forget_answer();
         self.turn.was_understood();
         // "I'll put you through." "Okay."
         let ends = self.ending.is_near() && self.common.language().agrees(text);
@@ -326,7 +325,6 @@ impl Conversation {
     pub(super) fn clear_audio(&mut self) {
         if !self.turn.is_committed() {
             self.drop_utterance();
-            self.forget_interrupted();
         }
         self.turn.forget_audio();
     }
