@@ -65,7 +65,7 @@ use crate::transport::phone::tickets::{TicketMemory, TicketStore, Tickets};
 use crate::transport::pump::PumpContext;
 use crate::transport::webrtc;
 use accept::accept;
-use admission::Admission;
+use admission::{Admission, Closing};
 use axum::Router;
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
@@ -101,6 +101,9 @@ const LISTEN_BACKLOG: u32 = 1024;
 
 /// How long before the drain deadline telephone calls say goodbye: time for the current turn. At most half of the drain.
 const FAREWELL: Duration = Duration::from_secs(15);
+
+/// How often it is looked, during a drain, for calls that were promised a place and did not connect.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// How long closing the last sockets may take after the drain deadline.
 const GRACE: Duration = Duration::from_secs(2);
@@ -214,22 +217,28 @@ pub async fn run(
     let tcp = webrtc.as_mut().and_then(webrtc::Bound::listener);
     let calls = webrtc.map(|bound| webrtc::Port::new(bound, app.metrics.clone()));
     let calls = calls.transpose()?.map(Arc::new);
+    let closing = Closing {
+        drain: shutdown.clone(),
+        farewell: CancellationToken::new(),
+        tasks: TaskTracker::new(),
+    };
+    let (farewell, tasks) = (closing.farewell.clone(), closing.tasks.clone());
     let shared = Arc::new(Shared {
         address: listener.local_addr()?,
         admission: Admission::new(
             app.settings.max_sessions,
             app.room,
-            shutdown.clone(),
+            closing,
             app.metrics.clone(),
         ),
         connections: Connections::new(app.settings.max_connections, app.metrics.clone()),
-        tasks: TaskTracker::new(),
+        tasks,
         context: PumpContext {
             sessions: app.sessions,
             limits: app.settings.socket,
             counters: app.counters,
             drain: shutdown,
-            farewell: CancellationToken::new(),
+            farewell,
             stop: stop.clone(),
         },
         metrics: app.metrics,
@@ -278,10 +287,16 @@ async fn drained(shared: &Shared, deadline: Duration) {
     tracing::info!(sessions = tasks.len(), "draining");
     tasks.close();
     let last = FAREWELL.min(deadline / 2);
-    if timeout(deadline - last, tasks.wait()).await.is_ok() {
+    let all_ended = async {
+        while timeout(LOOK, tasks.wait()).await.is_err() {
+            shared.admission.free_overdue();
+        }
+    };
+    if timeout(deadline - last, all_ended).await.is_ok() {
         return;
     }
     context.farewell.cancel();
+    shared.admission.free_overdue();
     if timeout(last, tasks.wait()).await.is_err() {
         tracing::warn!(left = tasks.len(), "the drain deadline has passed");
     }

@@ -6,7 +6,7 @@ use crate::config::{Flags, Loaded};
 use crate::server::{Demonstration, Renewed, Tls};
 use crate::session::Engines;
 use crate::telemetry;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -101,6 +101,12 @@ impl Reloader {
             demonstration.declare(&mut loaded.config.tools.declared);
         }
         let config = &loaded.config;
+        let address = self.renew.borrow().settings.bind;
+        ensure!(
+            config.server.is_safe_on(address.ip()),
+            "the server still listens on {address} until its next start, and would let other machines in without a token: \
+             restart it, or keep the token"
+        );
         let old = engines_of(&self.engines);
         let renewal = engines::renewal(config, &old)?;
         let runtime = Handle::try_current().context("no async runtime")?;
@@ -109,7 +115,6 @@ impl Reloader {
             webhook.change(serve::service(config));
         }
         telemetry::change(&config.log.filter, super::secrets(config))?;
-        let address = self.renew.borrow().settings.bind;
         let settings = settings(config, address, &engines);
         let playground = playground::of(&engines);
         *self.engines.write().unwrap_or_else(PoisonError::into_inner) = engines;

@@ -6,6 +6,8 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// Decides whether the models can serve one more session, and counts it if so. Must not block.
 pub type Room = Arc<dyn Fn() -> bool + Send + Sync>;
@@ -14,12 +16,30 @@ pub type Room = Arc<dyn Fn() -> bool + Send + Sync>;
 pub(super) struct Admission {
     /// The free places.
     places: Arc<Semaphore>,
-    /// Places of calls that were promised one and have not connected yet, each with the time at which it is free again.
-    held: Mutex<Vec<(OwnedSemaphorePermit, Instant)>>,
+    /// Places of calls that were promised one and have not connected yet.
+    held: Mutex<Vec<Held>>,
     pub(super) room: Room,
-    /// Cancelled at shutdown; then all sessions are refused.
-    drain: CancellationToken,
+    closing: Closing,
     metrics: Arc<Metrics>,
+}
+
+/// The steps of a shutdown.
+pub(super) struct Closing {
+    /// From here on only sessions that were promised a place begin.
+    pub(super) drain: CancellationToken,
+    /// From here on none begins.
+    pub(super) farewell: CancellationToken,
+    /// The work that it waits for.
+    pub(super) tasks: TaskTracker,
+}
+
+/// A place that is kept for a call.
+struct Held {
+    place: OwnedSemaphorePermit,
+    /// When it is free again.
+    until: Instant,
+    /// A server that shuts down waits for the call.
+    _awaited: TaskTrackerToken,
 }
 
 #[allow(
@@ -27,27 +47,25 @@ pub(super) struct Admission {
     reason = "an edge: calls connect in real time"
 )]
 impl Admission {
-    pub(super) fn new(
-        most: usize,
-        room: Room,
-        drain: CancellationToken,
-        metrics: Arc<Metrics>,
-    ) -> Self {
+    pub(super) fn new(most: usize, room: Room, closing: Closing, metrics: Arc<Metrics>) -> Self {
         Self {
             places: Arc::new(Semaphore::new(most)),
             held: Mutex::default(),
             room,
-            drain,
+            closing,
             metrics,
         }
     }
 
     /// A place for one more session, unless the server is draining, full or overloaded. A
-    /// `promised` session is admitted even under overload.
+    /// `promised` session is admitted even under overload, and while the server drains.
     pub(super) fn place(&self, promised: bool) -> Result<OwnedSemaphorePermit, Refusal> {
-        // Frees those whose time is over.
-        drop(self.held());
-        let permit = self.place_among(&self.places)?;
+        self.free_overdue();
+        let closed = match promised {
+            true => &self.closing.farewell,
+            false => &self.closing.drain,
+        };
+        let permit = self.free_place(&self.places, closed)?;
         if !promised && !(self.room)() {
             self.metrics.refused(Refusal::Overloaded);
             return Err(Refusal::Overloaded);
@@ -60,17 +78,34 @@ impl Admission {
         &self,
         places: &Arc<Semaphore>,
     ) -> Result<OwnedSemaphorePermit, Refusal> {
+        self.free_place(places, &self.closing.drain)
+    }
+
+    fn free_place(
+        &self,
+        places: &Arc<Semaphore>,
+        closed: &CancellationToken,
+    ) -> Result<OwnedSemaphorePermit, Refusal> {
         let permit = match places.clone().try_acquire_owned() {
-            _ if self.is_draining() => Err(Refusal::Draining),
+            _ if closed.is_cancelled() => Err(Refusal::Draining),
             Err(_) => Err(Refusal::Full),
             Ok(permit) => Ok(permit),
         };
         permit.inspect_err(|refusal| self.metrics.refused(*refusal))
     }
 
-    /// Holds a place for a call that connects within this time.
+    /// Holds a place for a call that connects within this time. A server that shuts down waits for it.
     pub(super) fn hold(&self, place: OwnedSemaphorePermit, lasting: Duration) {
-        self.held().push((place, Instant::now() + lasting));
+        self.held().push(Held {
+            place,
+            until: Instant::now() + lasting,
+            _awaited: self.closing.tasks.token(),
+        });
+    }
+
+    /// Frees the places of calls that did not connect in time; from the farewell on, all.
+    pub(super) fn free_overdue(&self) {
+        drop(self.held());
     }
 
     /// Frees a place that was held for a call which does not connect any more.
@@ -81,31 +116,20 @@ impl Admission {
     /// The place of a call that was promised one. It may have been promised by another server, or its time may be over:
     /// then any.
     pub(super) fn promised(&self) -> Result<OwnedSemaphorePermit, Refusal> {
-        let held = match self.is_draining() {
-            true => None,
-            false => self.take_held(),
-        };
-        held.map_or_else(|| self.place(true), Ok)
+        self.take_held().map_or_else(|| self.place(true), Ok)
     }
 
     /// The held place that is free again first: whoever was promised it finds one that is held longer.
     fn take_held(&self) -> Option<OwnedSemaphorePermit> {
         let mut held = self.held();
-        let (first, _) = held
-            .iter()
-            .enumerate()
-            .min_by_key(|(_, (_, until))| *until)?;
-        Some(held.swap_remove(first).0)
+        let (first, _) = held.iter().enumerate().min_by_key(|(_, one)| one.until)?;
+        Some(held.swap_remove(first).place)
     }
 
-    fn is_draining(&self) -> bool {
-        self.drain.is_cancelled()
-    }
-
-    fn held(&self) -> MutexGuard<'_, Vec<(OwnedSemaphorePermit, Instant)>> {
+    fn held(&self) -> MutexGuard<'_, Vec<Held>> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        held.retain(|(_, until)| *until > now);
+        let (now, is_over) = (Instant::now(), self.closing.farewell.is_cancelled());
+        held.retain(|one| one.until > now && !is_over);
         held
     }
 }
@@ -115,11 +139,19 @@ mod tests {
     use super::*;
     use tokio::time::advance;
 
+    fn admission(most: usize) -> Admission {
+        let closing = Closing {
+            drain: CancellationToken::new(),
+            farewell: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        };
+        Admission::new(most, Arc::new(|| true), closing, Arc::default())
+    }
+
     /// A call that rings for long keeps its place when another connects meanwhile.
     #[tokio::test(start_paused = true)]
     async fn the_place_that_is_held_longest_stays() {
-        let room: Room = Arc::new(|| true);
-        let admission = Admission::new(2, room, CancellationToken::new(), Arc::default());
+        let admission = admission(2);
         for seconds in [45, 15] {
             let place = admission.place(false).unwrap();
             admission.hold(place, Duration::from_secs(seconds));
@@ -132,9 +164,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_place_is_held_for_a_call_that_was_promised_one() {
-        let drain = CancellationToken::new();
-        let room: Room = Arc::new(|| true);
-        let admission = Admission::new(1, room, drain.clone(), Arc::default());
+        let admission = admission(1);
         let hold = || admission.hold(admission.place(false).unwrap(), Duration::from_secs(15));
         hold();
         assert!(matches!(admission.place(false), Err(Refusal::Full)));
@@ -147,8 +177,34 @@ mod tests {
         hold();
         admission.let_go();
         drop(admission.place(false).unwrap());
-        hold();
+    }
+
+    /// Whoever answered a call that the server had placed was told that all lines were busy, or reached nobody, because the
+    /// server had ended meanwhile.
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_drains_takes_the_calls_that_it_has_promised_a_place() {
+        let admission = admission(2);
+        let Closing {
+            drain,
+            farewell,
+            tasks,
+        } = &admission.closing;
+        for seconds in [15, 45] {
+            let place = admission.place(false).unwrap();
+            admission.hold(place, Duration::from_secs(seconds));
+        }
         drain.cancel();
+        tasks.close();
+        assert!(matches!(admission.place(false), Err(Refusal::Draining)));
+        drop(admission.promised().unwrap());
+        assert_eq!(tasks.len(), 1, "the server waits for the second call");
+        advance(Duration::from_secs(46)).await;
+        admission.free_overdue();
+        assert!(tasks.is_empty());
+        let returned = admission.place(true).unwrap();
+        admission.hold(returned, Duration::from_secs(15));
+        farewell.cancel();
         assert!(matches!(admission.promised(), Err(Refusal::Draining)));
+        assert!(tasks.is_empty());
     }
 }

@@ -8,7 +8,7 @@ use crate::conversation::{TextLimits, VadPolicy};
 use crate::transport::intake::IntakeLimits;
 use crate::transport::pump::SocketLimits;
 use secrecy::SecretString;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 /// The server's settings.
@@ -62,6 +62,13 @@ pub struct ServerSettings {
     pub twilio: Option<Twilio>,
     /// The calls that the server may place.
     pub outbound: Option<OutboundCalls>,
+}
+
+impl ServerSettings {
+    /// Whether a server that listens on `address` lets no other machine in without a token, or is meant to.
+    pub(crate) fn is_safe_on(&self, address: IpAddr) -> bool {
+        address.is_loopback() || self.auth_token.is_some() || self.insecure
+    }
 }
 
 impl Default for ServerSettings {

@@ -4,7 +4,7 @@
 mod recording;
 mod wording;
 
-use super::access::{self, refusal};
+use super::access::{self, refusal, shows_token};
 use super::api::{preflight, readable_everywhere};
 use super::connections::Place;
 use super::errors::{error, fault};
@@ -298,7 +298,8 @@ async fn speech(
             return error(rejection.status(), "invalid_body", None, message);
         }
     };
-    let wording = match Wording::read(&body, &offered(&turn.engines, true)) {
+    let services = may_use_services(&shared, shows_token(&headers, &shared.settings()));
+    let wording = match Wording::read(&body, &offered(&turn.engines, services)) {
         Ok(wording) => wording,
         Err(wrong) => return fault(&wrong),
     };
@@ -421,7 +422,8 @@ pub(super) fn voices_json(shared: &Shared, is_trusted: bool) -> Vec<Value> {
 async fn voices(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
     match admitted(&shared, &headers) {
         Ok(speech) => {
-            let offered = offered(&speech.engines, true);
+            let services = may_use_services(&shared, shows_token(&headers, &shared.settings()));
+            let offered = offered(&speech.engines, services);
             let voices = offered
                 .voices()
                 .map(|name| json!({"id": name, "name": name}));

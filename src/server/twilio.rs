@@ -41,6 +41,9 @@ const MAX_FORM: usize = 64 * 1024;
 /// How long a place is held for a call that was answered, until its socket connects. Words may be said before.
 const TO_CONNECT: Duration = Duration::from_secs(15);
 
+/// The header by which a balancer says that it asks another server if this one answers with status 503.
+const RETRIES: &str = "x-undertone-retries";
+
 pub(super) fn router() -> Router<Arc<Shared>> {
     Router::new()
         .route(VOICE, post(answer))
@@ -63,8 +66,8 @@ async fn answer(
         Ok(form) => {
             let account = form.get("AccountSid").map_or("", String::as_str);
             match super::limits::may_call(&shared, account) {
-                true => connected(&shared, &form, "", Place::New),
-                false => busy(),
+                true => connected(&shared, &headers, &form, "", Place::New),
+                false => busy(&headers),
             }
         }
         Err(refused) => refused,
@@ -85,6 +88,7 @@ async fn after_transfer(
         }
         Ok(form) => connected(
             &shared,
+            &headers,
             &form,
             "<Say>Nobody answers there.</Say>",
             Place::Promised,
@@ -113,7 +117,7 @@ async fn answer_placed(
     };
     let line = form.get("CallSid").map_or("", String::as_str);
     match shared.placed.answered(&placed.call, line) {
-        true => connected(&shared, &form, "", Place::Held),
+        true => connected(&shared, &headers, &form, "", Place::Held),
         false => twiml("<Hangup/>"),
     }
 }
@@ -189,6 +193,7 @@ enum Place {
 /// Connects a call to this server if there is room, after the TwiML verbs in `first`.
 fn connected(
     shared: &Shared,
+    headers: &HeaderMap,
     form: &BTreeMap<String, String>,
     first: &str,
     place: Place,
@@ -200,6 +205,8 @@ fn connected(
     let Some(call) = form.get("CallSid") else {
         return (StatusCode::BAD_REQUEST, "CallSid is missing").into_response();
     };
+    // Until it is held again, a server that drains must not end.
+    let _awaited = shared.tasks.token();
     let place = match place {
         Place::New => shared.admission.place(false),
         Place::Promised => shared.admission.place(true),
@@ -207,7 +214,7 @@ fn connected(
     };
     match place {
         Ok(place) => shared.admission.hold(place, TO_CONNECT),
-        Err(_) => return busy(),
+        Err(_) => return busy(headers),
     }
     let ticket = shared.tickets.issue(call, told(form));
     let connect = connect(twilio, settings.interrupt, &ticket);
@@ -343,8 +350,14 @@ fn not_found() -> Response {
         .into_response()
 }
 
-fn busy() -> Response {
-    twiml("<Say>All our lines are busy. Please call again in a few minutes.</Say><Hangup/>")
+/// Turns a call away. Twilio plays what comes with status 200 only.
+fn busy(headers: &HeaderMap) -> Response {
+    let words =
+        twiml("<Say>All our lines are busy. Please call again in a few minutes.</Say><Hangup/>");
+    match headers.contains_key(RETRIES) {
+        true => (StatusCode::SERVICE_UNAVAILABLE, words).into_response(),
+        false => words,
+    }
 }
 
 fn twiml(verbs: &str) -> Response {

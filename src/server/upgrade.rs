@@ -75,6 +75,8 @@ pub(super) fn open_with<D: Dialect, F: Future<Output = ()> + Send>(
         Ok(upgrade) => upgrade,
         Err(rejection) => return rejection.into_response(),
     };
+    // Before a held place is taken: else a server that drains could end in between.
+    let task = shared.tasks.token();
     let permit = match limits.promised {
         true => shared.admission.promised(),
         false => shared.admission.place(false),
@@ -85,7 +87,7 @@ pub(super) fn open_with<D: Dialect, F: Future<Output = ()> + Send>(
         Err(Refusal::Overloaded) => return busy("the server is overloaded"),
         Err(_) => return busy("all sessions are taken"),
     };
-    let (context, task) = (shared.context.clone(), shared.tasks.token());
+    let context = shared.context.clone();
     // Boxed because the future would otherwise hold two copies.
     let dialect = Box::new(dialect);
     socket::limit(upgrade, limits.message).on_upgrade(async move |socket| {

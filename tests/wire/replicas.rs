@@ -457,6 +457,41 @@ async fn caller(address: String, tally: Arc<Tally>) {
     }
 }
 
+/// It was turned away, because Twilio's answers have status 200 whatever they say.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_telephone_call_that_reaches_a_server_that_drains_is_taken_by_another() {
+    let _together = common::together().await;
+    let redis = Redis::start().await;
+    let service = slow_model().await;
+    let drains = Replica::start(&redis, &service).await;
+    let other = Replica::start(&redis, &service).await;
+    // A call of its own keeps it from ending, and sends new calls to the one with fewer.
+    let parameters = [
+        ("AccountSid", twilio::ACCOUNT),
+        ("CallSid", twilio::CALL),
+        ("From", "+15551230000"),
+    ];
+    let ring = async |address: &str| twilio::tell_at(address, "voice", &parameters, None).await;
+    let (_, taken) = ring(&drains.address.to_string()).await;
+    assert!(taken.contains("<Connect"), "{taken}");
+    drains.program.signal(Signal::TERM);
+    until(async || (drains.get("/readyz").await.0 == 503).then_some(())).await;
+    let (_, refused) = ring(&drains.address.to_string()).await;
+    assert!(refused.contains("All our lines are busy"), "{refused}");
+    let (_balancer, address) = balancer(&[drains.address, other.address]).await;
+    for _ in 0..6 {
+        let (status, answer) = ring(&address).await;
+        assert_eq!(status, 200);
+        assert!(answer.contains("<Connect"), "{answer}");
+    }
+    drop(other);
+    until(async || {
+        let (status, answer) = ring(&address).await;
+        (status == 200 && answer.contains("All our lines are busy")).then_some(())
+    })
+    .await;
+}
+
 /// Replaces three servers, one after the other, under this many callers.
 async fn roll(callers: usize) {
     let redis = Redis::start().await;
