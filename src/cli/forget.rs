@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{BufRead, BufReader, ErrorKind};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -63,7 +63,6 @@ impl Forget {
             files.extend(sounds(folder, &sessions)?);
         }
         for file in &files {
-            super::print(&format!("{} {}", self.verb(), file.display()))?;
             if !self.dry_run {
                 match std::fs::remove_file(file) {
                     Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -72,6 +71,7 @@ impl Forget {
                     }
                 }
             }
+            super::print(&format!("{} {}", self.verb(), file.display()))?;
         }
         let is_theirs = |line: &Value| {
             let named = |key: &str| {
@@ -132,17 +132,19 @@ impl Forget {
         };
         let mut theirs = Vec::new();
         for file in files_in(folder, "jsonl")? {
-            let open =
-                || File::open(&file).with_context(|| format!("cannot read {}", file.display()));
-            let mut first = String::new();
-            BufReader::new(open()?).read_line(&mut first)?;
+            let unreadable = || format!("cannot read {}", file.display());
+            let mut reader = BufReader::new(File::open(&file).with_context(unreadable)?);
+            let first = line(&mut reader).with_context(unreadable)?;
+            let first = first.unwrap_or_default();
             let header: Option<Header> = serde_json::from_str(&first).ok();
             let (session, caller) =
                 header.map_or((None, None), |header| (header.session, header.caller));
             let is_named = [&session, &caller]
                 .iter()
                 .any(|named| named.as_deref() == Some(who));
-            if is_named || mentions(open()?, who)? {
+            let is_theirs = is_named
+                || mentions(first.as_bytes().chain(reader), who).with_context(unreadable)?;
+            if is_theirs {
                 sessions.extend(session);
                 theirs.push(file);
             }
@@ -201,11 +203,12 @@ fn files_in(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
 
 /// The sessions of a caller, by the index of the recorded calls.
 fn indexed(index: &Path, who: &str) -> Result<BTreeSet<String>> {
-    let text = match std::fs::read_to_string(index) {
-        Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+    let text = match std::fs::read(index) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
         text => text.with_context(|| format!("cannot read {}", index.display()))?,
     };
-    let lines = text
+    let lines = String::from_utf8_lossy(&text);
+    let lines = lines
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let theirs = lines.filter(|line| line["caller"] == who);
@@ -227,12 +230,13 @@ fn reports(folder: &Path, who: &str, sessions: &mut BTreeSet<String>) -> Result<
         let Some(session) = session.map(str::to_owned) else {
             continue;
         };
+        let unreadable = || format!("cannot read {}", path.display());
         let file = match File::open(&path) {
             // The webhook has taken it meanwhile.
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            file => file.with_context(|| format!("cannot read {}", path.display()))?,
+            file => BufReader::new(file.with_context(unreadable)?),
         };
-        if sessions.contains(&session) || mentions(file, who)? {
+        if sessions.contains(&session) || mentions(file, who).with_context(unreadable)? {
             sessions.insert(session);
             theirs.push(path);
         }
@@ -253,11 +257,17 @@ fn sounds(folder: &Path, sessions: &BTreeSet<String>) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// The next line. The last one of a recording may be torn, also in the middle of a character.
+fn line(file: &mut impl BufRead) -> std::io::Result<Option<String>> {
+    let mut bytes = Vec::new();
+    let read = file.read_until(b'\n', &mut bytes)?;
+    Ok((read > 0).then(|| String::from_utf8_lossy(&bytes).into_owned()))
+}
+
 /// Whether a text occurs in a file of JSON lines.
-fn mentions(file: File, who: &str) -> Result<bool> {
-    for line in BufReader::new(file).lines() {
-        let line = line?;
-        // Not in the names of fields. The last line of a recording may be torn.
+fn mentions(mut file: impl BufRead, who: &str) -> std::io::Result<bool> {
+    while let Some(line) = line(&mut file)? {
+        // Not in the names of fields.
         let found = match serde_json::from_str::<Value>(&line) {
             Ok(value) => has(&value, who),
             Err(_) => line.contains(who),

@@ -169,22 +169,23 @@ impl Recording {
     /// # Errors
     /// [`RecordingError`] if it cannot be read or is not a recording of this [`VERSION`].
     pub fn read(mut file: impl BufRead) -> Result<Self, RecordingError> {
-        let mut text = String::new();
-        if file.read_line(&mut text)? == 0 {
+        let mut line = Vec::new();
+        if file.read_until(b'\n', &mut line)? == 0 {
             return Err(RecordingError::Empty);
         }
         let mut recording = Self {
-            header: header(&text)?,
+            header: header(&String::from_utf8_lossy(&line))?,
             opening: Vec::new(),
             steps: Vec::new(),
             complete: false,
         };
         for number in 2.. {
-            text.clear();
-            if file.read_line(&mut text)? == 0 || !text.ends_with('\n') {
+            line.clear();
+            // It may be cut in the middle of a character.
+            if file.read_until(b'\n', &mut line)? == 0 || !line.ends_with(b"\n") {
                 break;
             }
-            recording.take(number, text.trim_end())?;
+            recording.take(number, String::from_utf8_lossy(&line).trim_end())?;
         }
         Ok(recording)
     }

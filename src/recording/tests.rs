@@ -263,6 +263,15 @@ fn a_truncated_recording_replays_as_far_as_it_goes() {
 }
 
 #[test]
+fn a_recording_that_ends_within_a_character_is_read_up_to_that_line() {
+    let text = one_turn();
+    let whole = text.trim_end().rfind('\n').unwrap() + 1;
+    let torn = [&text.as_bytes()[..whole], b"{\"output\":\"Z\xc3"].concat();
+    let recording = Recording::read(&torn[..]).unwrap();
+    assert_eq!(recording.steps, read(&text[..whole]).unwrap().steps);
+}
+
+#[test]
 fn an_invalid_recording_is_refused_with_the_line_number() {
     let error = |text: &str| read(text).unwrap_err().to_string();
     assert_eq!(error(""), "the file is empty");

@@ -1,7 +1,7 @@
 //! The audit log: a line for each call that may have changed something. The journal makes sure that such a call runs once
 //! and forgets it; this file is for people who want to know later who changed what, and nothing waits for it.
 
-use super::journal::ALREADY_DONE;
+use super::journal::{ALREADY_DONE, NOT_DONE, UNKNOWN};
 use super::{Confirmation, Declaration, Named, Origin, SessionValues, ToolError};
 use crate::telemetry::LineLog;
 use jiff::Timestamp;
@@ -138,6 +138,9 @@ fn outcome(result: &Result<Value, ToolError>) -> &'static str {
         // Whether anything changed is not known.
         Err(ToolError::Timeout(_)) => "late",
         Err(ToolError::Broken(_) | ToolError::Uncertain(_)) => "broken",
+        // An earlier run of this call was interrupted.
+        Err(ToolError::Failed(why)) if why == UNKNOWN => "broken",
+        Err(ToolError::Failed(why)) if why == NOT_DONE => "not_begun",
         Err(ToolError::NotBegun(_)) => "not_begun",
         Err(ToolError::Failed(_)) => "failed",
         Err(ToolError::Arguments(_) | ToolError::Unknown(_)) => "refused",
@@ -187,6 +190,8 @@ mod tests {
             failed(ToolError::Failed("no table is free".into())),
             "failed"
         );
+        assert_eq!(failed(ToolError::Failed(UNKNOWN.into())), "broken");
+        assert_eq!(failed(ToolError::Failed(NOT_DONE.into())), "not_begun");
         assert_eq!(failed(ToolError::Timeout(5_000)), "late");
         assert_eq!(failed(ToolError::Broken("503".into())), "broken");
         assert_eq!(failed(ToolError::Arguments("no day".into())), "refused");

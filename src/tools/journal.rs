@@ -22,11 +22,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The result for the model of a call that could not be recorded and so did not run.
-const NOT_DONE: &str =
+pub(super) const NOT_DONE: &str =
     "it was not done, because no record of changes can be kept at the moment; it may work later";
 
 /// The result of a call that was begun before and has no result.
-const UNKNOWN: &str = "it was begun before and interrupted; whether it took effect is not known";
+pub(super) const UNKNOWN: &str =
+    "it was begun before and interrupted; whether it took effect is not known";
 
 /// The field that marks the result of a change that was made before.
 pub(crate) const ALREADY_DONE: &str = "already_done";
@@ -70,6 +71,8 @@ pub enum JournalError {
 pub struct Intent {
     /// Unlike any other call's.
     pub key: String,
+    /// The call's key within its session, if `key` names the change that it makes.
+    pub call: Option<String>,
     /// The tool's name.
     pub tool: String,
     /// Its arguments.
@@ -181,6 +184,7 @@ impl Journal {
     ) -> Result<Value, ToolError> {
         let intent = Intent {
             key: key.to_owned(),
+            call: None,
             tool: tool.to_owned(),
             arguments: arguments.clone(),
             time: now(),
@@ -200,8 +204,8 @@ impl Journal {
         result
     }
 
-    /// Runs `call` with its idempotency key unless the change `same` was made within its span: then the old
-    /// result is given, with the field `already_done`. A call that is still running is waited for. One that
+    /// Runs `call`, whose key within its session is `own`, with its idempotency key unless the change `same` was made within
+    /// its span: then the old result is given, with the field `already_done`. A call that is still running is waited for. One that
     /// failed may be made again; one whose end is not known only if the tool takes idempotency keys.
     ///
     /// # Errors
@@ -209,6 +213,7 @@ impl Journal {
     pub async fn once_per<F>(
         &self,
         same: &Same,
+        own: &str,
         tool: &str,
         arguments: &Map<String, Value>,
         now: impl Fn() -> Timestamp,
@@ -223,6 +228,7 @@ impl Journal {
         loop {
             let intent = Intent {
                 key: key.clone(),
+                call: Some(own.to_owned()),
                 tool: tool.to_owned(),
                 arguments: arguments.clone(),
                 time: now(),
@@ -461,7 +467,7 @@ mod tests {
             std::future::ready(result)
         };
         let (same, arguments) = (same(is_keyed), Map::new());
-        let once = journal.once_per(&same, "book", &arguments, now, call);
+        let once = journal.once_per(&same, "s-call_1", "book", &arguments, now, call);
         (once.await, ran.take())
     }
 
@@ -553,7 +559,7 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(2)).await;
             Ok(json!({"room": 7}))
         };
-        let first = journal.once_per(&same, "book", &arguments, now, slow);
+        let first = journal.once_per(&same, "s-call_1", "book", &arguments, now, slow);
         let second = async {
             began.await.unwrap();
             again(&journal, false, 1, Ok(json!("twice"))).await
@@ -582,7 +588,7 @@ mod tests {
         };
         let now = || Timestamp::from_second(day).unwrap();
         tokio::select! {
-            _ = journal.once_per(&same, "book", &arguments, now, endless) => unreachable!(),
+            _ = journal.once_per(&same, "s-call_1", "book", &arguments, now, endless) => unreachable!(),
             begun = begins => begun.unwrap(),
         }
         let (told, ran) = again(&journal, false, 10, done).await;

@@ -1008,6 +1008,9 @@ fn what_was_kept_of_a_caller_is_deleted_and_nothing_else() {
         "recordings/20260101T000000-7-2.jsonl",
         "{}\n{\"input\":\"hello\"}\n",
     );
+    // A full disk has cut it off in the middle of a character.
+    let torn = b"{\"caller\":\"+15550100\"}\n{\"input\":\"Z\xc3";
+    std::fs::write(folder.join("recordings/20260101T000000-7-3.jsonl"), torn).unwrap();
     write(
         "audit.jsonl",
         "{\"session\":\"session-a\",\"tool\":\"book\"}\n{\"session\":\"session-b\",\"tool\":\"book\"}\n",
@@ -1017,7 +1020,9 @@ fn what_was_kept_of_a_caller_is_deleted_and_nothing_else() {
             "{{\"line\":\"intent\",\"key\":\"{key}\",\"time\":\"2026-01-01T00:00:00Z\",\"tool\":\"text\",\"arguments\":{{\"to\":\"{to}\"}}}}\n"
         )
     };
+    let once = intent("once-1", "x").replace("\"time\"", "\"call\":\"session-a-call_2\",\"time\"");
     let calls = [
+        once,
         intent("session-a-call_1", "x"),
         intent("session-b-call_1", "y"),
         intent("session-c-call_1", "+15550100"),
@@ -1044,6 +1049,7 @@ fn what_was_kept_of_a_caller_is_deleted_and_nothing_else() {
         ("calls/20260101T000000-session-b.wav", true),
         ("recordings/20260101T000000-7-1.jsonl", false),
         ("recordings/20260101T000000-7-2.jsonl", true),
+        ("recordings/20260101T000000-7-3.jsonl", false),
         ("reports/session-a.json", false),
         ("reports/session-d.json", false),
         ("reports/session-e.json", false),
@@ -1059,7 +1065,7 @@ fn what_was_kept_of_a_caller_is_deleted_and_nothing_else() {
     let journal = read("journal.jsonl");
     assert!(journal.contains("session-b-call_1"), "{journal}");
     assert!(
-        !journal.contains("session-a-call_1") && !journal.contains("+15550100"),
+        !journal.contains("session-a-call_") && !journal.contains("+15550100"),
         "{journal}"
     );
     assert!(run(folder, &["forget", "session"]).status.success());

@@ -223,6 +223,7 @@ async fn a_call_interrupted_by_kill_9_is_not_run_again_and_is_reported() {
     let journal = Journal::new(JournalFile::open(&path, now).expect("a journal"));
     let again = Intent {
         key: key.to_owned(),
+        call: None,
         tool: "book_room".into(),
         arguments: lines[0]["arguments"]
             .as_object()

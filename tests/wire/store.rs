@@ -28,6 +28,7 @@ fn intent(key: &str) -> Intent {
     let arguments = json!({"text": "buy milk"});
     Intent {
         key: key.into(),
+        call: None,
         tool: "add_note".into(),
         arguments: arguments.as_object().cloned().expect("an object"),
         time: Timestamp::UNIX_EPOCH,

@@ -156,7 +156,7 @@ impl Driver {
             let now = || session.clock().now();
             let result = match (journal, &arguments, same) {
                 (Some(journal), Ok(arguments), Some(same)) => {
-                    let once = journal.once_per(&same, &name, arguments, now, call);
+                    let once = journal.once_per(&same, &key, &name, arguments, now, call);
                     AssertUnwindSafe(once).catch_unwind().await
                 }
                 (Some(journal), Ok(arguments), None) => {

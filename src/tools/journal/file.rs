@@ -17,7 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,6 +39,8 @@ const PROBE: [u8; 4096] = [b'\n'; 4096];
 enum JournalLine {
     Intent {
         key: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call: Option<String>,
         time: Timestamp,
         tool: String,
         arguments: Map<String, Value>,
@@ -54,6 +56,7 @@ enum JournalLine {
 
 #[derive(Debug)]
 struct Entry {
+    call: Option<String>,
     time: Timestamp,
     tool: String,
     arguments: Map<String, Value>,
@@ -114,8 +117,8 @@ impl JournalFile {
         Ok(Self(Arc::new(Mutex::new(state))))
     }
 
-    /// Forgets the calls that `is_theirs` by key and values, which are the arguments and the result, or only counts them if
-    /// it is a `trial`. `None` if another process uses the file, and nothing can be taken out.
+    /// Forgets the calls that `is_theirs` by their key within their session and by their values, which are the arguments and
+    /// the result, or only counts them if it is a `trial`. `None` if another process uses the file, and nothing can be taken out.
     ///
     /// # Errors
     /// [`JournalError::File`], [`JournalError::NoFile`].
@@ -158,6 +161,7 @@ impl JournalFile {
         let mut open: Vec<_> = open
             .map(|(key, entry)| Intent {
                 key: key.clone(),
+                call: entry.call.clone(),
                 tool: entry.tool.clone(),
                 arguments: entry.arguments.clone(),
                 time: entry.time,
@@ -232,6 +236,7 @@ impl State {
         if !self.entries.get(&key).is_some_and(is_over) {
             let line = JournalLine::Intent {
                 key: intent.key,
+                call: intent.call,
                 time: intent.time,
                 tool: intent.tool,
                 arguments: intent.arguments,
@@ -340,10 +345,26 @@ impl State {
     /// All lines or none, as one process after the other. Whether there is room is tried first
     /// if `probe`.
     fn write(&mut self, intent: Option<&JournalLine>, probe: bool) -> io::Result<bool> {
+        self.follow()?;
         self.file.lock()?;
         let written = self.write_locked(intent, probe);
         let unlocked = self.file.unlock();
         written.and_then(|written| unlocked.map(|()| written))
+    }
+
+    /// Opens the file again if it is not the one at its path any more: lines in a deleted file would be lost.
+    fn follow(&mut self) -> io::Result<()> {
+        use std::os::unix::fs::MetadataExt;
+        let own = self.file.metadata()?;
+        let is_own = |there: &Metadata| (there.dev(), there.ino()) == (own.dev(), own.ino());
+        match std::fs::metadata(&self.path) {
+            Ok(there) if is_own(&there) => return Ok(()),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        self.file = private().read(true).append(true).open(&self.path)?;
+        self.read = 0;
+        Ok(())
     }
 
     fn write_locked(&mut self, intent: Option<&JournalLine>, probe: bool) -> io::Result<bool> {
@@ -522,7 +543,10 @@ fn forget(
     let is_free = !trial && lock.try_lock().is_ok();
     let mut entries = read(path)?;
     let before = entries.len();
-    entries.retain(|key, entry| !is_theirs(key, &entry.values()));
+    entries.retain(|key, entry| {
+        let own = entry.call.as_deref().unwrap_or(key);
+        !is_theirs(own, &entry.values())
+    });
     let theirs = before - entries.len();
     if trial || theirs == 0 {
         return Ok(Some(theirs));
@@ -597,12 +621,14 @@ fn learn(entries: &mut HashMap<String, Entry>, line: JournalLine, learned: Optio
     match line {
         JournalLine::Intent {
             key,
+            call,
             time,
             tool,
             arguments,
             span,
         } => {
             entries.entry(key).or_insert(Entry {
+                call,
                 time,
                 tool,
                 arguments,
@@ -647,6 +673,7 @@ fn rewrite(path: &Path, folder: &Path, entries: &HashMap<String, Entry>) -> io::
             &mut file,
             &JournalLine::Intent {
                 key: key.clone(),
+                call: entry.call.clone(),
                 time: entry.time,
                 tool: entry.tool.clone(),
                 arguments: entry.arguments.clone(),
@@ -691,6 +718,7 @@ mod tests {
     fn intent(key: &str, hours: i64) -> Intent {
         Intent {
             key: key.into(),
+            call: None,
             tool: "add_note".into(),
             arguments: json!({"text": "buy milk"}).as_object().cloned().unwrap(),
             time: at(hours),
@@ -876,7 +904,7 @@ mod tests {
                 Ok(json!({"room": runs.get()}))
             };
             let time = || at(hours);
-            let told = journal.once_per(&same, "book", &arguments, time, call);
+            let told = journal.once_per(&same, "s-call_1", "book", &arguments, time, call);
             assert_eq!(told.await.unwrap()["room"], 1, "after {hours} hours");
         }
     }
@@ -907,6 +935,22 @@ mod tests {
         let journal = open(&path, 0);
         assert_eq!(begin(&journal, "a-1", 0).await, Begun::Started);
         assert_eq!(begin(&journal, "b-1", 0).await, Begun::Unknown);
+    }
+
+    /// After a daily pruning that failed halfway, calls were recorded in the old file, which nobody reads again.
+    #[tokio::test]
+    async fn calls_are_recorded_in_the_file_that_is_at_the_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.jsonl");
+        let journal = open(&path, 0);
+        assert_eq!(begin(&journal, "a", 0).await, Begun::Started);
+        std::fs::copy(&path, path.with_extension("new")).unwrap();
+        std::fs::rename(path.with_extension("new"), &path).unwrap();
+        assert_eq!(begin(&journal, "b", 0).await, Begun::Started);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(begin(&journal, "c", 0).await, Begun::Started);
+        assert_eq!(begin(&journal, "a", 0).await, Begun::Unknown);
+        assert_eq!(begin(&open(&path, 0), "c", 0).await, Begun::Unknown);
     }
 
     #[tokio::test]
@@ -949,6 +993,7 @@ mod tests {
         let (journal, arguments) = (Journal::new(other), intent("a", 0).arguments);
         let second = journal.once_per(
             &same,
+            "s-call_1",
             "add_note",
             &arguments,
             || at(0),

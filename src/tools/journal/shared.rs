@@ -150,6 +150,7 @@ impl JournalShared {
             arguments,
             time,
             span,
+            ..
         } = intent;
         if let Some(done) = self.state().unwritten.get(&key) {
             return Ok(Some(done.clone().record()));
