@@ -16,6 +16,8 @@ struct Known {
     models: BTreeMap<u64, State>,
     /// The id of the next one. None is used again: whoever still holds a retired model must not take another one out.
     next: u64,
+    /// Each of them had answered or failed once, and one had answered.
+    has_served: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +36,7 @@ impl LanguageModels {
         let id = known.next;
         known.next += 1;
         known.models.insert(id, State::Loading);
-        self.count(&known.models);
+        self.count(&mut known);
         LanguageModel {
             all: self.clone(),
             id,
@@ -46,17 +48,20 @@ impl LanguageModels {
         self.gauge.clone()
     }
 
-    /// The reason that the server cannot serve, if there is one: a model has not answered yet, or none answers. If only
-    /// some fail, other agents' callers are served.
+    /// The reason that the server cannot serve, if there is one: at the start a model has not answered yet, or none
+    /// answers. If only some fail, other agents' callers are served. A model that a reloaded configuration brings is
+    /// no reason while it loads: servers that reload at the same time would refuse every caller.
     pub(super) fn because(&self) -> Option<String> {
         let known = self.lock();
         let models = &known.models;
-        let is_loading = models.values().any(|state| *state == State::Loading);
-        if !is_loading && models.values().any(|state| *state == State::Ready) {
-            return None;
+        let failing = failing(models).next();
+        match known.has_served {
+            true => failing.filter(|_| !is_any(models, &State::Ready)),
+            false if models.is_empty() => None,
+            false => failing.or_else(|| {
+                Some("it has not answered yet: it is loading or cannot be reached".to_owned())
+            }),
         }
-        let unknown = || "it has not answered yet: it is loading or cannot be reached".to_owned();
-        (!models.is_empty()).then(|| failing(models).next().unwrap_or_else(unknown))
     }
 
     /// The reasons for which models fail, each once.
@@ -69,21 +74,21 @@ impl LanguageModels {
 
     fn set(&self, id: u64, state: State) {
         let mut known = self.lock();
-        let models = &mut known.models;
-        if let Some(old) = models.get_mut(&id) {
+        if let Some(old) = known.models.get_mut(&id) {
             *old = state;
         }
-        self.count(models);
+        self.count(&mut known);
     }
 
     fn remove(&self, id: u64) {
         let mut known = self.lock();
-        let models = &mut known.models;
-        models.remove(&id);
-        self.count(models);
+        known.models.remove(&id);
+        self.count(&mut known);
     }
 
-    fn count(&self, models: &BTreeMap<u64, State>) {
+    fn count(&self, known: &mut Known) {
+        let models = &known.models;
+        known.has_served |= is_any(models, &State::Ready) && !is_any(models, &State::Loading);
         let missing = models.values().filter(|state| **state != State::Ready);
         self.gauge.set(missing.count() as i64);
     }
@@ -91,6 +96,10 @@ impl LanguageModels {
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn is_any(models: &BTreeMap<u64, State>, wanted: &State) -> bool {
+    models.values().any(|state| state == wanted)
 }
 
 fn failing(models: &BTreeMap<u64, State>) -> impl Iterator<Item = String> {
@@ -127,5 +136,29 @@ impl LanguageModel {
 impl Drop for LanguageModel {
     fn drop(&mut self) {
         self.retire();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each reload made the server unready until its models had answered again.
+    #[test]
+    fn a_model_that_a_reload_brings_is_not_waited_for_and_one_that_fails_is_told() {
+        let all = LanguageModels::default();
+        assert_eq!(all.because(), None);
+        let first = all.add();
+        assert!(all.because().is_some_and(|why| why.contains("loading")));
+        first.answered();
+        assert_eq!(all.because(), None);
+        let second = all.add();
+        assert_eq!(all.because(), None, "the first still answers");
+        drop(first);
+        assert_eq!(all.because(), None, "new sessions wait for it");
+        second.failed("status 401".into());
+        assert_eq!(all.because().as_deref(), Some("status 401"));
+        second.answered();
+        assert_eq!(all.because(), None);
     }
 }

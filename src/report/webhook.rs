@@ -112,8 +112,10 @@ struct Receiver {
 enum Attempt {
     Taken,
     Refused(StatusCode),
-    /// The service may accept it later.
-    Failed(String),
+    /// The service may take it later.
+    Deferred(StatusCode),
+    /// The service did not answer.
+    Unanswered(String),
 }
 
 impl Webhook {
@@ -253,7 +255,8 @@ impl Receiver {
         }
     }
 
-    /// Sends each report that is kept and not under way once, the oldest first, until one is not taken.
+    /// Sends each report that is kept and not under way once, the oldest first, until the service gives no answer or wants
+    /// no more. One that it cannot take does not hold up the others.
     async fn send_kept(&self) {
         let Some(folder) = self.folder.clone() else {
             return;
@@ -285,8 +288,11 @@ impl Receiver {
                     self.lost.inc();
                     self.forget(&id).await;
                 }
-                Attempt::Failed(why) => {
-                    tracing::debug!(why, "the webhook does not take the reports that were kept");
+                Attempt::Deferred(status) if status != StatusCode::TOO_MANY_REQUESTS => {
+                    tracing::debug!(%status, call = id, "the webhook does not take a report that was kept");
+                }
+                Attempt::Deferred(_) | Attempt::Unanswered(_) => {
+                    tracing::debug!("the webhook does not take the reports that were kept");
                     return;
                 }
             }
@@ -304,7 +310,8 @@ impl Receiver {
                     tracing::warn!(%status, call = id, "the webhook refused the report on a call");
                     break;
                 }
-                Attempt::Failed(why) => why,
+                Attempt::Deferred(status) => status.to_string(),
+                Attempt::Unanswered(why) => why,
             };
             let Some(wait) = waits.next().filter(|_| !is_last) else {
                 if is_kept {
@@ -333,7 +340,7 @@ impl Receiver {
     )]
     async fn attempt(&self, id: &str, report: &Value) -> Attempt {
         let Some(Service { url, secret }) = self.service() else {
-            return Attempt::Failed("there is no webhook".into());
+            return Attempt::Unanswered("there is no webhook".into());
         };
         let now = jiff::Timestamp::now();
         let body = json!({"type": "call.ended", "timestamp": now.to_string(), "data": report});
@@ -356,9 +363,9 @@ impl Receiver {
         };
         match sent.await.map(|answer| answer.status()) {
             Ok(status) if status.is_success() => Attempt::Taken,
-            Ok(status) if may_be_taken_later(status) => Attempt::Failed(status.to_string()),
+            Ok(status) if may_be_taken_later(status) => Attempt::Deferred(status),
             Ok(status) => Attempt::Refused(status),
-            Err(error) => Attempt::Failed(error.without_url().to_string()),
+            Err(error) => Attempt::Unanswered(error.without_url().to_string()),
         }
     }
 }
@@ -417,6 +424,7 @@ mod tests {
     use axum::Router;
     use axum::http::HeaderMap;
     use axum::routing::post;
+    use std::fs::File;
     use std::sync::Mutex;
 
     const KEY: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -538,6 +546,29 @@ mod tests {
         let (_, url) = scripted(&[]).await;
         told(&keeping(url)).await;
         assert_eq!(files(), 0);
+    }
+
+    /// They used to wait for it, for up to a week.
+    #[tokio::test]
+    async fn a_report_that_is_never_taken_holds_up_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |id: &str| folder.path().join(format!("{id}.json"));
+        for id in ["7", "8"] {
+            write(&file(id), "{\"turns\":[]}").unwrap();
+            // The order is that of their age.
+            let times = std::fs::FileTimes::new();
+            let age = Duration::from_secs(if id == "7" { 60 } else { 30 });
+            let written = File::options().write(true).open(file(id)).unwrap();
+            let modified = written.metadata().unwrap().modified().unwrap();
+            written
+                .set_times(times.set_modified(modified - age))
+                .unwrap();
+        }
+        let (_, url) = scripted(&[500, 200]).await;
+        let service = Some((url, Secret::new(KEY).unwrap()));
+        let webhook = Webhook::with(service, Some(folder.path().into()), Vec::new());
+        webhook.0.send_kept().await;
+        assert_eq!((file("7").exists(), file("8").exists()), (true, false));
     }
 
     /// It used to be sent again without its content.
