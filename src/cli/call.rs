@@ -44,7 +44,10 @@ fn parameter(typed: &str) -> Result<(String, String), String> {
 
 impl Call {
     pub(super) fn run(&self, config: &Config) -> Result<()> {
-        super::check_agent(self.agent.as_deref(), config)?;
+        // Another server knows its agents itself.
+        if self.server.is_none() {
+            super::check_agent(self.agent.as_deref(), config)?;
+        }
         super::runtime()?.block_on(self.place(config))
     }
 

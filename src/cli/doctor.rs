@@ -156,7 +156,10 @@ fn examine_parts(loaded: &Loaded) -> Vec<Finding> {
         None => skipped(name, "needs the models"),
     };
     vec![
-        try_out("configuration", "", || Ok(source(loaded))),
+        try_out("configuration", "", || {
+            loaded.verify()?;
+            Ok(source(loaded))
+        }),
         models,
         try_out("espeak-ng", "install the package espeak-ng", espeak),
         with_models(

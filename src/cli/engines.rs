@@ -90,7 +90,8 @@ pub fn builders(config: &Config, observers: Observers) -> Result<Builders> {
 }
 
 /// Builds the parts of engines that change nothing outside of this process: there is no journal, no MCP server is
-/// connected, and `stage` replaces the tools, whose examples are learned when this returns.
+/// connected, and `stage` replaces the tools, whose examples are learned when this returns. One session learns nothing from
+/// another's calls.
 ///
 /// # Errors
 /// As [`builders`], and those of `stage`.
@@ -99,6 +100,10 @@ pub fn rehearsal(
     observers: Observers,
     stage: impl FnOnce(&Registry) -> Result<Registry>,
 ) -> Result<Builders> {
+    let config = &Config {
+        patterns: None,
+        ..config.clone()
+    };
     let models = with_runtime(config)?;
     let (metrics, patterns) = (&observers.metrics, &observers.patterns);
     let renewal = renewal_with(config, &models, true, (metrics, patterns), |tools| {

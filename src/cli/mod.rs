@@ -274,11 +274,14 @@ const LEAST_KEY: usize = 8;
 
 fn secrets(config: &Config) -> Secrets {
     let server = &config.server;
-    let key = match &config.llm {
-        LlmEngine::Brain => &None,
-        LlmEngine::Remote(remote) => &remote.settings.api_key,
+    let main = match &config.llm {
+        LlmEngine::Brain => None,
+        LlmEngine::Remote(remote) => Some(&**remote),
     };
-    let secrets = [&server.auth_token, &server.client_secret_key, key];
+    let models = main.into_iter().chain(config.further_llms.values());
+    let models = models.map(|model| &model.settings.api_key);
+    let secrets = [&server.auth_token, &server.client_secret_key].into_iter();
+    let secrets = secrets.chain(models).flatten();
     let tools = config.tools.declared.iter().flat_map(Declared::secrets);
     let mcp = config
         .tools
@@ -304,8 +307,7 @@ fn secrets(config: &Config) -> Secrets {
         .map(SecretString::from);
     let traces: Vec<_> = traces.collect();
     let all = secrets
-        .into_iter()
-        .flatten()
+        .chain(config.speech.secrets())
         .chain(&traces)
         .chain(twilio)
         .chain(ari)

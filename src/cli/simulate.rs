@@ -71,9 +71,13 @@ impl Simulate {
             let comparison = baseline.map(|baseline| compare(&baseline, &report));
             anyhow::Ok((report, comparison))
         })?;
+        let since = comparison.as_ref().map(told).unwrap_or_default();
         match self.json {
-            true => super::print_json(&report)?,
-            false => super::print(&told(&report, comparison.as_ref()))?,
+            true => {
+                super::print_json(&report)?;
+                super::print_error(since.trim_start().to_owned());
+            }
+            false => super::print(&(report.table() + &since))?,
         }
         let has_failed = match &comparison {
             Some(comparison) => !comparison.regressions.is_empty(),
@@ -161,7 +165,11 @@ impl Simulate {
             super::print_error(format!("{done}/{count} {name} run {}: {how}", run.number));
             if self.transcripts && printed.is_ok() {
                 let title = format!("{name}, run {}\n", run.number);
-                printed = super::print(&(title + &transcript(&run.lines)));
+                let text = title + &transcript(&run.lines);
+                match self.json {
+                    true => super::print_error(text),
+                    false => printed = super::print(&text),
+                }
             }
         };
         let (mut report, runs) = simulate(&plan, &engines, &stage, &mut ended).await;
@@ -176,16 +184,15 @@ impl Simulate {
 }
 
 fn read_report(path: &Path) -> Result<Report> {
-    let unusable = || {
-        format!(
-            "{} is no report to compare with; make one with --out FOLDER and name its {REPORT}",
-            path.display()
-        )
+    let unusable = |error: String| ScenarioError {
+        file: path.to_owned(),
+        line: 1,
+        key: String::new(),
+        problem: format!("it is no report to compare with: {error}"),
+        fix: format!("make one with --out FOLDER and name its {REPORT}"),
     };
-    let text = fs::read_to_string(path).with_context(unusable)?;
-    Report::parse(&text)
-        .map_err(anyhow::Error::msg)
-        .with_context(unusable)
+    let text = fs::read_to_string(path).map_err(|error| unusable(error.to_string()))?;
+    Ok(Report::parse(&text).map_err(unusable)?)
 }
 
 /// The tools of MCP servers, which are not connected here.
@@ -355,23 +362,20 @@ fn transcript(lines: &[Line]) -> String {
     lines.iter().map(line).collect()
 }
 
-fn told(report: &Report, comparison: Option<&Comparison>) -> String {
-    let mut text = report.table();
-    if let Some(Comparison {
+fn told(comparison: &Comparison) -> String {
+    let Comparison {
         changes,
         regressions,
-    }) = comparison
-    {
-        text += "\n\nsince the baseline:";
-        if changes.is_empty() {
-            text += " nothing has changed";
-        }
-        for change in changes {
-            text += &format!("\n  {change}");
-        }
-        for regression in regressions {
-            text += &format!("\nREGRESSION {regression}");
-        }
+    } = comparison;
+    let mut text = "\n\nsince the baseline:".to_owned();
+    if changes.is_empty() {
+        text += " nothing has changed";
+    }
+    for change in changes {
+        text += &format!("\n  {change}");
+    }
+    for regression in regressions {
+        text += &format!("\nREGRESSION {regression}");
     }
     text
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(super) struct Transcribe {
-    /// The audio: WAV, MP3, FLAC, Ogg (Vorbis, Opus), WebM or M4A, any number of channels, any rate
+    /// The audio: WAV, MP3, FLAC, Ogg (Vorbis, Opus), WebM or M4A, any number of channels, the usual rates from 8 to 192 kHz
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Print a JSON object with text and seconds

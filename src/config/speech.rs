@@ -5,6 +5,7 @@ use super::error::suggest;
 use super::raw::{RawAsr, RawAsrService, RawTts, RawTtsService};
 use crate::asr::{deepgram, keyterms, openai as recogniser};
 use crate::tts::{cartesia, elevenlabs, openai as voice};
+use secrecy::SecretString;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use url::Url;
@@ -38,6 +39,25 @@ pub struct SpeechServices {
     pub recogniser: Option<String>,
     /// Voices, by name.
     pub voices: BTreeMap<String, RemoteTts>,
+}
+
+impl SpeechServices {
+    /// Their keys.
+    pub fn secrets(&self) -> impl Iterator<Item = &SecretString> {
+        let recognisers = self
+            .recognisers
+            .values()
+            .map(|recogniser| match recogniser {
+                RemoteAsr::OpenAi(settings) => settings.api_key.as_ref(),
+                RemoteAsr::Deepgram(settings) => settings.api_key.as_ref(),
+            });
+        let voices = self.voices.values().map(|voice| match voice {
+            RemoteTts::OpenAi(settings) => settings.api_key.as_ref(),
+            RemoteTts::ElevenLabs(settings) => settings.api_key.as_ref(),
+            RemoteTts::Cartesia(settings) => settings.api_key.as_ref(),
+        });
+        recognisers.chain(voices).flatten()
+    }
 }
 
 /// The engines of recognisers on servers.

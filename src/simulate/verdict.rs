@@ -5,6 +5,7 @@ use super::scenario::{Ends, Scenario, WantedCall};
 use super::stage::NO_REPLY;
 use super::wanted::{fits, has_words};
 use crate::conversation::HangUpReason;
+use std::cmp::Reverse;
 
 /// Counts of calls, and the reasons for a failure.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,9 +48,14 @@ impl Verdict {
                 None => usize::MAX,
             };
             let all = expect.calls.iter().zip(&counts).enumerate();
-            let mut fitting = all.filter(|(_, (wanted, _))| is(wanted, made));
-            let free = fitting.find(|(_, (wanted, count))| **count < most(wanted));
-            if let Some((at, _)) = free {
+            let free =
+                all.filter(|(_, (wanted, count))| is(wanted, made) && **count < most(wanted));
+            // One that fits many calls is left to those that fit no other.
+            let best = free.min_by_key(|(_, (wanted, count))| {
+                let is_satisfied = **count >= wanted.times.unwrap_or(1);
+                (is_satisfied, Reverse(wanted.arguments.len()))
+            });
+            if let Some((at, _)) = best {
                 if counts[at] == 0 {
                     firsts.push(at);
                 }

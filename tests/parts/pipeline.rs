@@ -213,13 +213,17 @@ impl HearingModels {
                     };
                     due.push((Time(now.0 + 10_000), input));
                 }
-                Output::Generate { .. } => heard.asked = Some(now),
+                Output::Generate { .. } => {
+                    heard.asked = Some(now);
+                    heard.asks += 1;
+                }
                 Output::Notify(Event::SpeechStopped { at }) => {
                     let spoken = Time(at.0 * 1_000_000 / 16_000);
                     heard.ends.push(Ended {
                         spoken,
                         at: now,
                         asked: heard.asked.take(),
+                        asks: std::mem::take(&mut heard.asks),
                         words: std::mem::take(&mut heard.last),
                         sound: heard.sound.take(),
                     });
@@ -260,6 +264,8 @@ pub(super) struct Heard {
     pub(super) ends: Vec<Ended>,
     /// When the language model was last asked.
     asked: Option<Time>,
+    /// How often it was.
+    asks: usize,
     /// The latest results of recogniser and end-of-turn model.
     last: Recognised,
     sound: Option<f32>,
@@ -274,6 +280,8 @@ pub(super) struct Ended {
     pub(super) at: Time,
     /// When the language model was asked for the answer.
     pub(super) asked: Option<Time>,
+    /// How often it was asked.
+    pub(super) asks: usize,
     /// The latest results of recogniser and end-of-turn model.
     pub(super) words: Recognised,
     pub(super) sound: Option<f32>,

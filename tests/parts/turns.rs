@@ -162,9 +162,10 @@ fn print(kind: &str, name: &str, end: &Ended) {
     let (ends, goes_on) = marks.map_or((-1.0, -1.0), |marks| (marks.ends, marks.goes_on));
     let asked = end.asked.map(|asked| asked.since(end.spoken).as_ms());
     println!(
-        "{kind}\t{name}\t{}\t{:.3}\t{ends:.3}\t{goes_on:.3}\t{asked:?}\t{}",
+        "{kind}\t{name}\t{}\t{:.3}\t{ends:.3}\t{goes_on:.3}\t{asked:?}\t{}\t{}",
         end.wait_ms(),
         end.sound.unwrap_or(-1.0),
+        end.asks,
         end.words.text,
     );
 }

@@ -12,7 +12,10 @@ const LONGEST_LIST: u64 = 1 << 20;
 /// Writes the listed files into a tar archive, after they were checked. Not compressed: weights hardly are.
 pub(super) fn pack(models: &Models, archive: &Path) -> Result<()> {
     models.verify()?;
-    let new = archive.with_extension("part");
+    // Nothing else has this name.
+    let mut new = archive.as_os_str().to_owned();
+    new.push(format!(".{}.part", std::process::id()));
+    let new = PathBuf::from(new);
     let written = write(models, &new).and_then(|()| Ok(std::fs::rename(&new, archive)?));
     if written.is_err() {
         let _ = std::fs::remove_file(&new);
