@@ -233,6 +233,28 @@ mod tests {
         Verdict::of(&scenario, log, |tool| tool != "free_tables")
     }
 
+    /// The narrower of two expectations was reported as missing although its call had been made.
+    #[test]
+    fn a_call_meets_the_narrowest_expectation_that_is_open() {
+        let scenario = |second: &str| {
+            let text = format!(
+                "[[turn]]\nsay = \"Hello.\"\n[[expect.call]]\ntool = \"weather\"\n[[expect.call]]\ntool = \"weather\"\n\
+                 arguments = {{ place = \"{second}\" }}\n"
+            );
+            Scenario::parse(Path::new("a.toml"), &text).unwrap()
+        };
+        let log = log(&[
+            ("weather", json!({"place": "Boulder"})),
+            ("weather", json!({"place": "Denver"})),
+        ]);
+        for place in ["Boulder", "Denver"] {
+            let verdict = Verdict::of(&scenario(place), &log, |_| false);
+            assert_eq!(verdict.reasons, Vec::<String>::new(), "{place}");
+        }
+        let verdict = Verdict::of(&scenario("Rome"), &log, |_| false);
+        assert_eq!(counts(&verdict), [2, 0, 1, 0]);
+    }
+
     fn counts(verdict: &Verdict) -> [u64; 4] {
         [
             verdict.right,

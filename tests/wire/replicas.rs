@@ -464,8 +464,11 @@ async fn a_telephone_call_that_reaches_a_server_that_drains_is_taken_by_another(
     let redis = Redis::start().await;
     let service = slow_model().await;
     let drains = Replica::start(&redis, &service).await;
-    let other = Replica::start(&redis, &service).await;
-    // A call of its own keeps it from ending, and sends new calls to the one with fewer.
+    let others = [
+        Replica::start(&redis, &service).await,
+        Replica::start(&redis, &service).await,
+    ];
+    // The call that it has answered keeps it from ending.
     let parameters = [
         ("AccountSid", twilio::ACCOUNT),
         ("CallSid", twilio::CALL),
@@ -478,13 +481,14 @@ async fn a_telephone_call_that_reaches_a_server_that_drains_is_taken_by_another(
     until(async || (drains.get("/readyz").await.0 == 503).then_some(())).await;
     let (_, refused) = ring(&drains.address.to_string()).await;
     assert!(refused.contains("All our lines are busy"), "{refused}");
-    let (_balancer, address) = balancer(&[drains.address, other.address]).await;
+    let (_balancer, address) =
+        balancer(&[drains.address, others[0].address, others[1].address]).await;
     for _ in 0..6 {
         let (status, answer) = ring(&address).await;
         assert_eq!(status, 200);
         assert!(answer.contains("<Connect"), "{answer}");
     }
-    drop(other);
+    drop(others);
     until(async || {
         let (status, answer) = ring(&address).await;
         (status == 200 && answer.contains("All our lines are busy")).then_some(())

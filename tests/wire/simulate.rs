@@ -422,6 +422,13 @@ async fn a_changed_prompt_that_does_worse_than_the_baseline_fails_and_leaves_wha
         "the report and the failed runs alone: {left:?}"
     );
 
+    let json = run(path, &[&same[..], &["--json", "--transcripts"]].concat()).await;
+    assert_eq!(json.status.code(), Some(1), "{}", told(&json));
+    let printed: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON alone");
+    assert_eq!(printed["total"]["runs"], 1);
+    let beside = String::from_utf8_lossy(&json.stderr);
+    assert!(beside.contains("REGRESSION booking"), "{beside}");
+
     // A scenario that fails as it did in the baseline is no regression.
     let as_before = [
         "simulate",
