@@ -24,6 +24,9 @@ const LOCAL_LEAD: Duration = Duration::from_millis(300);
 /// How long the voice may be silent within a clause after the user has heard all of it so far.
 const GAP: Duration = Duration::from_millis(150);
 
+/// The silence that may lie behind a word whose end is known.
+const PAUSE: Micros = Micros::from_ms(300);
+
 /// The timeout of preparing a phrase.
 const PREPARED_IN: Duration = Duration::from_secs(10);
 
@@ -311,13 +314,9 @@ impl Clause {
 
     /// Has the local voice say the rest of the clause.
     async fn said_here(self) -> Result<(), String> {
-        let text = match self.word_ends.is_empty() {
-            true => {
-                let usual = self.local.speed.usual(self.made());
-                left(&self.wanted.text, usual, self.source.character())
-            }
-            false => behind(&self.wanted.text, &self.word_ends, self.made()),
-        };
+        let (text, since) = behind(&self.wanted.text, &self.word_ends, self.made());
+        let usual = self.local.speed.usual(since);
+        let text = left(text, usual, self.source.character());
         if text.is_empty() {
             return Ok(());
         }
@@ -345,14 +344,21 @@ fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The words of a clause that are not in its first `made`, for a voice that tells when its words end.
-fn behind<'a>(text: &'a str, word_ends: &[Micros], made: Micros) -> &'a str {
+/// The words of a clause behind those that are known to have ended in its first `made`, and how much of that may have other
+/// words of them: none if the end of the next word is known. A voice that says other words than those of the text tells no
+/// more ends.
+fn behind<'a>(text: &'a str, word_ends: &[Micros], made: Micros) -> (&'a str, Micros) {
+    let ended = word_ends.iter().take_while(|end| **end <= made).count();
     let mut rest = text.trim_start();
-    for _ in word_ends.iter().take_while(|end| **end <= made) {
+    for _ in 0..ended {
         let word = rest.find(char::is_whitespace).unwrap_or(rest.len());
         rest = rest[word..].trim_start();
     }
-    rest
+    let since = match word_ends.last() {
+        None => made,
+        Some(last) => Micros(made.0.saturating_sub(last.0 + PAUSE.0)),
+    };
+    (rest, since)
 }
 
 /// The words of a clause that are not in its first `made`, at the usual speed, for a voice that takes `character` for
@@ -394,16 +400,29 @@ mod tests {
     fn words_whose_end_is_known_are_not_said_again() {
         let text = "It is  nineteen degrees.";
         let ends: Vec<Micros> = [200, 400, 2_000].map(Micros::from_ms).into();
-        assert_eq!(
-            behind(text, &ends, Micros::from_ms(399)),
-            "is  nineteen degrees."
-        );
-        assert_eq!(
-            behind(text, &ends, Micros::from_ms(1_999)),
-            "nineteen degrees."
-        );
-        assert_eq!(behind(text, &ends, Micros::from_ms(2_000)), "degrees.");
-        assert_eq!(behind("It is.", &ends, Micros::from_ms(2_000)), "");
+        let after = |ms| left_of(text, &ends, Micros::from_ms(ms));
+        assert_eq!(after(399), "is  nineteen degrees.");
+        assert_eq!(after(1_999), "nineteen degrees.");
+        assert_eq!(after(2_000), "degrees.");
+        // A pause.
+        assert_eq!(after(2_300), "degrees.");
+        assert_eq!(left_of("It is.", &ends, Micros::from_ms(2_000)), "");
+    }
+
+    fn left_of<'a>(text: &'a str, ends: &[Micros], made: Micros) -> &'a str {
+        let (rest, since) = behind(text, ends, made);
+        left(rest, since, None)
+    }
+
+    /// The voice said "five dollars" for "$5" and told no more ends, and all from "$5" on was said again.
+    #[test]
+    fn behind_the_last_known_end_of_a_word_what_was_said_is_estimated() {
+        let text = "It costs $5 a day and you can cancel anytime online.";
+        let ends: Vec<Micros> = [200, 600].map(Micros::from_ms).into();
+        let after = |ms| left_of(text, &ends, Micros::from_ms(ms));
+        assert_eq!(after(600), "$5 a day and you can cancel anytime online.");
+        assert_eq!(after(2_300), "cancel anytime online.");
+        assert_eq!(after(3_500), "online.");
     }
 
     #[test]
