@@ -59,7 +59,7 @@ pub use tls::{AcmeSettings, Certificate, Tls, TlsError, TlsSettings};
 pub use twilio::{TransferCall, Twilio};
 
 use crate::metrics::Metrics;
-use crate::session::Engines;
+use crate::session::LiveEngines;
 use crate::transport::door::Door;
 use crate::transport::phone::tickets::{TicketMemory, TicketStore, Tickets};
 use crate::transport::pump::PumpContext;
@@ -129,7 +129,7 @@ pub struct App {
     /// Remembers the tickets of Twilio calls that have started their stream.
     pub tickets: Arc<dyn TicketStore>,
     /// The models behind `/v1/audio`; without them these routes say that there are none.
-    pub speech: Option<Arc<Engines>>,
+    pub speech: Option<Arc<dyn LiveEngines>>,
     /// The UDP port of calls over WebRTC, from [`webrtc::bind`]; without it there are none.
     pub webrtc: Option<webrtc::Bound>,
     /// TLS on the server's own port; without it that port speaks plain HTTP.

@@ -1,7 +1,7 @@
 //! `undertone serve`.
 
 use super::engines;
-use super::reload::{Reloader, engines_of};
+use super::reload::{Current, Reloader, engines_of};
 use super::retention::Kept;
 use super::server_settings::{max_connections, settings};
 use super::signals::{Asked, Signals};
@@ -178,13 +178,13 @@ async fn serve(
     let sessions =
         Arc::new(move |options: SessionOptions| Ok(session::open(&engines_of(&opener), &options)));
     let calls = sockets.webrtc.take();
-    let (listener, further) = sockets.open_to(&settings, &engines);
+    let (listener, further) = sockets.open_to(&settings, &current);
     let app = App {
         metrics,
         tickets,
         doors: further,
         renewed: Some(renewed),
-        speech: Some(engines.clone()),
+        speech: Some(current.clone()),
         webrtc: calls,
         tls: tls.clone(),
         room: Arc::new(move || gauged.admit()),
@@ -334,11 +334,7 @@ impl Sockets {
     }
 
     /// The listener for HTTP, and the others with their doors.
-    fn open_to(
-        self,
-        settings: &ServerSettings,
-        engines: &Arc<Engines>,
-    ) -> (TcpListener, Vec<Further>) {
+    fn open_to(self, settings: &ServerSettings, engines: &Current) -> (TcpListener, Vec<Further>) {
         let calls = self.audiosocket.map(|listener| {
             let door = AudioSocket::new(settings.pcm_intake);
             (listener, Arc::new(door) as Arc<dyn Door>)

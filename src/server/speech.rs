@@ -11,7 +11,7 @@ use super::errors::{error, fault};
 use super::shared::Shared;
 use super::upgrade::busy;
 use crate::audio::{RATE, decode, stretches, to_i16, to_pcm16le};
-use crate::session::{Engines, KnownVoice, Spoken};
+use crate::session::{Engines, KnownVoice, LiveEngines, Spoken};
 use crate::transport::realtime::Offered;
 use axum::body::{Body, Bytes};
 use axum::extract::multipart::MultipartRejection;
@@ -65,16 +65,21 @@ const EVENTS: &str = "text/event-stream";
 
 /// The models behind these routes.
 pub(super) struct Speech {
-    engines: Arc<Engines>,
+    engines: Arc<dyn LiveEngines>,
     turns: Arc<Semaphore>,
 }
 
 impl Speech {
-    pub(super) fn new(engines: Arc<Engines>) -> Self {
+    pub(super) fn new(engines: Arc<dyn LiveEngines>) -> Self {
         Self {
             engines,
             turns: Arc::new(Semaphore::new(AT_ONCE)),
         }
+    }
+
+    /// The engines of a request that comes now.
+    fn engines(&self) -> Arc<Engines> {
+        self.engines.clone().now()
     }
 }
 
@@ -97,6 +102,12 @@ pub(super) fn router() -> Router<Arc<Shared>> {
         .layer(map_response(readable_everywhere))
 }
 
+/// The models for somebody who may ask them.
+struct Admitted<'a> {
+    engines: Arc<Engines>,
+    turns: &'a Arc<Semaphore>,
+}
+
 /// A request that may be served.
 struct Turn {
     engines: Arc<Engines>,
@@ -111,13 +122,18 @@ struct Turn {
     clippy::result_large_err,
     reason = "the error is the response, made once per refused client"
 )]
-fn admitted<'a>(shared: &'a Shared, headers: &HeaderMap) -> Result<&'a Speech, Response> {
+fn admitted<'a>(shared: &'a Shared, headers: &HeaderMap) -> Result<Admitted<'a>, Response> {
     if let Err(denied) = access::admit_with_token(shared, headers) {
         return Err(refusal(shared, denied));
     }
-    shared.speech.as_ref().ok_or_else(|| {
+    let Some(speech) = &shared.speech else {
         let message = "This server has no models for speech without a session.";
-        error(StatusCode::NOT_IMPLEMENTED, "no_speech", None, message)
+        let status = StatusCode::NOT_IMPLEMENTED;
+        return Err(error(status, "no_speech", None, message));
+    };
+    Ok(Admitted {
+        engines: speech.engines(),
+        turns: &speech.turns,
     })
 }
 
@@ -138,7 +154,7 @@ async fn turn(shared: &Shared, headers: &HeaderMap, place: Arc<Place>) -> Result
     };
     place.goes_on();
     Ok(Turn {
-        engines: speech.engines.clone(),
+        engines: speech.engines,
         place,
         _permit: permit,
         _served: shared.tasks.token(),
@@ -394,9 +410,9 @@ fn offered(engines: &Engines, services: bool) -> Offered {
 /// The voices and recognisers that a client may choose for a session. Services cost the operator money: whoever shows
 /// the server's token may, and others if the operator says so.
 pub(super) fn session_offer(shared: &Shared, is_trusted: bool) -> Offered {
-    let engines = shared.speech.as_ref().map(|speech| &speech.engines);
+    let engines = shared.speech.as_ref().map(Speech::engines);
     let services = may_use_services(shared, is_trusted);
-    engines.map_or_else(Offered::default, |engines| offered(engines, services))
+    engines.map_or_else(Offered::default, |engines| offered(&engines, services))
 }
 
 fn may_use_services(shared: &Shared, is_trusted: bool) -> bool {
@@ -406,9 +422,10 @@ fn may_use_services(shared: &Shared, is_trusted: bool) -> bool {
 /// The voices of [`session_offer`] beside the agent's own. `language` is the primary tag of a voice that speaks one
 /// language only.
 pub(super) fn voices_json(shared: &Shared, is_trusted: bool) -> Vec<Value> {
-    let Some(Speech { engines, .. }) = &shared.speech else {
+    let Some(speech) = &shared.speech else {
         return Vec::new();
     };
+    let engines = speech.engines();
     let names = engines.voice_names(may_use_services(shared, is_trusted));
     let voices = names.map(|name| {
         let is_named = |voice: &KnownVoice<'_>| voice.speaker.voice.as_deref() == Some(name);

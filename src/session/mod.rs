@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `driver`, `driver/handoff` | the loop that drives one conversation; handoffs between agents |
 //! | `handle`, `options` | a transport's end of a session, and the options that it opens with |
-//! | `builders`, `engines`, `observers` | everything that all sessions share, and what it is built from |
+//! | `builders`, `engines`, `live_engines`, `observers` | everything that all sessions share, and what it is built from |
 //! | `agents` | the agents, and the one that a session begins with |
 //! | `recognisers`, `voices`, `detectors` | the models on their threads, and services instead of them |
 //! | `source`, `source/health` | the state of a speech service: deadlines, and when it is not asked |
@@ -30,6 +30,7 @@ mod engines;
 mod experience;
 mod handle;
 mod items;
+mod live_engines;
 mod load;
 mod local_voice;
 mod notes;
@@ -58,6 +59,7 @@ pub use call_audio::{CALL_INDEX, CallRecordings};
 pub(crate) use course::Course;
 pub use engines::Engines;
 pub use handle::{Inbound, Outbound, SessionError, SessionFactory, SessionHandle};
+pub use live_engines::LiveEngines;
 pub(crate) use notes::{check_greeting, check_instructions};
 pub use observers::Observers;
 pub use options::{PlacedCall, Profile, SessionOptions, SpokenBy};

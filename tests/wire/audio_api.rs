@@ -5,7 +5,7 @@ use crate::support;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use std::io::Cursor;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 use support::{PATIENCE, Script, Server, live, local};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -214,6 +214,36 @@ async fn a_recording_is_transcribed_in_each_language_that_the_recogniser_knows()
     assert_eq!(body["error"]["param"], "language");
     let message = body["error"]["message"].as_str().expect("a reason");
     assert!(message.contains("en, de"), "{message}");
+}
+
+/// The route went on with the engines of the start, in their language.
+#[tokio::test]
+async fn after_a_reload_a_recording_is_heard_in_the_new_language() {
+    let engines = |language: &str| {
+        let llm = Arc::new(Scripted::always("<speech>Hello.</speech>"));
+        let mut builders = Builders {
+            asr: Box::new(|| Ok(Box::new(TwoLanguages))),
+            ..live::without_models(llm)
+        };
+        builders.policy.speaker.language = Some(language.to_owned());
+        Engines::start(builders).expect("engines")
+    };
+    let current = Arc::new(RwLock::new(engines("en")));
+    let server = Server::serve(App {
+        speech: Some(current.clone()),
+        ..App::new(local(), Arc::new(|_| unreachable!("no session is opened")))
+    });
+    for (language, text, name) in [("en", "Hello.", "english"), ("de", "Guten Tag.", "german")] {
+        *current.write().expect("whole") = engines(language);
+        let request = reqwest::Client::new().post(at(&server, "/v1/audio/transcriptions"));
+        let answer = with_recording(request, &[("response_format", "verbose_json")]).send();
+        let answer = answer.await.expect("an answer");
+        let body: Value = answer.json().await.expect("JSON");
+        assert_eq!(
+            (&body["text"], &body["language"]),
+            (&json!(text), &json!(name))
+        );
+    }
 }
 
 /// The requests of Open WebUI (backend/open_webui/routers/audio.py) with the engine OpenAI, the server's `/v1` as its URL

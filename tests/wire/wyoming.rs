@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 use support::{PATIENCE, Server, live, local};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -38,12 +38,21 @@ fn serve_keeping(
     engines: &Arc<Engines>,
     conversations: Arc<dyn ConversationStore>,
 ) -> (Server, SocketAddr) {
+    let door = Service::new(engines.clone(), conversations);
+    serve_at(settings, engines, door)
+}
+
+/// A server with this Wyoming listener, and its address.
+fn serve_at(
+    settings: ServerSettings,
+    engines: &Arc<Engines>,
+    door: Service,
+) -> (Server, SocketAddr) {
     let listener = undertone::server::bind(([127, 0, 0, 1], 0).into());
     let listener = listener.expect("a free port");
     let address = listener.local_addr().expect("an address");
     let opener = engines.clone();
     let sessions = Arc::new(move |options| Ok(session::open(&opener, &options)));
-    let door = Service::new(engines.clone(), conversations);
     let app = App {
         doors: vec![(listener, Arc::new(door))],
         ..App::new(settings, sessions)
@@ -657,6 +666,31 @@ async fn a_client_is_heard_and_answered_in_each_language_that_is_announced() {
     client.send("synthesize", voice, &[]).await;
     let (kind, _, _) = client.event().await.expect("an answer");
     assert_eq!(kind, "audio-start");
+}
+
+/// Home Assistant was told the language that the server had when it started.
+#[tokio::test]
+async fn after_a_reload_a_transcript_has_the_new_language() {
+    let engines = |language: &str| {
+        let mut builders = live::without_models(Arc::new(Scripted::default()));
+        builders.policy.speaker.language = Some(language.to_owned());
+        Engines::start(builders).expect("engines")
+    };
+    let current = Arc::new(RwLock::new(engines("es")));
+    let conversations = Arc::new(ConversationMemory::default());
+    let door = Service::new(current.clone(), conversations);
+    let (_server, address) = serve_at(local(), &engines("es"), door);
+    let mut client = Guest::connect(address).await;
+    for language in ["es", "de"] {
+        *current.write().expect("whole") = engines(language);
+        client.chunk().await;
+        client.send("audio-stop", json!({}), &[]).await;
+        let (kind, heard, _) = client.event().await.expect("an answer");
+        assert_eq!(
+            (&*kind, &heard["language"]),
+            ("transcript", &json!(language))
+        );
+    }
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use super::recording::{Format, Recording};
 use crate::audio::{to_i16, to_pcm16le};
 use crate::conversation::Clauses;
 use crate::language::{base, is_tag};
-use crate::session::Engines;
+use crate::session::{Engines, LiveEngines};
 use crate::transport::door::{Door, Places};
 use crate::transport::pump::{self, PumpContext};
 use crate::tts::Speaker;
@@ -56,19 +56,24 @@ impl From<Refused> for End {
 /// State shared by all clients.
 #[derive(Clone)]
 pub struct Service {
-    engines: Arc<Engines>,
+    engines: Arc<dyn LiveEngines>,
     kept: Arc<dyn ConversationStore>,
     connections: Arc<AtomicU64>,
 }
 
 impl Service {
     /// A service with these models. `kept` holds conversations between sentences.
-    pub fn new(engines: Arc<Engines>, kept: Arc<dyn ConversationStore>) -> Self {
+    pub fn new(engines: Arc<dyn LiveEngines>, kept: Arc<dyn ConversationStore>) -> Self {
         Self {
             engines,
             kept,
             connections: Arc::default(),
         }
+    }
+
+    /// The engines of an event that comes now.
+    fn engines(&self) -> Arc<Engines> {
+        self.engines.clone().now()
     }
 }
 
@@ -258,7 +263,7 @@ impl Connection {
     async fn answer(&mut self, event: &Event) -> Result<(), End> {
         match &*event.kind {
             "describe" => {
-                let info = info(&self.service.engines);
+                let info = info(&self.service.engines());
                 self.send("info", &info, &[]).await
             }
             "ping" => {
@@ -267,7 +272,7 @@ impl Connection {
             }
             "transcribe" => {
                 let language = tag_of(says::<Transcribe>(event)?.language)?;
-                let known = |tag: &String| self.service.engines.hears(tag);
+                let known = |tag: &String| self.service.engines().hears(tag);
                 if let Some(unknown) = language.as_ref().filter(|tag| !known(tag)) {
                     return Err(Refused::Language(unknown.clone()).into());
                 }
@@ -311,7 +316,7 @@ impl Connection {
 
     async fn transcribe(&mut self) -> Result<(), End> {
         let audio = self.recording.take().map(Recording::end);
-        let (engines, spoken) = (&self.service.engines, self.spoken.take());
+        let (engines, spoken) = (self.service.engines(), self.spoken.take());
         let text = match audio {
             Some(audio) => engines.transcribe(audio, spoken.as_deref()).await,
             None => Some(String::new()),
@@ -403,10 +408,10 @@ impl Connection {
 
     /// The language of an answer, if it is not that of the server.
     fn answered_in(&self, language: Option<String>) -> Result<Option<String>, Refused> {
-        let engines = &self.service.engines;
+        let engines = self.service.engines();
         let other = tag_of(language)?.filter(|tag| base(tag) != base(&engines.language()));
         match other {
-            Some(tag) if !answered(engines).contains(&base(&tag)) => Err(Refused::Language(tag)),
+            Some(tag) if !answered(&engines).contains(&base(&tag)) => Err(Refused::Language(tag)),
             other => Ok(other),
         }
     }
@@ -421,7 +426,8 @@ impl Connection {
             Some(Voice { name, language }) => (name.as_deref(), tag_of(language.clone())?),
             None => (None, None),
         };
-        let mut voices = self.service.engines.local_voices();
+        let engines = self.service.engines();
+        let mut voices = engines.local_voices();
         if let Some(name) = name {
             let named = voices.find(|known| known.name == name);
             let named = named.ok_or_else(|| Refused::Voice(name.to_owned()))?;
@@ -444,7 +450,7 @@ impl Connection {
     }
 
     fn format(&self) -> Value {
-        json!({"rate": self.service.engines.voice().1, "width": 2, "channels": 1})
+        json!({"rate": self.service.engines().voice().1, "width": 2, "channels": 1})
     }
 
     /// Synthesises and sends clause by clause, so that playback starts early.
@@ -453,10 +459,10 @@ impl Connection {
         speaker: &Speaker,
         clauses: impl IntoIterator<Item = String>,
     ) -> Result<(), End> {
-        let format = self.format();
+        let (engines, format) = (self.service.engines(), self.format());
+        let rate = engines.voice().1;
         for clause in clauses {
-            let rate = self.service.engines.voice().1;
-            let audio = self.service.engines.say(speaker, &clause, rate).await;
+            let audio = engines.say(speaker, &clause, rate).await;
             let audio = audio.ok_or(End::Closed("the voice is busy or has failed"))?;
             for chunk in audio.chunks(CHUNK) {
                 let chunk = to_pcm16le(&to_i16(chunk));
