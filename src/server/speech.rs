@@ -13,6 +13,7 @@ use super::upgrade::busy;
 use crate::audio::{RATE, decode, stretches, to_i16, to_pcm16le};
 use crate::session::{Engines, KnownVoice, LiveEngines, Spoken};
 use crate::transport::realtime::Offered;
+use crate::tts::Speaker;
 use axum::body::{Body, Bytes};
 use axum::extract::multipart::MultipartRejection;
 use axum::extract::rejection::BytesRejection;
@@ -319,9 +320,8 @@ async fn speech(
         Ok(wording) => wording,
         Err(wrong) => return fault(&wrong),
     };
-    let mut spoken = turn
-        .engines
-        .speak(&wording.speaker, &wording.text, SPEECH_RATE);
+    let speaker = in_its_language(&turn.engines, wording.speaker);
+    let mut spoken = turn.engines.speak(&speaker, &wording.text, SPEECH_RATE);
     // The status must tell if the voice is busy or dead, so the first clause is waited for.
     let first = match spoken.next().await {
         Some(Ok(samples)) => samples,
@@ -428,11 +428,29 @@ pub(super) fn voices_json(shared: &Shared, is_trusted: bool) -> Vec<Value> {
     let engines = speech.engines();
     let names = engines.voice_names(may_use_services(shared, is_trusted));
     let voices = names.map(|name| {
-        let is_named = |voice: &KnownVoice<'_>| voice.speaker.voice.as_deref() == Some(name);
-        let local = engines.local_voices().find(is_named);
+        let local = local_voice(&engines, name);
         json!({"name": name, "language": local.and_then(|voice| voice.language)})
     });
     voices.collect()
+}
+
+/// The local voice that sessions choose by this name.
+fn local_voice<'a>(engines: &'a Engines, name: &str) -> Option<KnownVoice<'a>> {
+    let is_named = |voice: &KnownVoice<'_>| voice.speaker.voice.as_deref() == Some(name);
+    engines.local_voices().find(is_named)
+}
+
+/// This speaker in the language of the voice that it names, if that has only one; otherwise in the server's, as in a
+/// session.
+fn in_its_language(engines: &Engines, speaker: Speaker) -> Speaker {
+    let named = speaker.voice.as_deref();
+    let named = named.and_then(|name| local_voice(engines, name));
+    let own = engines.policy().speaker.language.as_deref();
+    let language = named.and_then(|voice| voice.language).or(own);
+    Speaker {
+        language: language.map(str::to_owned),
+        ..speaker
+    }
 }
 
 /// The voices, in the form that Open WebUI asks for.

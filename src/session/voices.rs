@@ -165,6 +165,7 @@ impl Voices {
         if let Some(remote) = self.remote(speaker, report) {
             return Voice {
                 speaker: speaker.clone(),
+                language: None,
                 rate: remote.rate(),
                 engine: Engine::Service(remote),
             };
@@ -187,9 +188,11 @@ impl Voices {
         let voice = self.local_voice(index, speaker.speed());
         // It is loaded while the user speaks.
         drop(voice.ready());
-        let key = self.local.get(index).map(|own| own.speaker(speaker.speed));
+        let known = self.local.get(index);
+        let key = known.map(|own| own.speaker(speaker.speed));
         Voice {
             speaker: key.unwrap_or_default(),
+            language: known.and_then(|own| own.language.clone()),
             rate: voice.rate,
             engine: Engine::Local(voice),
         }
@@ -325,12 +328,13 @@ impl Voices {
         Some(audio)
     }
 
-    /// Synthesises a text clause by clause.
+    /// Synthesises a text clause by clause: in the voice's own language if the speaker names none.
     pub(super) fn speak(&self, speaker: &Speaker, text: &str, rate: u32) -> Spoken {
         let voice = self.open(speaker, unreported());
+        let language = speaker.language.as_ref().or(voice.language.as_ref());
         Spoken {
             resampler: Some(Resampler::new(voice.rate, rate)),
-            clauses: as_clauses(text, speaker.language.as_deref()).into(),
+            clauses: as_clauses(text, language.map(String::as_str)).into(),
             voice,
         }
     }
@@ -550,6 +554,8 @@ impl Wanted {
 pub(super) struct Voice {
     /// The key of its prepared phrases.
     speaker: Speaker,
+    /// The primary language that it speaks; `None` if it speaks any.
+    language: Option<String>,
     rate: u32,
     engine: Engine,
 }

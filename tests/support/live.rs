@@ -5,7 +5,7 @@ use super::{Client, PATIENCE, Server, base64_of, local, samples_of};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -15,8 +15,11 @@ use undertone::asr::{Asr, AsrError};
 use undertone::conversation::{Micros, Policy, Timeouts};
 use undertone::llm::Llm;
 use undertone::server::{App, ServerSettings, SessionFactory, SessionOptions};
-use undertone::session::{self, Builders, Engines, LanguageDetection, ModelThreads, SpokenBy};
+use undertone::session::{
+    self, Builders, Engines, LanguageDetection, ModelThreads, OtherVoice, SpokenBy,
+};
 use undertone::tools::Registry;
+use undertone::tts::{OnDemand, Speech, Tts, TtsError};
 use undertone::vad::{Begun, Vad, VadError, WINDOW};
 
 /// Samples of 20 ms at the Realtime rate.
@@ -46,6 +49,66 @@ impl<F: FnMut(&[f32]) -> Result<String, AsrError> + Send> Asr for Hears<F> {
     fn transcribe(&mut self, samples: &[f32]) -> Result<String, AsrError> {
         (self.0)(samples)
     }
+}
+
+/// A voice of one language that keeps what it says.
+#[derive(Clone)]
+pub(crate) struct Keeps {
+    language: &'static str,
+    said: Arc<Mutex<Vec<String>>>,
+}
+
+impl Keeps {
+    pub(crate) fn new(language: &'static str) -> Self {
+        Self {
+            language,
+            said: Arc::default(),
+        }
+    }
+
+    /// What it has said with this word in it, clause by clause, since this was last asked.
+    pub(crate) fn take(&self, word: &str) -> Vec<String> {
+        let mut said = std::mem::take(&mut *self.said.lock().expect("whole"));
+        said.retain(|clause| clause.contains(word));
+        said
+    }
+}
+
+impl Tts for Keeps {
+    fn name(&self) -> &str {
+        self.language
+    }
+
+    fn sample_rate(&self) -> u32 {
+        22_050
+    }
+
+    fn language(&self) -> Option<&str> {
+        Some(self.language)
+    }
+
+    fn speak(&mut self, text: &str) -> Result<Speech, TtsError> {
+        self.said.lock().expect("whole").push(text.to_owned());
+        undertone::tts::Scripted::new().speak(text)
+    }
+}
+
+/// These engines with an English voice, and a German one of the name "thorsten", of a server in a language.
+pub(crate) fn with_voices(
+    own: Option<&str>,
+    [english, german]: [&Keeps; 2],
+    builders: Builders,
+) -> Builders {
+    let (english, german) = (english.clone(), german.clone());
+    let loaded = german.clone();
+    let german = OnDemand::of(&german, move || Ok(Box::new(loaded.clone())));
+    let mut builders = Builders {
+        tts: Box::new(move || Ok(Box::new(english.clone()))),
+        voices: [("thorsten".to_owned(), OtherVoice::Local(german))].into(),
+        ..builders
+    };
+    builders.policy.speaker.language = own.map(str::to_owned);
+    builders
 }
 
 /// The policy with long timeouts, so that tests do not depend on the machine's speed.

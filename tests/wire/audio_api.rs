@@ -246,6 +246,30 @@ async fn after_a_reload_a_recording_is_heard_in_the_new_language() {
     }
 }
 
+const HOUSE: &str = "Das Haus wurde im 19. Jahrhundert gebaut.";
+
+/// The dot behind a number ended the clause, as in English: "Das Haus wurde im 19." And a request without a voice was
+/// spoken by the English one, whatever the server's language is.
+#[tokio::test]
+async fn german_is_cut_by_its_own_rules_and_spoken_by_a_german_voice() {
+    for (own, voice) in [
+        (None, json!("thorsten")),
+        (Some("de"), json!("thorsten")),
+        (Some("de"), json!("alloy")),
+        (Some("de"), Value::Null),
+    ] {
+        let voices = ["en", "de"].map(live::Keeps::new);
+        let [english, german] = &voices;
+        let builders = live::without_models(Arc::new(Scripted::default()));
+        let server = live::serve(live::with_voices(own, [english, german], builders));
+        let said = speech(&server, None, json!({"input": HOUSE, "voice": voice})).await;
+        assert_eq!(said.status(), StatusCode::OK);
+        assert!(!said.bytes().await.expect("audio").is_empty());
+        assert_eq!(german.take("Jahrhundert"), [HOUSE], "{own:?}, {voice}");
+        assert!(english.take("Haus").is_empty(), "{own:?}, {voice}");
+    }
+}
+
 /// The requests of Open WebUI (backend/open_webui/routers/audio.py) with the engine OpenAI, the server's `/v1` as its URL
 /// and its documented settings otherwise.
 #[tokio::test]

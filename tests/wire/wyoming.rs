@@ -462,6 +462,11 @@ impl Guest {
         data["text"].as_str().expect("words").to_owned()
     }
 
+    /// Reads events up to the first of this kind.
+    async fn until(&mut self, last: &str) {
+        while self.event().await.expect("an event").0 != last {}
+    }
+
     async fn is_served(&mut self) {
         self.send("ping", json!({"text": "you"}), &[]).await;
         let (kind, data, _) = self.event().await.expect("an answer");
@@ -666,6 +671,42 @@ async fn a_client_is_heard_and_answered_in_each_language_that_is_announced() {
     client.send("synthesize", voice, &[]).await;
     let (kind, _, _) = client.event().await.expect("an answer");
     assert_eq!(kind, "audio-start");
+}
+
+const HOUSE: &str = "Das Haus wurde im 19. Jahrhundert gebaut.";
+
+/// The dot behind a number ended the clause, as in English: "Das Haus wurde im 19." And a request without a voice was
+/// spoken by the English one, whatever the server's language is.
+#[tokio::test]
+async fn german_is_cut_by_its_own_rules_and_spoken_by_a_german_voice() {
+    let (by_name, by_language) = (json!({"name": "thorsten"}), json!({"language": "de_DE"}));
+    for (own, voice) in [
+        (None, by_name.clone()),
+        (None, by_language.clone()),
+        (Some("de"), by_name),
+        (Some("de"), by_language),
+        (Some("de"), Value::Null),
+    ] {
+        let voices = ["en", "de"].map(live::Keeps::new);
+        let llm = Arc::new(Scripted::default());
+        let [english, german] = &voices;
+        let builders = live::with_voices(own, [english, german], live::without_models(llm));
+        let (_server, address) = serve(local(), &Engines::start(builders).expect("engines"));
+        let mut client = Guest::connect(address).await;
+        let whole = json!({"text": HOUSE, "voice": voice});
+        client.send("synthesize", whole, &[]).await;
+        client.until("audio-stop").await;
+        assert_eq!(german.take("Jahrhundert"), [HOUSE], "{own:?}, {voice}");
+
+        let start = json!({ "voice": voice });
+        client.send("synthesize-start", start, &[]).await;
+        let text = json!({ "text": HOUSE });
+        client.send("synthesize-chunk", text, &[]).await;
+        client.send("synthesize-stop", json!({}), &[]).await;
+        client.until("synthesize-stopped").await;
+        assert_eq!(german.take("Jahrhundert"), [HOUSE], "{own:?}, {voice}");
+        assert!(english.take("Haus").is_empty(), "{own:?}, {voice}");
+    }
 }
 
 /// Home Assistant was told the language that the server had when it started.

@@ -416,7 +416,7 @@ impl Connection {
         }
     }
 
-    /// The voice of a request.
+    /// The voice of a request, with the language that it speaks: the server's if the request names neither.
     fn speaker(&self, request: &Synthesize) -> Result<Speaker, Refused> {
         let format = request.text_format.as_deref().unwrap_or("text");
         if format != "text" {
@@ -427,21 +427,32 @@ impl Connection {
             None => (None, None),
         };
         let engines = self.service.engines();
+        let own = engines.policy().speaker.language.as_ref();
+        let spoken = language.as_ref().or(own);
         let mut voices = engines.local_voices();
-        if let Some(name) = name {
-            let named = voices.find(|known| known.name == name);
-            let named = named.ok_or_else(|| Refused::Voice(name.to_owned()))?;
-            return Ok(named.speaker);
-        }
-        let Some(tag) = language else {
-            return Ok(Speaker::default());
+        let known = match (name, spoken) {
+            (Some(name), _) => {
+                let named = voices.find(|known| known.name == name);
+                Some(named.ok_or_else(|| Refused::Voice(name.to_owned()))?)
+            }
+            (None, Some(tag)) => {
+                let spoken = base(tag);
+                voices.find(|known| known.language.is_none_or(|own| own == spoken))
+            }
+            (None, None) => voices.next(),
         };
-        let spoken = base(&tag);
-        let speaks = |own: Option<&str>| own.is_none_or(|own| own == spoken);
-        match voices.find(|known| speaks(known.language)) {
-            Some(known) => Ok(known.speaker),
-            None => Err(Refused::Language(tag)),
-        }
+        let speaker = match (known, language.as_ref()) {
+            (Some(known), _) => Speaker {
+                language: known.language.map(str::to_owned).or(spoken.cloned()),
+                ..known.speaker
+            },
+            (None, Some(tag)) => return Err(Refused::Language(tag.clone())),
+            (None, None) => Speaker {
+                language: spoken.cloned(),
+                ..Speaker::default()
+            },
+        };
+        Ok(speaker)
     }
 
     async fn start_audio(&mut self) -> Result<(), End> {
