@@ -38,7 +38,7 @@ use keys::Keypad;
 use speaking::{Clause, Synthesis};
 use std::collections::HashMap;
 use std::sync::Arc;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -81,8 +81,11 @@ pub(super) struct Driver {
     /// The agent that speaks, or is about to.
     agent: Arc<Agent>,
     offer: Offer,
-    /// The queue to the task that transcribes clients' audio items; started with the first item.
+    /// The queue to the task that transcribes clients' audio items; started with the first item since the recogniser was
+    /// opened.
     unheard: Option<mpsc::Sender<Unheard>>,
+    /// Resolves at the end of the last such task.
+    transcribed: Option<oneshot::Receiver<()>>,
     recogniser: Recogniser,
     /// The client has not named its language.
     detects: bool,
@@ -209,6 +212,7 @@ impl Driver {
             drafts: Drafts::new(engines.draft.as_ref().map(|draft| draft.llm().clone())),
             agent,
             unheard: None,
+            transcribed: None,
             offer,
             voices: HashMap::new(),
             voice_failed: false,

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::scripted::ANSWER_FRAMES;
 use support::{Client, PATIENCE, Script, Server, live, local};
+use undertone::asr::{Asr, AsrError, Hints, Recognised};
 use undertone::audio::g711::Law;
 use undertone::llm::scripted::{Cue, Scripted};
 use undertone::llm::{Message, ToolChoice};
@@ -649,6 +650,63 @@ async fn audio_without_words_is_reported_and_later_items_go_on() {
     client.send(json!({"type": "response.create"})).await;
     client.until("response.done").await;
     assert_eq!(llm.prompts()[0].messages.len(), 1);
+}
+
+/// A recogniser that keeps its hints.
+struct Keeps(Arc<Mutex<Vec<Hints>>>);
+
+impl Asr for Keeps {
+    fn name(&self) -> &str {
+        "keeps"
+    }
+
+    fn transcribe(&mut self, _: &[f32]) -> Result<String, AsrError> {
+        Ok("Hello.".into())
+    }
+
+    fn hear_with(&mut self, _: &[f32], hints: &Hints) -> Result<Recognised, AsrError> {
+        self.0.lock().expect("whole").push(hints.clone());
+        Ok("Hello.".into())
+    }
+}
+
+/// Each item was transcribed with the settings that the session had when its first one came.
+#[tokio::test]
+async fn an_audio_item_is_transcribed_with_the_settings_of_its_time() {
+    let kept: Arc<Mutex<Vec<Hints>>> = Arc::default();
+    let keeps = kept.clone();
+    let mut builders = live::without_models(Arc::new(fine()));
+    builders.asr = Box::new(move || Ok(Box::new(Keeps(keeps.clone()))));
+    let server = live::serve(builders);
+    let mut client = server.realtime().await;
+    let settings = [
+        json!({"language": "en"}),
+        json!({"language": "de", "keywords": ["Anneliese"]}),
+    ];
+    for transcription in settings {
+        let input = json!({"transcription": transcription});
+        let session = json!({"type": "realtime", "audio": {"input": input}});
+        client
+            .send(json!({"type": "session.update", "session": session}))
+            .await;
+        // The settings change while they wait.
+        for _ in 0..2 {
+            add_audio(&mut client).await;
+        }
+    }
+    for _ in 0..4 {
+        let completed = "conversation.item.input_audio_transcription.completed";
+        client.until(completed).await;
+    }
+    let heard = kept.lock().expect("whole");
+    let heard = heard
+        .iter()
+        .map(|hints| (hints.language.as_deref(), &*hints.keyterms));
+    let heard: Vec<_> = heard.collect();
+    let names = ["Anneliese".to_owned()];
+    // None is English.
+    let each = [(None, &[][..]), (Some("de"), &names[..])];
+    assert_eq!(heard, each.map(|one| [one; 2]).concat());
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use crate::session::items::{self, Unheard};
 use crate::session::options::SessionOptions;
 use crate::vad::WINDOW;
 use std::sync::Arc;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument;
 
 /// The user's audio on its way to the models.
@@ -115,27 +115,45 @@ impl Driver {
     /// Adds a client's audio item, and has it transcribed.
     pub(super) fn add_spoken(&mut self, audio: Vec<i16>, id: ItemId, item: Input) {
         self.input(item);
-        let unheard = self.unheard.get_or_insert_with(|| {
-            let (sender, items) = mpsc::channel(items::WAITING);
-            let results = self.results.clone();
-            let report = report_to(&self.results);
-            let recogniser = self.engines.recogniser_of(
-                &self.agent,
-                &self.options,
-                self.detects,
-                report,
-                // Nobody takes a turn in them.
-                None,
-            );
-            let heard = async move |input| drop(results.send(Done::Input(Box::new(input))).await);
-            let transcribing = items::transcribe(recogniser, self.options.input_rate, items, heard);
-            self.tasks.spawn(transcribing.in_current_span());
-            sender
-        });
+        let unheard = match self.unheard.take() {
+            Some(unheard) => unheard,
+            None => self.transcribe_items(),
+        };
         if unheard.try_send(Unheard { id, audio }).is_err() {
             let (item, words) = (id, None);
             self.input(Input::ItemHeard { item, words });
         }
+        self.unheard = Some(unheard);
+    }
+
+    /// Starts a task that transcribes clients' audio items as the session's recogniser would now, after those that an
+    /// earlier task has still to transcribe. Returns its queue.
+    fn transcribe_items(&mut self) -> mpsc::Sender<Unheard> {
+        let (sender, items) = mpsc::channel(items::WAITING);
+        let (end, ended) = oneshot::channel::<()>();
+        let before = self.transcribed.replace(ended);
+        let results = self.results.clone();
+        let report = report_to(&self.results);
+        let recogniser = self.engines.recogniser_of(
+            &self.agent,
+            &self.options,
+            self.detects,
+            report,
+            // Nobody takes a turn in them.
+            None,
+        );
+        let heard = async move |input| drop(results.send(Done::Input(Box::new(input))).await);
+        let transcribing = items::transcribe(recogniser, self.options.input_rate, items, heard);
+        let in_order = async move {
+            if let Some(before) = before {
+                // It is dropped at the end.
+                let _ = before.await;
+            }
+            transcribing.await;
+            drop(end);
+        };
+        self.tasks.spawn(in_order.in_current_span());
+        sender
     }
 
     pub(super) fn transcribe(
@@ -211,6 +229,8 @@ impl Driver {
         self.recogniser =
             self.engines
                 .recogniser_of(&self.agent, &self.options, self.detects, report, turns);
+        // Items that wait are still heard as they were sent.
+        self.unheard = None;
     }
 
     /// The user was heard to speak this language: the session goes on in it if the operator allows that.
