@@ -10,7 +10,9 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use super::TtsError;
-use crate::language::Phrase;
+use crate::language::{Phrase, base};
+use regex::Regex;
+use std::sync::LazyLock;
 
 /// A line sent after each text, to learn where its answer ends: espeak breaks one line of text
 /// into as many lines of phonemes as it likes, and an empty answer is an empty line.
@@ -26,9 +28,18 @@ const LONGEST: usize = 600;
 /// Lines of phonemes that may wait to be read.
 const WAITING_LINES: usize = 64;
 
+/// Languages that are written in other letters than Latin and Greek ones, as espeak-ng knows them.
+const OTHER_SCRIPTS: &[&str] = &[
+    "am", "ar", "as", "ba", "be", "bg", "bn", "bpy", "chr", "cmn", "cv", "fa", "grc", "gu", "hak",
+    "he", "hi", "hy", "hyw", "ja", "ka", "kk", "kn", "ko", "kok", "ky", "mk", "ml", "mr", "my",
+    "ne", "nog", "or", "pa", "ru", "sd", "shn", "si", "sr", "ta", "te", "th", "tt", "ug", "uk",
+    "ur", "yue", "zh",
+];
+
 /// Turns words into IPA phonemes. Restarts its process when that dies or hangs.
 pub(super) struct Espeak {
     command: Vec<String>,
+    letters: Letters,
     patience: Duration,
     process: Option<Process>,
 }
@@ -41,25 +52,30 @@ impl Espeak {
     pub(super) fn start(voice: &str) -> Result<Self, TtsError> {
         // Into a pipe espeak would hold its answers back; stdbuf makes it write line by line.
         let command = ["stdbuf", "-oL", "espeak-ng", "-q", "--ipa", "-v", voice];
-        Self::with_command(command.map(String::from).to_vec(), PATIENCE)
+        let espeak = Self::with_command(command.map(String::from).to_vec(), PATIENCE)?;
+        Ok(Self {
+            letters: Letters::of(voice),
+            ..espeak
+        })
     }
 
     fn with_command(command: Vec<String>, patience: Duration) -> Result<Self, TtsError> {
         let process = Some(Process::start(&command)?);
         Ok(Self {
             command,
+            letters: Letters::Latin,
             patience,
             process,
         })
     }
 
     /// The phonemes of `words` as IPA with stress marks, words apart by one space. Empty if there
-    /// is nothing to pronounce. Punctuation is dropped; text beyond 600 bytes too.
+    /// is nothing to pronounce. Punctuation outside numbers is dropped; text beyond 600 bytes too.
     ///
     /// # Errors
     /// [`TtsError::Phonemes`] if espeak died or hung, and did so again when restarted.
     pub(super) fn phonemes(&mut self, words: &str) -> Result<String, TtsError> {
-        let text = sanitised(words);
+        let text = sanitised(words, self.letters);
         if text.is_empty() {
             return Ok(String::new());
         }
@@ -105,18 +121,61 @@ impl Espeak {
     }
 }
 
+/// The letters that a voice reads. Others it would spell out ("Chinese letter Chinese letter").
+#[derive(Debug, Clone, Copy)]
+enum Letters {
+    /// Latin with its accents, and Greek ("π").
+    Latin,
+    /// All, with their vowel signs and other marks.
+    Any,
+}
+
+impl Letters {
+    /// Those of an espeak-ng voice ("en-us").
+    fn of(voice: &str) -> Self {
+        match OTHER_SCRIPTS.contains(&base(voice).as_str()) {
+            true => Self::Any,
+            false => Self::Latin,
+        }
+    }
+
+    fn contain(self, c: char) -> bool {
+        match self {
+            Self::Latin => {
+                c.is_alphanumeric()
+                    && matches!(c, '\0'..='\u{24f}' | '\u{370}'..='\u{3ff}' | '\u{1e00}'..='\u{1eff}')
+            }
+            Self::Any => c.is_alphanumeric() || is_mark(c),
+        }
+    }
+}
+
+/// Whether this belongs to the letter before it, such as the virama in "नमस्ते".
+fn is_mark(c: char) -> bool {
+    static MARK: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\p{M}").ok());
+    !c.is_ascii()
+        && MARK
+            .as_ref()
+            .is_some_and(|mark| mark.is_match(c.encode_utf8(&mut [0; 4])))
+}
+
 /// Reduces `words` to one line that is safe for espeak. Everything else would break the line
 /// protocol, or is markup to espeak: `[[` opens raw phonemes, `<` SSML.
-fn sanitised(words: &str) -> String {
-    let spaced: String = words
-        .chars()
-        .map(|c| match c {
+fn sanitised(words: &str, letters: Letters) -> String {
+    let mut spaced = String::with_capacity(words.len());
+    let mut before = ' ';
+    let mut chars = words.chars().peekable();
+    while let Some(c) = chars.next() {
+        let in_number = before.is_numeric() && chars.peek().is_some_and(|next| next.is_numeric());
+        spaced.push(match c {
             '’' | 'ʼ' => '\'',
             '\'' | '-' => c,
-            _ if is_pronounceable(c) => c,
+            ',' | '.' | '/' if in_number => c,
+            _ if letters.contain(c) => c,
             _ => ' ',
-        })
-        .collect();
+        });
+        before = c;
+    }
     let mut text = String::with_capacity(spaced.len());
     let with_sound = |word: &&str| word.contains(char::is_alphanumeric) && !word.contains(SENTINEL);
     for word in spaced.split_whitespace().filter(with_sound) {
@@ -131,11 +190,14 @@ fn sanitised(words: &str) -> String {
     text
 }
 
-/// Letters and digits an English voice can read: Latin with its accents, and Greek ("π").
-/// Others it would spell out ("Chinese letter Chinese letter").
-fn is_pronounceable(c: char) -> bool {
-    c.is_alphanumeric()
-        && matches!(c, '\0'..='\u{24f}' | '\u{370}'..='\u{3ff}' | '\u{1e00}'..='\u{1eff}')
+/// Phonemes without the names of languages that espeak writes around words of another one: "(en)həlˈəʊ(hi)".
+fn without_languages(phonemes: &str) -> String {
+    let pieces = phonemes.split('(').enumerate();
+    let kept = pieces.map(|(at, piece)| match piece.split_once(')') {
+        Some((_, after)) if at > 0 => after,
+        _ => piece,
+    });
+    kept.collect()
 }
 
 /// One running espeak-ng; killed when dropped.
@@ -195,7 +257,8 @@ impl Process {
             if line.trim() == self.sentinel.trim() {
                 return Ok(words.join(" "));
             }
-            words.extend(line.split_whitespace().map(str::to_owned));
+            let found = line.split_whitespace().map(without_languages);
+            words.extend(found.filter(|word| !word.is_empty()));
         }
     }
 
@@ -266,8 +329,57 @@ mod tests {
 
     #[test]
     fn markup_is_not_obeyed() {
-        assert_eq!(sanitised("[[h@l'oU]] <b>hi</b>"), "h l'oU b hi b");
-        assert_eq!(sanitised("a\nb\u{202e}c"), "a b c");
+        assert_eq!(
+            sanitised("[[h@l'oU]] <b>hi</b>", Letters::Latin),
+            "h l'oU b hi b"
+        );
+        assert_eq!(sanitised("a\nb\u{202e}c", Letters::Latin), "a b c");
+        assert_eq!(
+            sanitised("[[да]] <b>\u{202e}नमस्ते\n</b>", Letters::Any),
+            "да b नमस्ते b"
+        );
+    }
+
+    /// Only Latin and Greek letters went to espeak, whatever the voice, so Russian and Hindi voices were mute.
+    #[test]
+    fn a_voice_reads_the_letters_of_its_language() {
+        for (voice, word) in [
+            ("ru", "привет"),
+            ("hi", "नमस्ते"),
+            ("el", "γειά"),
+            ("sr", "здраво"),
+        ] {
+            let phonemes = Espeak::start(voice).unwrap().phonemes(word).unwrap();
+            assert!(!phonemes.is_empty(), "{voice}");
+        }
+        assert_eq!(
+            Espeak::start("hi").unwrap().phonemes("नमस्ते").unwrap(),
+            "nəmˈʌsteː"
+        );
+        assert_eq!(espeak().phonemes("привет नमस्ते").unwrap(), "");
+    }
+
+    /// The comma of "3,5" was dropped, and a German voice said "drei fünf".
+    #[test]
+    fn a_decimal_keeps_its_comma() {
+        for (voice, written, said) in [
+            ("de", "3,5 Liter", "dɾˈaɪ kɔmɑː fˈynf lˈiːtɜ"),
+            ("es", "3,5 kilos", "tɾˈes koma θˈinko kˈilos"),
+            ("fr-fr", "3,5", "tʁwa viʁɡyl sˈɛ̃k"),
+            ("de", "1.250", "ˈaɪn tˈaʊzənt tsvˈaɪhˈʊndɜt fˈynftsɪç"),
+        ] {
+            let phonemes = Espeak::start(voice).unwrap().phonemes(written).unwrap();
+            assert_eq!(phonemes, said, "{voice}: {written}");
+        }
+        assert_eq!(sanitised("3, 5. 7 / 8, .5", Letters::Latin), "3 5 7 8 5");
+    }
+
+    /// espeak names the language of a foreign word, and the voice spoke the name: "(en)wiːkˈɛnd(fr)".
+    #[test]
+    fn the_name_of_another_language_is_not_spoken() {
+        let mut french = Espeak::start("fr-fr").unwrap();
+        let phonemes = french.phonemes("le weekend").unwrap();
+        assert_eq!(phonemes, "lə- wiːkˈɛnd");
     }
 
     #[test]
