@@ -124,7 +124,7 @@ impl Clauses {
     /// The end of a sentence, now that the character `c` at `at` is known.
     fn sentence_end(&self, at: usize, c: char) -> Option<usize> {
         let before = &self.pending[..at];
-        if before.ends_with(['。', '！', '？']) {
+        if before.ends_with(['。', '！', '？', '।', '۔', '؟']) {
             return Some(at);
         }
         if c == ' ' {
@@ -252,6 +252,39 @@ mod tests {
         );
     }
 
+    #[track_caller]
+    fn check_in(language: &str, text: &str, clauses: &[&str]) {
+        let mut cutter = Clauses::new(pack(Some(language)));
+        let mut cut = cutter.push(text);
+        cut.extend(cutter.finish());
+        assert_eq!(cut, clauses);
+    }
+
+    /// "3,5 Mio." ended a sentence, as the noun behind it has a capital, and so did "z." and "p." of abbreviations that
+    /// are written with a space.
+    #[test]
+    fn the_dot_of_an_abbreviation_before_a_noun_ends_no_sentence() {
+        check_in(
+            "de",
+            "Das sind 3,5 Mio. Euro. Im Jahr 2 Mrd. Dollar.",
+            &["Das sind 3,5 Mio. Euro.", "Im Jahr 2 Mrd. Dollar."],
+        );
+        check_in(
+            "de",
+            "Das geht z. B. morgen, d. h. bald.",
+            &["Das geht z. B. morgen,", "d. h. bald."],
+        );
+        check_in(
+            "es",
+            "A las 3:30 p. m. en EE. UU. hoy. Son las 4 p. m. Adiós.",
+            &[
+                "A las 3:30 p. m. en EE. UU. hoy.",
+                "Son las 4 p. m.",
+                "Adiós.",
+            ],
+        );
+    }
+
     #[test]
     fn the_first_clause_is_shorter() {
         check(
@@ -300,6 +333,14 @@ mod tests {
             &["5 * 3 is snake_case in C# at -5,", "~9."],
         );
         check("a\u{200b}b\u{202e}c\u{e0041}\u{7}d", &["abcd"]);
+    }
+
+    /// The sign between two digits was taken for Markdown: "53 = 15".
+    #[test]
+    fn a_product_without_spaces_keeps_its_sign() {
+        check("5*3 = 15.", &["5*3 = 15."]);
+        check("(2+3)*4 is 4*(3+2).", &["(2+3)*4 is 4*(3+2)."]);
+        check("*5* of **3** and 5* hotels", &["5 of 3 and 5 hotels"]);
     }
 
     #[test]

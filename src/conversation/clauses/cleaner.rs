@@ -49,9 +49,11 @@ impl Cleaner {
 
     fn is_markup(&self, held: &str, next: char) -> bool {
         let after_space = self.last.is_none_or(char::is_whitespace);
+        let after_number = self.last.is_some_and(|c| c.is_ascii_digit() || c == ')');
+        let is_product = after_number && (next.is_ascii_digit() || next == '(');
         match held {
-            // "5 * 3"
-            "*" => !(after_space && next.is_whitespace()),
+            // "5 * 3", "5*3"
+            "*" => !(after_space && next.is_whitespace() || is_product),
             // "snake_case"
             "_" => after_space || !next.is_alphanumeric(),
             "~" | "#" | ">" | "-" | "+" => false,

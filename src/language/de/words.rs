@@ -15,9 +15,9 @@ pub(super) static SENTENCES: Sentences = Sentences {
     ],
     always_go_on: &[
         "hr", "fr", "dr", "prof", "st", "nr", "ca", "z.b", "d.h", "u.a", "bzw", "vgl", "evtl",
-        "ggf", "inkl", "zzgl", "str", "mr", "mrs",
+        "ggf", "inkl", "zzgl", "str", "mr", "mrs", "mio", "mrd", "tsd", "z", "d", "u", "i",
     ],
-    may_go_on: &["usw", "etc", "co", "max", "min", "mio", "mrd", "jh"],
+    may_go_on: &["usw", "etc", "co", "max", "min", "jh", "h", "a"],
     leading_on: &[
         "aber", "als", "am", "an", "auf", "aus", "bei", "bis", "damit", "das", "dass", "dem",
         "den", "denn", "der", "des", "die", "ein", "eine", "einem", "einen", "einer", "für",

@@ -14,9 +14,11 @@ pub(super) static SENTENCES: Sentences = Sentences {
     ],
     always_go_on: &[
         "sr", "sra", "srta", "dr", "dra", "d", "dña", "prof", "núm", "p.ej", "aprox", "av", "pág",
-        "ud", "uds", "vs",
+        "ud", "uds", "vs", "p", "a", "ej", "ee",
     ],
-    may_go_on: &["etc", "a.m", "p.m", "ee.uu", "máx", "mín", "cía", "s.a"],
+    may_go_on: &[
+        "etc", "a.m", "p.m", "m", "ee.uu", "uu", "máx", "mín", "cía", "s.a",
+    ],
     leading_on: &[
         "a", "al", "ante", "como", "con", "cuando", "cuyo", "de", "del", "desde", "e", "el", "en",
         "entre", "hacia", "hasta", "la", "las", "los", "mi", "mis", "o", "para", "pero", "por",
