@@ -1,4 +1,4 @@
-//! Ranges, telephone numbers and long numbers, in languages that write a dot between thousands.
+//! Ranges, telephone numbers, sums and long numbers, in languages that write a dot between thousands.
 
 use super::spoken::digits;
 use regex::Captures;
@@ -9,16 +9,32 @@ pub(super) const TELEPHONE: &str = r"(?:\+ ?\d|\b0\d)[\d /()–-]{4,}\d";
 pub(super) const GROUPS: &str = r"\b\d+(?:[ /-]\d+){2,}\b|\b\d{1,3} 000\b|\b\d{4,}[ /]\d{3,}\b";
 /// A year and the two digits of the next: "2024/25".
 pub(super) const YEARS: &str = r"\b((?:19|20)\d\d)/(\d\d)\b";
-/// Numbers with hyphens between them, and the word after them that shows a time of day.
+/// Numbers with hyphens between them, and the word after them that shows a time of day, or the sign that shows a sum.
 pub(super) const CHAIN: &str =
-    r"\b\d+(?:[.,:]\d+)*(?: ?[-–] ?\d+(?:[.,:]\d+)*)+\b(?: ?(?:Uhr|h)\b)?";
+    r"\b\d+(?:[.,:]\d+)*(?: ?[-–] ?\d+(?:[.,:]\d+)*)+\b(?: ?(?:Uhr|h)\b| ?=)?";
 /// Two amounts with the sign of a currency before each.
 pub(super) const PRICES: &str = r"([€$£]) ?(\d+(?:[.,]\d+)*) ?[-–] ?[€$£]? ?(\d+(?:[.,]\d+)*)";
 /// A number with its unit before a hyphen and another number.
-pub(super) const MEASURES: &str =
-    r"(\d ?(?:€|EUR|Euro|euros|\$|£|%|°C|°F|°|Uhr|h|km|m|cm|mm|kg|g|l|ml|min)) ?[-–] ?(\d)";
-/// A number with dots between thousands.
-pub(super) const THOUSANDS: &str = r"\b\d{1,3}(?:\.\d{3})+\b";
+pub(super) const MEASURES: &str = r"(\d ?(?:€|EUR|Euro|euros|\$|£|%|°C|°F|°|Uhr|h|km|m|cm|mm|kg|g|l|ml|min|[ap]\. ?m\.|[ap]m)) ?[-–] ?(\d)";
+/// A number with dots in it.
+pub(super) const DOTTED: &str = r"\b\d+(?:\.\d+)+\b";
+/// A number with commas or dots in it, in the group 2; in 1 the sign of a currency before it, in 3 what it counts.
+pub(super) const ENGLISH: &str =
+    r"([€$£] ?|\b)(\d+(?:[.,]\d+)+)( ?[€$£]| (?:pesos|dólares|habitantes|personas)\b)?";
+/// The sign of the dollar with its country.
+pub(super) const US_DOLLAR: &str = r"\bUS ?\$";
+/// A score: "3:1".
+pub(super) const SCORE: &str = r"\b(\d{1,2}):(\d)\b";
+/// Factors with a sign between them.
+pub(super) const PRODUCT: &str = r"\b\d+(?: ?[*×x] ?\d+)+\b";
+/// A number of times: "2x".
+pub(super) const TIMES: &str = r"\b(\d+) ?x\b";
+/// A dividend and its divisor.
+pub(super) const QUOTIENT: &str = r"(\d) [:/÷] (\d)";
+/// Two numbers with a stroke between them.
+pub(super) const FRACTION: &str = r"\b(\d{1,3})/(\d{1,3})\b";
+/// Signs that are said whatever is around them.
+pub(super) const SIGNS: &str = r"[&+=×÷±€$£§≈~≥≤]| [<>] ";
 
 /// The fewest digits of a telephone number.
 const FEWEST: usize = 7;
@@ -67,6 +83,57 @@ pub(super) fn identifier(found: &Captures<'_>) -> String {
     }
 }
 
+/// Text that matches [`DOTTED`]: a number without the dots between its thousands; in an address on the internet, with
+/// this word for those dots that espeak-ng would take for ones between thousands.
+pub(super) fn dotted(number: &str, dot: &str) -> String {
+    let groups: Vec<&str> = number.split('.').collect();
+    let (first, rest) = groups.split_first().unwrap_or((&"", &[]));
+    if first.len() <= 3 && rest.iter().all(|group| group.len() == 3) {
+        return groups.concat();
+    }
+    let said = rest.iter().map(|group| match group.len() {
+        3 if rest.len() > 1 => format!(" {dot} {group}"),
+        _ => format!(".{group}"),
+    });
+    first.chars().map(String::from).chain(said).collect()
+}
+
+/// Text that matches [`ENGLISH`], with a comma before the decimals and no mark between thousands if it is written as in
+/// English. "1,250" alone may be either.
+pub(super) fn from_english(found: &Captures<'_>) -> String {
+    let group = |at| found.get(at).map_or("", |group| group.as_str());
+    let (sign, number, counted) = (group(1), group(2), group(3));
+    let (whole, decimals) = match number.split_once('.') {
+        Some((whole, decimals)) => (whole, Some(decimals)),
+        None => (number, None),
+    };
+    let groups: Vec<&str> = whole.split(',').collect();
+    let are_thousands = groups.iter().skip(1).all(|group| group.len() == 3)
+        && groups
+            .first()
+            .is_some_and(|first| first.len() <= 3 && *first != "0");
+    let counts = !sign.is_empty() || counted.ends_with(char::is_alphabetic);
+    let is_english = match (groups.as_slice(), decimals) {
+        (_, Some(decimals)) if decimals.contains(['.', ',']) => false,
+        ([_], None) => false,
+        ([_], Some(decimals)) => (counts || !counted.is_empty()) && decimals.len() < 3,
+        ([_, last], None) => are_thousands && (counts || *last == "000"),
+        _ => are_thousands,
+    };
+    if !is_english {
+        return found[0].to_owned();
+    }
+    let decimals = decimals.map_or(String::new(), |decimals| format!(",{decimals}"));
+    format!("{sign}{}{decimals}{counted}", groups.concat())
+}
+
+/// The number of a month, from 0, and that of a day in a date; `None` if there is no such date.
+pub(super) fn date(day: &str, month: &str) -> Option<(u8, usize)> {
+    let day = day.parse().ok().filter(|day| (1..=31).contains(day))?;
+    let month = month.parse::<usize>().ok()?.checked_sub(1)?;
+    (month < 12).then_some((day, month))
+}
+
 /// The words of one language between the numbers of a range, a score and a difference.
 pub(super) struct Between {
     pub(super) to: &'static str,
@@ -83,12 +150,18 @@ pub(super) fn chain(text: &str, between: &Between) -> String {
     let parts: Vec<&str> = numbers.split(['-', '–']).map(str::trim).collect();
     let plain = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
     let is_short = |part: &&str| !plain(part) || part.len() <= 4;
+    let minus = format!(" {} ", between.minus);
     let [from, to] = parts.as_slice() else {
+        let is_sum = unit.ends_with('=') || numbers.contains(" - ");
         return match count(numbers) >= FEWEST {
             true => format!("{}{unit}", digits(numbers)),
+            false if is_sum => format!("{}{unit}", parts.join(&minus)),
             false => format!("{}{unit}", parts.join(" ")),
         };
     };
+    if unit.ends_with('=') {
+        return format!("{}{unit}", parts.join(&minus));
+    }
     if !parts.iter().all(is_short) {
         return format!("{}{unit}", digits(numbers));
     }

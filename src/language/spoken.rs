@@ -6,7 +6,7 @@ use regex::{Captures, Regex};
 /// Words up to a punctuation mark.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Phrase {
-    /// Pronounceable words separated by spaces; the only marks inside are hyphens and apostrophes.
+    /// Pronounceable words separated by spaces; the only marks inside are hyphens, apostrophes, and those of numbers.
     pub(crate) words: String,
     /// One of `. , ? ! : ;`, or `None` if the text was cut without a mark.
     pub(crate) mark: Option<char>,
@@ -41,6 +41,11 @@ impl Rules {
     }
 }
 
+/// The address of a page with what is before and after its name, in the group 1.
+pub(super) const PAGE: &str = r"(?i)\bhttps?://(?:www\.)?([\w.-]*\w)(?:[:/?#]\S*[\w/])?";
+/// The name of a site, in the group 1.
+pub(super) const SITE: &str = r"\b(?:www\.)?((?:[A-Za-z][\w-]*\.)+(?:com|org|net|io|dev|gov|edu|ai|co|eu|de|at|ch|es|mx))\b(?:/[\w/-]*)?";
+
 /// A number without the zeros before it: "05" is "5", "00" is "0".
 pub(super) fn without_zeros(number: &str) -> &str {
     match number.trim_start_matches('0') {
@@ -60,6 +65,12 @@ pub(super) fn with_names(address: &str, signs: &[(&str, &str)]) -> String {
     signs.iter().fold(address.to_owned(), |said, (sign, name)| {
         said.replace(sign, &format!(" {name} "))
     })
+}
+
+/// The name of a sign in a table, between spaces.
+pub(super) fn sign(found: &Captures<'_>, names: &[(&str, &str)]) -> String {
+    let name = written_out(&found[0], names);
+    format!(" {name} ")
 }
 
 /// The words for `short` in a table of abbreviations, which are written without spaces there.
@@ -124,10 +135,11 @@ fn marked(text: &str) -> Vec<(&str, Option<char>)> {
 fn mark_of(c: char) -> Option<char> {
     match c {
         '.' | ',' | '?' | '!' | ':' | ';' => Some(c),
-        '…' | '。' => Some('.'),
-        '？' => Some('?'),
+        '…' | '。' | '।' | '۔' => Some('.'),
+        '？' | '؟' => Some('?'),
         '！' => Some('!'),
-        '—' | '(' | ')' | '[' | ']' | '，' | '、' => Some(','),
+        '؛' => Some(';'),
+        '—' | '(' | ')' | '[' | ']' | '，' | '、' | '،' => Some(','),
         _ => None,
     }
 }

@@ -3,7 +3,7 @@
 use regex::Captures;
 
 const FEMININE: &str = "Stunde|Minute|Sekunde|Kilowattstunde|Woche|Nacht|Meile|Unze|Gallone|Tonne|Million|Milliarde|Person|Nachricht|Notiz|Seite|Reservierung|Buchung|Bestellung|Frage|Flasche|Packung|Portion|Station|Etage|Karte|Möglichkeit";
-const MASCULINE: &str = "Tag|Monat|Euro|Cent|Dollar|Franken|Kilometer|Zentimeter|Millimeter|Meter|Milliliter|Liter|Timer|Wecker|Termin|Platz|Tisch|Punkt|Eintrag|Anruf|Gast|Artikel|Schritt|Zoll|Fuß|Teelöffel|Esslöffel";
+const MASCULINE: &str = "Tag|Monat|Quadratmeter|Kubikmeter|Euro|Cent|Dollar|Franken|Kilometer|Zentimeter|Millimeter|Meter|Milliliter|Liter|Timer|Wecker|Termin|Platz|Tisch|Punkt|Eintrag|Anruf|Gast|Artikel|Schritt|Zoll|Fuß|Teelöffel|Esslöffel";
 const NEUTER: &str = "Uhr|Jahr|Kilogramm|Kilo|Gramm|Pfund|Grad|Prozent|Kilowatt|Watt|Yard|Mal|Zimmer|Ergebnis|Ticket|Stück|Kind|Glas|Paket";
 /// Prepositions with the dative: "in einer Stunde".
 const DATIVE: [&str; 12] = [

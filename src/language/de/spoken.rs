@@ -1,11 +1,11 @@
 //! Written German to spoken words, where espeak-ng would get it wrong. It reads plain numbers and decimals with a comma
 //! by itself.
 
-use super::words::MONTHS;
+use super::words::{self, MONTHS};
 use super::{one, ordinals};
 use crate::language::figures::{self, Between};
 use crate::language::spoken::{
-    Phrase, Rules, Say, cut, measured, with_names, without_zeros, written_out,
+    PAGE, Phrase, Rules, SITE, Say, cut, measured, sign, with_names, without_zeros, written_out,
 };
 use regex::Captures;
 use std::sync::LazyLock;
@@ -19,24 +19,48 @@ pub(super) fn phrases(text: &str, most_words: usize) -> Vec<Phrase> {
 static RULES: LazyLock<Rules> = LazyLock::new(|| {
     let months = MONTHS.join("|");
     let one = one::pattern();
-    let rules: [(&str, Say); 24] = [
+    let rules: Vec<(&str, Say)> = vec![
         (r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+", |found| address(&found[0])),
+        (PAGE, |found| address(&found[1])),
+        (SITE, |found| address(&found[1])),
+        (DAYS, |found| {
+            format!("{} bis {}", week_day(&found[1]), week_day(&found[2]))
+        }),
+        (r"\b(Mo|Di|Mi|Do|Fr|Sa|So)\. (\d)", |found| {
+            format!("{} {}", week_day(&found[1]), &found[2])
+        }),
+        (r"\b(MONTH) ?[-–] ?(MONTH)\b", |found| {
+            format!("{} bis {}", &found[1], &found[2])
+        }),
         (r"\b(\d{4})-(0\d|1[0-2])-([0-2]\d|3[01])\b", |found| {
             let (month, day) = (without_zeros(&found[2]), without_zeros(&found[3]));
             format!("{day}.{month}.{}", &found[1])
         }),
         (
+            r"\b([0-2]?\d|3[01])[/-](0?\d|1[0-2])[/-](\d{4})\b",
+            |found| format!("{}.{}.{}", &found[1], &found[2], &found[3]),
+        ),
+        (
+            r"(?:\b([Vv]om) )?\b(\d{1,2})\. ?[-–] ?(\d{1,2})\. (MONTH)\b",
+            days,
+        ),
+        (
             r"\b(\d{1,2}\.(?:\d{1,2}\.(?:\d{4})?)?) ?[-–] ?(\d{1,2}\.)",
             |found| format!("{} bis {}", &found[1], &found[2]),
         ),
         (
-            r"(?:\b([Aa]m|[Vv]om|[Zz]um|[Dd]em|[Dd]en|[Bb]is|[Aa]b) )?\b(\d{1,2})\.(\d{1,2})\.(\d{4})?",
+            r"(?:\b([Aa]m|[Vv]om|[Zz]um|[Dd]em|[Dd]en|[Bb]is|[Aa]b|Version|Kapitel|Abschnitt|Punkt) )?\b(\d+(?:\.\d+)+)(\.?)(\s*$)?",
             date,
         ),
         (
             r"(?:\b([Aa]m|[Vv]om|[Zz]um|[Dd]em|[Dd]en|[Bb]is|[Aa]b) )?\b(\d{1,2})\. (MONTH)\b",
-            |found| format!("{} {}", day(found), &found[3]),
+            |found| {
+                let before = found.get(1).map(|before| before.as_str());
+                format!("{} {}", day(before, &found[2]), &found[3])
+            },
         ),
+        (figures::US_DOLLAR, |_| "$".to_owned()),
+        (figures::ENGLISH, figures::from_english),
         (figures::TELEPHONE, |found| {
             figures::telephone(&found[0], "plus")
         }),
@@ -46,6 +70,10 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
         (figures::YEARS, |found| {
             format!("{} {}", &found[1], &found[2])
         }),
+        (
+            r"\b(\d+(?:[.,]\d+)*) ?(Mio|Mrd|Tsd)\b\.?(\s*$)?",
+            short_scale,
+        ),
         (figures::PRICES, |found| {
             format!("{} bis {} {}", &found[2], &found[3], &found[1])
         }),
@@ -53,18 +81,27 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
             format!("{} bis {}", &found[1], &found[2])
         }),
         (figures::CHAIN, |found| figures::chain(&found[0], &BETWEEN)),
-        (IDENTIFIER, figures::identifier),
-        (r"\b(\d{1,2}):(\d{2})(?: ?Uhr)?\b", |found| {
-            clock(&found[1], &found[2])
-        }),
         (
-            r"(-?)\b(\d+(?:\.\d{3})*)(?:,(\d{2}))? ?(€|EUR\b|Euro\b|\$|USD\b|£|GBP\b|CHF\b)",
-            money,
+            r"(-?)(?:[€$£] ?|\b)(\d+(?:\.\d{3})*)(?:,(\d+))?( SCALE)? ?(€|EUR\b|Euro\b|\$|USD\b|£|GBP\b|CHF\b)",
+            |found| money(found, 2, &found[1], &found[5]),
         ),
-        (r"([€$£]) ?(\d+(?:\.\d{3})*)(?:,(\d{2}))?", |found| {
-            amount(&found[2], found.get(3).map(|c| c.as_str()), &found[1])
+        (
+            r"(-?)([€$£]) ?(\d+(?:\.\d{3})*)(?:,(\d+))?( SCALE\b)?",
+            |found| money(found, 3, &found[1], &found[2]),
+        ),
+        (IDENTIFIER, figures::identifier),
+        (CODE, figures::identifier),
+        (
+            r"\b(\d{1,2})(?::(\d{2})(?: ?Uhr)?|\.(\d{2}) ?Uhr)\b",
+            |found| {
+                let minute = found.get(2).or_else(|| found.get(3));
+                clock(&found[1], minute.map_or("", |minute| minute.as_str()))
+            },
+        ),
+        (figures::SCORE, |found| {
+            format!("{} zu {}", &found[1], &found[2])
         }),
-        (figures::THOUSANDS, |found| found[0].replace('.', "")),
+        (figures::DOTTED, |found| figures::dotted(&found[0], "Punkt")),
         (r"(\d) ?%", |found| format!("{} Prozent", &found[1])),
         (r"(\d) ?°C\b", |found| {
             format!("{} Grad Celsius", &found[1])
@@ -73,18 +110,43 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
             format!("{} Grad Fahrenheit", &found[1])
         }),
         (r"(\d) ?°", |found| format!("{} Grad", &found[1])),
+        (r"(\d) ?(km²|m²|cm²|m³)", |found| measured(found, UNITS)),
         (
-            r"(\d) ?(km/h|km|cm|mm|kg|ml|kWh|kW|m|g|l|h|min|Std\.|Min\.)(?:\b|$| )",
+            r"(\d) ?(km/h|km|cm|mm|kg|mg|ml|kWh|kW|GB|MB|TB|m|g|l|h|min|Std\.|Min\.)(?:\b|$| )",
             |found| measured(found, UNITS),
         ),
         (
-            r"\b(z\. ?B\.|d\. ?h\.|usw\.|bzw\.|ca\.|Nr\.|Dr\.|Hr\.|Fr\.|inkl\.|evtl\.|ggf\.)",
+            r"\b(z\. ?B\.|d\. ?h\.|u\. ?a\.|usw\.|bzw\.|[Cc]a\.|MwSt\.|Nr\.|Dr\.|Hr\.|Fr\.|inkl\.|evtl\.|ggf\.)",
             |found| written_out(&found[1], ABBREVIATIONS),
         ),
+        (
+            r" ?/ ?(Sekunde|Minute|Stunde|Tag|Woche|Monat|Jahr|Nacht|Person|Stück|kg|Liter)\b",
+            |found| format!(" pro {}", written_out(&found[1], UNITS)),
+        ),
+        (r"\b24/7\b", |_| "24 7".to_owned()),
+        (r"\b1(?: 1/2\b| ?½)", |_| "eineinhalb".to_owned()),
+        (r"\b(\d+)(?: 1/2\b| ?½)", |found| {
+            format!("{} einhalb", &found[1])
+        }),
+        (r"[½¼¾⅓⅔]", |found| written_out(&found[0], PARTS)),
+        (figures::FRACTION, fraction),
+        (figures::PRODUCT, |found| {
+            found[0].replace(['*', '×', 'x'], " mal ")
+        }),
+        (figures::TIMES, |found| format!("{} mal", &found[1])),
+        (figures::QUOTIENT, |found| {
+            format!("{} geteilt durch {}", &found[1], &found[2])
+        }),
+        (r"# ?(\d)", |found| format!("Nummer {}", &found[1])),
+        (figures::SIGNS, |found| sign(found, SIGNS)),
         (one::TO_MORE, one::to_more),
         (one.as_str(), one::one),
     ];
-    Rules::new(rules.map(|(pattern, say)| (pattern.replace("MONTH", &months), say)))
+    let rules = rules.into_iter().map(|(pattern, say)| {
+        let pattern = pattern.replace("MONTH", &months);
+        (pattern.replace("SCALE", SCALE), say)
+    });
+    Rules::new(rules)
 });
 
 const BETWEEN: Between = Between {
@@ -95,6 +157,15 @@ const BETWEEN: Between = Between {
 
 /// A long number without dots, with a word before it that names it and what comes after it.
 const IDENTIFIER: &str = r"((?i:nummer|code|pin|telefon|tel\.|handy|konto)(?:\W+\p{L}+){0,2}\W+)?\b(\d{7,})\b(,\d| ?[\p{Lu}€$£%°])?";
+
+/// Digits after a word for something that people read digit by digit however short it is.
+const CODE: &str = r"((?i:\b(?:code|pin|tan|plz|postleitzahl|durchwahl|bestellnummer|kundennummer|auftragsnummer)(?:\W+(?:ist|lautet|die))?\W+))(\d{4,6})\b";
+
+/// Numbers in words, which stay as they are before the name of a currency.
+const SCALE: &str = "(?:Tausend|tausend|Million(?:en)?|Milliarden?|Billion(?:en)?)";
+
+/// Two days of the week, of which the first two letters are in the groups.
+const DAYS: &str = r"\b(Mo|Di|Mi|Do|Fr|Sa|So)(?:[a-z]*tag|ttwoch|\.)? ?[-–] ?(Mo|Di|Mi|Do|Fr|Sa|So)(?:[a-z]*tag|ttwoch)?\b";
 
 /// "anna ät beispiel Punkt de"
 fn address(text: &str) -> String {
@@ -109,26 +180,84 @@ fn address(text: &str) -> String {
 }
 
 /// "am dritten", "dritte".
-fn day(found: &Captures<'_>) -> String {
-    let number = found[2].parse().ok();
-    let ordinal = number.and_then(ordinals::ordinal);
-    let ordinal = ordinal.unwrap_or_else(|| found[2].to_owned());
-    match found.get(1) {
-        Some(before) => format!("{} {ordinal}n", before.as_str()),
+fn day(before: Option<&str>, number: &str) -> String {
+    let ordinal = number.parse().ok().and_then(ordinals::ordinal);
+    let ordinal = ordinal.unwrap_or_else(|| number.to_owned());
+    match before {
+        Some(before) => format!("{before} {ordinal}n"),
         None => ordinal,
     }
 }
 
+/// "3.–5. Mai" as "dritter bis fünfter Mai".
+fn days(found: &Captures<'_>) -> String {
+    let (first, last) = (day(None, &found[2]), day(None, &found[3]));
+    match found.get(1) {
+        Some(from) => format!("{} {first}n bis {last}n {}", from.as_str(), &found[4]),
+        None => format!("{first}r bis {last}r {}", &found[4]),
+    }
+}
+
+/// Numbers with dots between them, if they are a date. In the group 1 the word before it, in 2 the numbers, in 3 a dot
+/// after them and in 4 the end of the text.
 fn date(found: &Captures<'_>) -> String {
-    let month: usize = found[3].parse().unwrap_or_default();
-    let Some(name) = month.checked_sub(1).and_then(|month| MONTHS.get(month)) else {
-        return found[0].to_owned();
+    let before = found.get(1).map(|before| before.as_str());
+    let numbers: Vec<&str> = found[2].split('.').collect();
+    let is_short_date = |numbers: [&str; 2]| {
+        before.is_some()
+            || numbers
+                .iter()
+                .all(|number| number.len() == 2 && *number < "32")
     };
-    let day = day(found);
-    let year = found
-        .get(4)
-        .map_or(String::new(), |year| format!(" {}", year.as_str()));
-    format!("{day} {name}{year}")
+    let (numbers, dot) = match (numbers.as_slice(), &found[3], found.get(4)) {
+        (&[day, month], ".", None) => ([day, month, ""], ""),
+        (&[day, month], ".", Some(_)) => ([day, month, ""], "."),
+        (&[day, month, year], dot, _)
+            if year.len() == 4 || year.len() == 2 && is_short_date([day, month]) =>
+        {
+            ([day, month, year], dot)
+        }
+        _ => return found[0].to_owned(),
+    };
+    let is_named =
+        before.is_some_and(|before| ["Version", "Kapitel", "Abschnitt", "Punkt"].contains(&before));
+    match figures::date(numbers[0], numbers[1]) {
+        Some((_, month)) if !is_named => {
+            let day = day(before, numbers[0]);
+            let year = if numbers[2].is_empty() { "" } else { " " };
+            format!("{day} {}{year}{}{dot}", MONTHS[month], numbers[2])
+        }
+        _ => found[0].to_owned(),
+    }
+}
+
+/// "2,5 Mio." as "2,5 Millionen", "1 Mrd." as "1 Milliarde".
+fn short_scale(found: &Captures<'_>) -> String {
+    let scale = match (&found[2], &found[1]) {
+        ("Mio", "1") => "Million",
+        ("Mio", _) => "Millionen",
+        ("Mrd", "1") => "Milliarde",
+        ("Mrd", _) => "Milliarden",
+        _ => "Tausend",
+    };
+    let stop = if found.get(3).is_some() { "." } else { "" };
+    format!("{} {scale}{stop}", &found[1])
+}
+
+/// "Montag" of "Mo".
+fn week_day(short: &str) -> &str {
+    let begins = |day: &&&str| day.starts_with(short);
+    words::DAYS.iter().find(begins).map_or(short, |day| day)
+}
+
+/// "1/4" as "ein Viertel", "8/10" as "8 von 10", "120/80" as "120 zu 80".
+fn fraction(found: &Captures<'_>) -> String {
+    let known = PARTS.iter().find(|(written, _)| *written == &found[0]);
+    match (known, &found[2]) {
+        (Some((_, said)), _) => (*said).to_owned(),
+        (_, "5" | "10" | "100") => format!("{} von {}", &found[1], &found[2]),
+        _ => format!("{} zu {}", &found[1], &found[2]),
+    }
 }
 
 fn clock(hour: &str, minute: &str) -> String {
@@ -139,40 +268,51 @@ fn clock(hour: &str, minute: &str) -> String {
     }
 }
 
-fn money(found: &Captures<'_>) -> String {
-    let minus = if found[1].is_empty() { "" } else { "minus " };
-    let said = amount(
-        &found[2],
-        found.get(3).map(|cents| cents.as_str()),
-        &found[4],
-    );
-    format!("{minus}{said}")
-}
-
-fn amount(whole: &str, cents: Option<&str>, sign: &str) -> String {
-    let name = match sign {
-        "$" | "USD" => "Dollar",
-        "£" | "GBP" => "Pfund",
-        "CHF" => "Franken",
-        _ => "Euro",
+/// An amount with the whole number, its decimals and its scale in the three groups from `at` on.
+fn money(found: &Captures<'_>, at: usize, minus: &str, currency: &str) -> String {
+    let group = |at| found.get(at).map_or("", |group| group.as_str());
+    let (whole, decimals, scale) = (group(at).replace('.', ""), group(at + 1), group(at + 2));
+    let minus = if minus.is_empty() { "" } else { "minus " };
+    let (name, hundredth) = match currency {
+        "$" | "USD" => ("Dollar", "Cent"),
+        "£" | "GBP" => ("Pfund", "Pence"),
+        "CHF" => ("Franken", "Rappen"),
+        _ => ("Euro", "Cent"),
     };
-    let whole = whole.replace('.', "");
-    let one = if whole == "1" { "ein" } else { &whole };
-    match cents.map(|cents| cents.trim_start_matches('0')) {
-        None | Some("") => format!("{one} {name}"),
-        Some(cents) => format!("{one} {name} {cents}"),
-    }
+    let cents = without_zeros(decimals);
+    let said = match (whole.as_str(), decimals.len()) {
+        (_, 0) if scale.is_empty() && whole == "1" => format!("ein {name}"),
+        (_, 0) => format!("{whole}{scale} {name}"),
+        _ if decimals.len() != 2 || !scale.is_empty() => {
+            format!("{whole},{decimals}{scale} {name}")
+        }
+        ("1", _) if cents == "0" => format!("ein {name}"),
+        (_, _) if cents == "0" => format!("{whole} {name}"),
+        ("0", _) if cents == "1" => format!("ein {hundredth}"),
+        ("0", _) => format!("{cents} {hundredth}"),
+        ("1", _) => format!("ein {name} {cents}"),
+        _ => format!("{whole} {name} {cents}"),
+    };
+    format!("{minus}{said}")
 }
 
 const UNITS: &[(&str, &str)] = &[
     ("km/h", "Kilometer pro Stunde"),
+    ("km²", "Quadratkilometer"),
+    ("m²", "Quadratmeter"),
+    ("cm²", "Quadratzentimeter"),
+    ("m³", "Kubikmeter"),
     ("km", "Kilometer"),
     ("cm", "Zentimeter"),
     ("mm", "Millimeter"),
     ("kg", "Kilogramm"),
+    ("mg", "Milligramm"),
     ("ml", "Milliliter"),
     ("kWh", "Kilowattstunden"),
     ("kW", "Kilowatt"),
+    ("GB", "Gigabyte"),
+    ("MB", "Megabyte"),
+    ("TB", "Terabyte"),
     ("m", "Meter"),
     ("g", "Gramm"),
     ("l", "Liter"),
@@ -182,12 +322,48 @@ const UNITS: &[(&str, &str)] = &[
     ("Min.", "Minuten"),
 ];
 
+const PARTS: &[(&str, &str)] = &[
+    ("½", "ein halb"),
+    ("¼", "ein Viertel"),
+    ("¾", "drei Viertel"),
+    ("⅓", "ein Drittel"),
+    ("⅔", "zwei Drittel"),
+    ("1/2", "ein halb"),
+    ("1/4", "ein Viertel"),
+    ("3/4", "drei Viertel"),
+    ("1/3", "ein Drittel"),
+    ("2/3", "zwei Drittel"),
+    ("1/8", "ein Achtel"),
+];
+
+const SIGNS: &[(&str, &str)] = &[
+    ("&", "und"),
+    ("+", "plus"),
+    ("=", "ist gleich"),
+    ("×", "mal"),
+    ("÷", "geteilt durch"),
+    ("±", "plus minus"),
+    ("§", "Paragraf"),
+    ("€", "Euro"),
+    ("$", "Dollar"),
+    ("£", "Pfund"),
+    ("≈", "etwa"),
+    ("~", "etwa"),
+    ("≥", "mindestens"),
+    ("≤", "höchstens"),
+    ("<", "kleiner als"),
+    (">", "größer als"),
+];
+
 const ABBREVIATIONS: &[(&str, &str)] = &[
     ("z.B.", "zum Beispiel"),
     ("d.h.", "das heißt"),
+    ("u.a.", "unter anderem"),
     ("usw.", "und so weiter"),
     ("bzw.", "beziehungsweise"),
     ("ca.", "circa"),
+    ("Ca.", "Circa"),
+    ("MwSt.", "Mehrwertsteuer"),
     ("Nr.", "Nummer"),
     ("Dr.", "Doktor"),
     ("Hr.", "Herr"),

@@ -631,6 +631,109 @@ fn ranges_and_long_numbers_are_no_telephone_numbers() {
     }
 }
 
+/// "1,250.50" as English writes it was cut behind the comma, and decimals lost their comma before a currency.
+#[test]
+fn prices_are_read_whole_however_they_are_written() {
+    for (text, spoken) in [
+        ("$1,250.50", "1250 Dollar 50"),
+        ("$12,500", "12500 Dollar"),
+        ("1,250,000 Euro", "1250000 Euro"),
+        ("3,000 Menschen", "3000 Menschen"),
+        ("$3.50", "3 Dollar 50"),
+        ("3.50 €", "3 Euro 50"),
+        ("1,859 €", "1,859 Euro"),
+        ("1,1 €", "1,1 Euro"),
+        ("0,99 €", "99 Cent"),
+        ("$20 USD", "20 Dollar"),
+        ("-$5", "minus 5 Dollar"),
+        ("0,125 Liter", "0,125 Liter"),
+        ("20 €/Monat", "20 Euro pro Monat"),
+    ] {
+        speaks(text, spoken);
+    }
+}
+
+/// The signs were dropped: "5 3 8", "2 Millionen".
+#[test]
+fn signs_are_said_whatever_is_around_them() {
+    for (text, spoken) in [
+        ("2 Millionen €", "2 Millionen Euro"),
+        ("3,5 Mio. Euro", "3,5 Millionen Euro"),
+        ("3,5 Mio. € Umsatz", "3,5 Millionen Euro Umsatz"),
+        ("$2 Mrd.", "2 Milliarden Dollar"),
+        ("1 Mio. Einwohner", "eine Million Einwohner"),
+        ("ein paar €", "ein paar Euro"),
+        ("5 + 3 = 8", "5 plus 3 ist gleich 8"),
+        ("5 + 3 + 2 = 10", "5 plus 3 plus 2 ist gleich 10"),
+        ("10 - 3 - 2", "10 minus 3 minus 2"),
+        ("2 - 5 = -3", "2 minus 5 ist gleich -3"),
+        ("2 × 3 × 4", "2 mal 3 mal 4"),
+        ("5*3 = 15", "5 mal 3 ist gleich 15"),
+        ("2x täglich", "2 mal täglich"),
+        ("10 : 2", "10 geteilt durch 2"),
+        ("Müller & Söhne", "Müller und Söhne"),
+        ("C++", "C plus plus"),
+        ("+49 30 1234567", "plus 4 9 3 0 1 2 3 4 5 6 7"),
+    ] {
+        speaks(text, spoken);
+    }
+}
+
+/// "Version 1.2.3" was "Version erste Februar3".
+#[test]
+fn versions_and_addresses_are_no_dates() {
+    for (text, spoken) in [
+        ("Version 1.2.3", "Version 1.2.3"),
+        ("Version 10.11.12", "Version 10.11.12"),
+        ("10.1.2.3", "10.1.2.3"),
+        ("192.168.1.1.", "192 Punkt 168.1.1"),
+        ("am 3.10.", "am dritten Oktober"),
+        ("am 3.10.2026.", "am dritten Oktober 2026"),
+        ("am 3.10.26", "am dritten Oktober 26"),
+        ("03.10.26", "dritte Oktober 26"),
+        ("am 03-10-2026", "am dritten Oktober 2026"),
+        ("vom 3.10.-5.10.", "vom dritten Oktober bis fünften Oktober"),
+    ] {
+        speaks(text, spoken);
+    }
+}
+
+/// The stroke, the colon and the square of everyday texts were dropped, and short codes were numbers.
+#[test]
+fn everyday_texts_are_said_as_people_say_them() {
+    for (text, spoken) in [
+        ("um 8.30 Uhr", "um 8 Uhr 30"),
+        ("Sie gewannen 3:1.", "Sie gewannen 3 zu 1"),
+        ("Mo-Fr 9-17 Uhr", "Montag bis Freitag 9 bis 17 Uhr"),
+        ("Montag–Mittwoch", "Montag bis Mittwoch"),
+        ("Januar–März", "Januar bis März"),
+        ("10 %–15 %", "10 Prozent bis 15 Prozent"),
+        ("2 1/2 Stunden", "2 einhalb Stunden"),
+        ("1½ Liter", "eineinhalb Liter"),
+        ("3/4 Liter", "drei Viertel Liter"),
+        ("8/10 Punkten", "8 von 10 Punkten"),
+        ("120/80", "120 zu 80"),
+        ("24/7", "24 7"),
+        ("60 m² oder 1 m²", "60 Quadratmeter oder ein Quadratmeter"),
+        ("3.–5. Mai", "dritter bis fünfter Mai"),
+        ("vom 3.-5. Mai", "vom dritten bis fünften Mai"),
+        ("Sa. 10–14 Uhr", "Samstag 10 bis 14 Uhr"),
+        (
+            "19 % MwSt. nach § 12",
+            "19 Prozent Mehrwertsteuer nach Paragraf 12",
+        ),
+        ("500 mg", "500 Milligramm"),
+        ("Ihr Code ist 482913.", "Ihr Code ist 4 8 2 9 1 3"),
+        ("PLZ 10115 Berlin", "PLZ 1 0 1 1 5 Berlin"),
+        ("www.beispiel.de", "beispiel Punkt de"),
+        ("https://beispiel.com/a?b=1", "beispiel Punkt com"),
+        ("u. a. hier", "unter anderem hier"),
+        ("~5 km", "etwa 5 Kilometer"),
+    ] {
+        speaks(text, spoken);
+    }
+}
+
 #[test]
 fn one_is_an_article_before_a_noun() {
     for (text, spoken) in [

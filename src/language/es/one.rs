@@ -15,6 +15,7 @@ const MASCULINE: &[(&str, &str)] = &[
     ("céntimo", "céntimos"),
     ("millón", "millones"),
     ("grado", "grados"),
+    ("metro cuadrado", "metros cuadrados"),
     ("metro", "metros"),
     ("kilómetro", "kilómetros"),
     ("centímetro", "centímetros"),

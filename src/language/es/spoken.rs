@@ -5,7 +5,8 @@ use super::one;
 use super::words::MONTHS;
 use crate::language::figures::{self, Between};
 use crate::language::spoken::{
-    Phrase, Rules, Say, cut, measured, with_names, without_zeros, written_out,
+    PAGE, Phrase, Rules, SITE, Say, cut, digits, measured, sign, with_names, without_zeros,
+    written_out,
 };
 use regex::Captures;
 use std::sync::LazyLock;
@@ -18,13 +19,36 @@ pub(super) fn phrases(text: &str, most_words: usize) -> Vec<Phrase> {
 /// Patterns and what is said, applied in this order.
 static RULES: LazyLock<Rules> = LazyLock::new(|| {
     let one = one::pattern();
-    let rules: [(&str, Say); 24] = [
+    let rules: Vec<(&str, Say)> = vec![
         (r"[¿¡]", |_| String::new()),
         (r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+", |found| address(&found[0])),
+        (PAGE, |found| address(&found[1])),
+        (SITE, |found| address(&found[1])),
+        (DAYS, |found| format!("{} a {}", &found[1], &found[2])),
         (r"\b(\d{4})-(0\d|1[0-2])-([0-2]\d|3[01])\b", |found| {
             format!("{}/{}/{}", &found[3], &found[2], &found[1])
         }),
-        (r"\b(\d{1,2})/(\d{1,2})/(\d{4})\b", date),
+        (
+            r"\b(\d{1,2})(?:/(\d{1,2})/(\d{4}|\d\d)|[.-](\d{1,2})[.-](\d{4}))\b",
+            date,
+        ),
+        (
+            r"\b((?:[Ee]l|[Dd]el|[Aa]l|[Dd]ía) )(\d{1,2})/(\d{1,2})\b",
+            day,
+        ),
+        (figures::US_DOLLAR, |_| "$".to_owned()),
+        (r"\b([Dd]el \d{1,2}) ?[-–] ?(\d{1,2} de )", |found| {
+            format!("{} al {}", &found[1], &found[2])
+        }),
+        (r"\b1\.?er\b", |_| "primer".to_owned()),
+        (r"\b3\.?er\b", |_| "tercer".to_owned()),
+        (r"\b(\d+)\.([ºª])", |found| {
+            format!("{}{}", &found[1], &found[2])
+        }),
+        (figures::ENGLISH, figures::from_english),
+        (r"(\(\d{2,3}\) ?)(\d{3,4})[ -](\d{4})\b", |found| {
+            digits(&found[0])
+        }),
         (figures::TELEPHONE, |found| {
             figures::telephone(&found[0], "más")
         }),
@@ -41,18 +65,27 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
             format!("{} a {}", &found[1], &found[2])
         }),
         (figures::CHAIN, |found| figures::chain(&found[0], &BETWEEN)),
+        (
+            r"(-?)(?:[€$£] ?|\b)(\d+(?:\.\d{3})*)(?:,(\d+))?(?:( SCALE)(?: de)?)? ?(€|EUR\b|euros?\b|\$|USD\b|dólar(?:es)?\b|£|GBP\b|MXN\b|pesos?\b)",
+            |found| money(found, 2, &found[1], &found[5]),
+        ),
+        (
+            r"(-?)([€$£]) ?(\d+(?:\.\d{3})*)(?:,(\d+))?( SCALE\b)?",
+            |found| money(found, 3, &found[1], &found[2]),
+        ),
         (IDENTIFIER, figures::identifier),
+        (CODE, figures::identifier),
+        (
+            r"(?i)\b(\d{1,2})(?::(\d{2}))? ?(?:([ap])\. ?m\.(\s*$)?|([ap])m\b)",
+            half_day,
+        ),
         (r"\b(\d{1,2}):(\d{2})(?: ?h\b)?", |found| {
             clock(&found[1], &found[2])
         }),
-        (
-            r"(-?)\b(\d+(?:\.\d{3})*)(?:,(\d{2}))? ?(€|EUR\b|euros?\b|\$|USD\b|£|GBP\b)",
-            money,
-        ),
-        (r"([€$£]) ?(\d+(?:\.\d{3})*)(?:,(\d{2}))?", |found| {
-            amount(&found[2], found.get(3).map(|c| c.as_str()), &found[1])
+        (figures::SCORE, |found| {
+            format!("{} a {}", &found[1], &found[2])
         }),
-        (figures::THOUSANDS, |found| found[0].replace('.', "")),
+        (figures::DOTTED, |found| figures::dotted(&found[0], "punto")),
         (one::THOUSANDS, one::thousands),
         (r"(\d) ?%", |found| format!("{} por ciento", &found[1])),
         (r"(\d) ?°C\b", |found| {
@@ -62,18 +95,44 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
             format!("{} grados Fahrenheit", &found[1])
         }),
         (r"(\d) ?°", |found| format!("{} grados", &found[1])),
+        (r"(\d) ?(km²|m²|cm²|m³)", |found| measured(found, UNITS)),
         (
-            r"(\d) ?(km/h|km|cm|mm|kg|ml|kWh|kW|m|g|l|h|min)(?:\b|$| )",
+            r"(\d) ?(km/h|km|cm|mm|kg|mg|ml|kWh|kW|GB|MB|TB|m|g|l|h|min)(?:\b|$| )",
             |found| measured(found, UNITS),
         ),
         (
-            r"\b(p\. ?ej\.|etc\.|Sra\.|Sr\.|Dra\.|Dr\.|aprox\.|núm\.|EE\. ?UU\.|Uds\.|Ud\.)",
+            r"\b(p\. ?ej\.|etc\.|Sra\.|Sr\.|Dra\.|Dr\.|aprox\.|núm\.|pág\.|[Nn]\.?º|EE\. ?UU\.|Uds\.|Ud\.)",
             |found| written_out(&found[1], ABBREVIATIONS),
         ),
+        (
+            r" ?/ ?(segundo|minuto|hora|día|semana|mes|año|noche|persona|unidad|kg|litro)\b",
+            |found| format!(" por {}", written_out(&found[1], RATES)),
+        ),
+        (r"\b24/7\b", |_| "24 7".to_owned()),
+        (r"\b(\d+)(?: 1/2| ?½)(?: (\p{L}+))?\b", and_a_half),
+        (r"(?:\b1/2|½)( \p{L}+a\b)?", |found| match found.get(1) {
+            Some(noun) => format!("media{}", noun.as_str()),
+            None => "medio".to_owned(),
+        }),
+        (r"[¼¾⅓⅔]", |found| written_out(&found[0], PARTS)),
+        (figures::FRACTION, fraction),
+        (figures::PRODUCT, |found| {
+            found[0].replace(['*', '×', 'x'], " por ")
+        }),
+        (figures::TIMES, |found| format!("{} veces", &found[1])),
+        (figures::QUOTIENT, |found| {
+            format!("{} entre {}", &found[1], &found[2])
+        }),
+        (r"(^|[\s(])-(\d)", |found| {
+            format!("{}menos {}", &found[1], &found[2])
+        }),
+        (r"# ?(\d)", |found| format!("número {}", &found[1])),
+        (figures::SIGNS, |found| sign(found, SIGNS)),
         (one.as_str(), one::one),
         (one::HOURS, one::hours),
     ];
-    Rules::new(rules)
+    let rules = rules.into_iter();
+    Rules::new(rules.map(|(pattern, say)| (pattern.replace("SCALE", SCALE), say)))
 });
 
 const BETWEEN: Between = Between {
@@ -90,6 +149,15 @@ fn is_telephone(number: &str) -> bool {
 /// A long number without dots, with a word before it that names it and what comes after it.
 const IDENTIFIER: &str = r"((?i:número|código|pin|teléfono|móvil|pedido|referencia|cuenta)(?:\W+\p{L}+){0,2}\W+)?\b(\d{7,})\b(,\d| ?[€$£%°]| \p{L})?";
 
+/// Digits after a word for something that people read digit by digit however short it is.
+const CODE: &str = r"((?i:\b(?:código(?: postal| de \p{L}+)?|pin|clave|extensión|número de (?:pedido|reserva|cuenta|cliente))(?:\W+es)?\W+))(\d{4,6})\b";
+
+/// Numbers in words, which stay as they are before the name of a currency.
+const SCALE: &str = "(?:mil millones|mil|millón|millones|billón|billones)";
+
+/// Two days of the week.
+const DAYS: &str = r"(?i)\b(lunes|martes|miércoles|jueves|viernes|sábado|domingo) ?[-–] ?(lunes|martes|miércoles|jueves|viernes|sábado|domingo)\b";
+
 /// "ana arroba ejemplo punto es"
 fn address(text: &str) -> String {
     let signs = [
@@ -102,16 +170,26 @@ fn address(text: &str) -> String {
     with_names(text, &signs)
 }
 
+/// A date with its day in the group 1, its month in 2 or 4 and its year in 3 or 5.
 fn date(found: &Captures<'_>) -> String {
-    let month: usize = found[2].parse().unwrap_or_default();
-    let Some(name) = month.checked_sub(1).and_then(|month| MONTHS.get(month)) else {
-        return found[0].to_owned();
+    let either = |one, other| {
+        let group = found.get(one).or_else(|| found.get(other));
+        group.map_or("", |group| group.as_str())
     };
-    format!(
-        "{} de {name} de {}",
-        found[1].trim_start_matches('0'),
-        &found[3]
-    )
+    let (month, year) = (either(2, 4), either(3, 5));
+    let century = if year.len() == 2 { "20" } else { "" };
+    match figures::date(&found[1], month) {
+        Some((day, month)) => format!("{day} de {} de {century}{year}", MONTHS[month]),
+        None => found[0].to_owned(),
+    }
+}
+
+/// A day and a month in the groups 2 and 3, with an article before them.
+fn day(found: &Captures<'_>) -> String {
+    match figures::date(&found[2], &found[3]) {
+        Some((day, month)) => format!("{}{day} de {}", &found[1], MONTHS[month]),
+        None => found[0].to_owned(),
+    }
 }
 
 fn clock(hour: &str, minute: &str) -> String {
@@ -124,47 +202,133 @@ fn clock(hour: &str, minute: &str) -> String {
     }
 }
 
-fn money(found: &Captures<'_>) -> String {
-    let minus = if found[1].is_empty() { "" } else { "menos " };
-    let said = amount(
-        &found[2],
-        found.get(3).map(|cents| cents.as_str()),
-        &found[4],
+/// "3:30 p. m." as "3 y media de la tarde".
+fn half_day(found: &Captures<'_>) -> String {
+    let half = found.get(3).or_else(|| found.get(5));
+    let is_morning = half.is_some_and(|half| half.as_str().eq_ignore_ascii_case("a"));
+    let part = match (is_morning, without_zeros(&found[1])) {
+        (true, "1" | "2" | "3" | "4" | "5") => "de la madrugada",
+        (true, "6" | "7" | "8" | "9" | "10" | "11") => "de la mañana",
+        (true, "12") | (false, "8" | "9" | "10" | "11") => "de la noche",
+        (false, "12") => "del mediodía",
+        (false, "1" | "2" | "3" | "4" | "5" | "6" | "7") => "de la tarde",
+        _ => "",
+    };
+    let hour = clock(
+        &found[1],
+        found.get(2).map_or("0", |minute| minute.as_str()),
     );
+    let stop = if found.get(4).is_some() { "." } else { "" };
+    format!("{hour} {part}{stop}")
+}
+
+/// An amount with the whole number, its decimals and its scale in the three groups from `at` on.
+fn money(found: &Captures<'_>, at: usize, minus: &str, currency: &str) -> String {
+    let group = |at| found.get(at).map_or("", |group| group.as_str());
+    let (whole, decimals, scale) = (group(at).replace('.', ""), group(at + 1), group(at + 2));
+    let minus = if minus.is_empty() { "" } else { "menos " };
+    let (one, several, hundredths) = match currency {
+        "$" | "USD" | "dólar" | "dólares" => ("un dólar", "dólares", "centavos"),
+        "£" | "GBP" => ("una libra", "libras", "peniques"),
+        "MXN" | "peso" | "pesos" => ("un peso", "pesos", "centavos"),
+        _ => ("un euro", "euros", "céntimos"),
+    };
+    let of = if scale.contains("ill") { " de" } else { "" };
+    let cents = without_zeros(decimals);
+    let amount = if whole == "1" && scale.is_empty() {
+        one.to_owned()
+    } else {
+        format!("{whole}{scale}{of} {several}")
+    };
+    let said = match decimals.len() {
+        0 => amount,
+        2 if scale.is_empty() && cents == "0" => amount,
+        2 if scale.is_empty() && whole == "0" => format!("{cents} {hundredths}"),
+        2 if scale.is_empty() => format!("{amount} con {cents}"),
+        _ => format!("{whole},{decimals}{scale}{of} {several}"),
+    };
     format!("{minus}{said}")
 }
 
-fn amount(whole: &str, cents: Option<&str>, sign: &str) -> String {
-    let (one, several) = match sign {
-        "$" | "USD" => ("un dólar", "dólares"),
-        "£" | "GBP" => ("una libra", "libras"),
-        _ => ("un euro", "euros"),
+/// "2 1/2 horas" as "2 horas y media".
+fn and_a_half(found: &Captures<'_>) -> String {
+    let Some(nouns) = found.get(2).map(|nouns| nouns.as_str()) else {
+        return format!("{} y medio", &found[1]);
     };
-    let whole = whole.replace('.', "");
-    let said = match whole.as_str() {
-        "1" => one.to_owned(),
-        whole => format!("{whole} {several}"),
+    let noun = nouns.trim_end_matches('s');
+    let (one, half) = match noun.ends_with('a') {
+        true => ("una", "media"),
+        false => ("un", "medio"),
     };
-    match cents.map(|cents| cents.trim_start_matches('0')) {
-        None | Some("") => said,
-        Some(cents) => format!("{said} con {cents}"),
+    match &found[1] {
+        "1" => format!("{one} {noun} y {half}"),
+        number => format!("{number} {nouns} y {half}"),
+    }
+}
+
+/// "1/4" as "un cuarto", "8/10" as "8 sobre 10".
+fn fraction(found: &Captures<'_>) -> String {
+    let known = PARTS.iter().find(|(written, _)| *written == &found[0]);
+    match known {
+        Some((_, said)) => (*said).to_owned(),
+        None => format!("{} sobre {}", &found[1], &found[2]),
     }
 }
 
 const UNITS: &[(&str, &str)] = &[
     ("km/h", "kilómetros por hora"),
+    ("km²", "kilómetros cuadrados"),
+    ("m²", "metros cuadrados"),
+    ("cm²", "centímetros cuadrados"),
+    ("m³", "metros cúbicos"),
     ("km", "kilómetros"),
     ("cm", "centímetros"),
     ("mm", "milímetros"),
     ("kg", "kilogramos"),
+    ("mg", "miligramos"),
     ("ml", "mililitros"),
     ("kWh", "kilovatios hora"),
     ("kW", "kilovatios"),
+    ("GB", "gigabytes"),
+    ("MB", "megabytes"),
+    ("TB", "terabytes"),
     ("m", "metros"),
     ("g", "gramos"),
     ("l", "litros"),
     ("h", "horas"),
     ("min", "minutos"),
+];
+
+/// Units after "por".
+const RATES: &[(&str, &str)] = &[("kg", "kilo")];
+
+const PARTS: &[(&str, &str)] = &[
+    ("¼", "un cuarto"),
+    ("¾", "tres cuartos"),
+    ("⅓", "un tercio"),
+    ("⅔", "dos tercios"),
+    ("1/4", "un cuarto"),
+    ("3/4", "tres cuartos"),
+    ("1/3", "un tercio"),
+    ("2/3", "dos tercios"),
+];
+
+const SIGNS: &[(&str, &str)] = &[
+    ("&", "y"),
+    ("+", "más"),
+    ("=", "es igual a"),
+    ("×", "por"),
+    ("÷", "entre"),
+    ("±", "más menos"),
+    ("€", "euros"),
+    ("$", "dólares"),
+    ("£", "libras"),
+    ("≈", "aproximadamente"),
+    ("~", "aproximadamente"),
+    ("≥", "al menos"),
+    ("≤", "como máximo"),
+    ("<", "menor que"),
+    (">", "mayor que"),
 ];
 
 const ABBREVIATIONS: &[(&str, &str)] = &[
@@ -176,6 +340,11 @@ const ABBREVIATIONS: &[(&str, &str)] = &[
     ("Dra.", "doctora"),
     ("aprox.", "aproximadamente"),
     ("núm.", "número"),
+    ("pág.", "página"),
+    ("N.º", "número"),
+    ("n.º", "número"),
+    ("Nº", "número"),
+    ("nº", "número"),
     ("Ud.", "usted"),
     ("Uds.", "ustedes"),
     ("EE.UU.", "Estados Unidos"),

@@ -260,7 +260,7 @@ fn written_forms_are_spoken() {
         ("20 %", "20 por ciento"),
         ("ana@ejemplo.es", "ana arroba ejemplo punto es"),
         ("5 km/h", "5 kilómetros por hora"),
-        ("-5 °C", "-5 grados Celsius"),
+        ("-5 °C", "menos 5 grados Celsius"),
         ("600 123 456", "6 0 0 1 2 3 4 5 6"),
         ("el Sr. López", "el señor López"),
         ("3,5 litros", "3,5 litros"),
@@ -540,6 +540,103 @@ fn ranges_and_long_numbers_are_no_telephone_numbers() {
             "Su pedido es 48219375 y llega hoy",
             "Su pedido es 4 8 2 1 9 3 7 5 y llega hoy",
         ),
+    ] {
+        speaks(text, spoken);
+    }
+}
+
+/// "$1,250.50" was "un dólar con 250.50", and "$12,500" was "12 dólares con 500".
+#[test]
+fn prices_are_read_whole_however_they_are_written() {
+    for (text, spoken) in [
+        ("$1,250.50", "1250 dólares con 50"),
+        ("$12,500", "12500 dólares"),
+        ("$1,250,000", "1250000 dólares"),
+        ("12,500 pesos", "12500 pesos"),
+        ("1,250.50 pesos", "1250 pesos con 50"),
+        ("5,000 km", "5000 kilómetros"),
+        ("$3.50", "3 dólares con 50"),
+        ("12,50 €", "12 euros con 50"),
+        ("0,99 €", "99 céntimos"),
+        ("1,609 km", "1,609 kilómetros"),
+        ("$20 USD o US$ 20", "20 dólares o 20 dólares"),
+        ("20 €/mes", "20 euros por mes"),
+    ] {
+        speaks(text, spoken);
+    }
+}
+
+/// The signs were dropped: "5 3 8", "2 millones de".
+#[test]
+fn signs_are_said_whatever_is_around_them() {
+    for (text, spoken) in [
+        ("2 millones de €", "2 millones de euros"),
+        ("$2 millones", "2 millones de dólares"),
+        ("20 mil €", "20 mil euros"),
+        ("1 millón de euros", "un millón de euros"),
+        ("5 + 3 = 8", "5 más 3 es igual a 8"),
+        ("5 + 3 + 2 = 10", "5 más 3 más 2 es igual a 10"),
+        ("10 - 3 = 7", "10 menos 3 es igual a 7"),
+        ("10 - 3 - 2", "10 menos 3 menos 2"),
+        ("2 × 3 × 4", "2 por 3 por 4"),
+        ("5*3", "5 por 3"),
+        ("10 ÷ 2", "10 entre 2"),
+        ("2x al día", "2 veces al día"),
+        ("Pérez & Hijos", "Pérez y Hijos"),
+        ("C++", "C más más"),
+    ] {
+        speaks(text, spoken);
+    }
+}
+
+/// "03-10-2026" was a telephone number.
+#[test]
+fn dates_are_no_telephone_numbers() {
+    for (text, spoken) in [
+        ("el 03-10-2026", "el 3 de octubre de 2026"),
+        ("15-10-2026", "15 de octubre de 2026"),
+        ("15.10.2026", "15 de octubre de 2026"),
+        ("el 3/10/26", "el 3 de octubre de 2026"),
+        ("el 3/10", "el 3 de octubre"),
+        ("Versión 1.2.3", "Versión 1.2.3"),
+        ("192.168.1.1", "192 punto 168.1.1"),
+    ] {
+        speaks(text, spoken);
+    }
+}
+
+/// "3:30 p. m." was "3 y media p, m", and strokes, colons and squares were dropped.
+#[test]
+fn everyday_texts_are_said_as_people_say_them() {
+    for (text, spoken) in [
+        ("a las 3:30 p. m.", "a las 3 y media de la tarde"),
+        ("a las 9:00 a.m. en punto", "a las 9 de la mañana en punto"),
+        ("a la 1:00 p. m.", "a la una de la tarde"),
+        ("9am-5pm", "9 de la mañana a 5 de la tarde"),
+        ("a las 10 pm", "a las 10 de la noche"),
+        ("Ganaron 3:1.", "Ganaron 3 a 1"),
+        ("lunes–viernes", "lunes a viernes"),
+        ("10%-15%", "10 por ciento a 15 por ciento"),
+        ("2 1/2 horas", "2 horas y media"),
+        ("1/2 taza", "media taza"),
+        ("1/2 litro", "medio litro"),
+        ("3/4 de taza", "tres cuartos de taza"),
+        ("8/10", "8 sobre 10"),
+        ("24/7", "24 7"),
+        ("1 ½ tazas", "una taza y media"),
+        ("60 m² o 1 m²", "60 metros cuadrados o un metro cuadrado"),
+        (
+            "el 1.er piso, la 2.ª planta",
+            "el primer piso, la 2ª planta",
+        ),
+        ("del 3-5 de mayo", "del 3 al 5 de mayo"),
+        ("500 mg", "500 miligramos"),
+        ("Su código es 482913.", "Su código es 4 8 2 9 1 3"),
+        ("código postal 28013", "código postal 2 8 0 1 3"),
+        ("www.ejemplo.es", "ejemplo punto es"),
+        ("(55) 1234-5678", "5 5 1 2 3 4 5 6 7 8"),
+        ("n.º 5", "número 5"),
+        ("~5 km", "aproximadamente 5 kilómetros"),
     ] {
         speaks(text, spoken);
     }
