@@ -1,0 +1,270 @@
+//! Dates, times, amounts, ranges and groups of digits as English says them.
+
+use super::stop;
+use crate::language::en::dates::{MONTHS, WEEKDAYS};
+use crate::language::en::money::{self, Currency};
+use crate::language::spoken::digits;
+use regex::Captures;
+
+const DENOMINATORS: &[(&str, &str)] = &[
+    ("2", "half"),
+    ("3", "third"),
+    ("4", "quarter"),
+    ("5", "fifth"),
+    ("6", "sixth"),
+    ("8", "eighth"),
+    ("10", "tenth"),
+    ("16", "sixteenth"),
+];
+
+/// Numbers apart by signs, each digit by digit: "800-555" to "8 0 0, 5 5 5".
+pub(super) fn groups(numbers: &str) -> String {
+    let each = numbers.split([' ', '.', '-']).map(digits);
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// A long number digit by digit, with a pause after every third: "4837261590" to "4 8 3, 7 2 6, 1 5 9 0".
+pub(super) fn in_threes(number: &str) -> String {
+    let mut rest = number;
+    let mut groups = Vec::new();
+    while rest.len() > 6 || rest.len() == 6 && !groups.is_empty() {
+        let (group, more) = rest.split_at(3);
+        groups.push(digits(group));
+        rest = more;
+    }
+    if rest.len() == 5 && !groups.is_empty() {
+        let (group, more) = rest.split_at(3);
+        groups.push(digits(group));
+        rest = more;
+    }
+    groups.push(digits(rest));
+    groups.join(", ")
+}
+
+/// "1.2.3" to "1 point 2 point 3"; the four numbers of an address on the internet have dots.
+pub(super) fn parts(version: &str) -> String {
+    let between = match version.matches('.').count() {
+        3 => " dot ",
+        _ => " point ",
+    };
+    version.replace('.', between)
+}
+
+/// "1" to "1st".
+pub(super) fn ordinal(number: &str) -> String {
+    let number = number.trim_start_matches('0');
+    let ending = match number {
+        "11" | "12" | "13" => "th",
+        _ if number.ends_with('1') => "st",
+        _ if number.ends_with('2') => "nd",
+        _ if number.ends_with('3') => "rd",
+        _ => "th",
+    };
+    format!("{number}{ending}")
+}
+
+/// A spoken date, or the text as written if there is no such month. Day and month may be swapped.
+pub(super) fn date(whole: &Captures<'_>, month: &str, day: &str, in_year: &str) -> String {
+    let in_year = match in_year.len() {
+        2 => format!("20{in_year}"),
+        _ => in_year.to_owned(),
+    };
+    let said = match (name(month), name(day)) {
+        (Some(name), _) => format!("{name} {}", ordinal(day)),
+        (None, Some(name)) => format!("{name} {}", ordinal(month)),
+        (None, None) => return whole[0].replace(['-', '/', '.'], " "),
+    };
+    match in_year.is_empty() {
+        true => said,
+        false => format!("{said}, {}", year(&in_year)),
+    }
+}
+
+/// The name of a month by its number.
+fn name(month: &str) -> Option<&'static str> {
+    let month = month.parse::<usize>().ok()?.checked_sub(1)?;
+    MONTHS.get(month).copied()
+}
+
+/// Numbers with dashes and spaces between them, and the sign that shows a sum: "10 - 3 - 2" to "10 minus 3 minus 2",
+/// "5 – 10" to "5 to 10".
+pub(super) fn dashes(numbers: &str) -> String {
+    match (numbers.contains(['-', '=']), numbers.matches('–').count()) {
+        (false, 1) => numbers.replace('–', "to"),
+        _ => numbers.replace(['-', '–'], "minus"),
+    }
+}
+
+/// Seven digits of a telephone number, or a range: "500-1000". The two numbers are in the groups.
+pub(super) fn seven_digits(c: &Captures<'_>) -> String {
+    let are_round = [&c[1], &c[2]]
+        .iter()
+        .all(|number| number.ends_with("00") || number.ends_with("50"));
+    match are_round {
+        true => format!("{} to {}", &c[1], &c[2]),
+        false => format!("{}, {}", digits(&c[1]), digits(&c[2])),
+    }
+}
+
+/// Factors or divisors with this word for the signs between them.
+pub(super) fn joined(numbers: &str, signs: &[char], word: &str) -> String {
+    let numbers: Vec<&str> = numbers.split(signs).map(str::trim).collect();
+    numbers.join(&format!(" {word} "))
+}
+
+/// The day of the week that begins like this.
+pub(super) fn week_day(short: &str) -> &'static str {
+    let begins = |day: &&(&str, _)| day.0.starts_with(short);
+    WEEKDAYS.iter().find(begins).map_or("", |day| day.0)
+}
+
+/// "1999" to "19 99", "1905" to "19 oh 5", "1900" to "19 hundred"; 2000 to 2009 stay numbers.
+pub(super) fn year(number: &str) -> String {
+    let (century, rest) = number.split_at(2);
+    match (century, rest.as_bytes()) {
+        ("20", [b'0', _]) => number.to_owned(),
+        (_, b"00") => format!("{century} hundred"),
+        (_, [b'0', _]) => format!("{century} oh {}", &rest[1..]),
+        _ => format!("{century} {rest}"),
+    }
+}
+
+/// "3:05 PM" to "3 oh 5 PM", "9:00" to "9 o'clock", "15:30" to "15 30", "0:30" to "zero 30".
+pub(super) fn time(c: &Captures<'_>) -> String {
+    let hour = match c[1].trim_start_matches('0') {
+        "" => "zero",
+        hour => hour,
+    };
+    let half = c.get(3).map(|half| half_day(half.as_str()));
+    let minutes = match (&c[2], half) {
+        ("00", Some(_)) => String::new(),
+        ("00", None) if c[1].parse::<u8>().is_ok_and(|hour| hour <= 12) => " o'clock".to_owned(),
+        ("00", None) => " hundred".to_owned(),
+        (minutes, _) if minutes.starts_with('0') => format!(" oh {}", &minutes[1..]),
+        (minutes, _) => format!(" {minutes}"),
+    };
+    let half = half.map(|half| format!(" {half}")).unwrap_or_default();
+    format!("{hour}{minutes}{half}{}", stop(c.get(4).is_some()))
+}
+
+/// "AM" or "PM"; espeak reads "A M" as an article and a letter.
+pub(super) fn half_day(letter: &str) -> &'static str {
+    if letter.eq_ignore_ascii_case("a") {
+        "AM"
+    } else {
+        "PM"
+    }
+}
+
+/// "$3.50" to "3 dollars and 50 cents", "1.5 million USD" to "1.5 million US dollars". Three groups from
+/// `amount` on hold the whole number, decimals and scale. The first matched group of `currencies` names the
+/// currency.
+pub(super) fn money(
+    c: &Captures<'_>,
+    minus: &[usize],
+    amount: usize,
+    currencies: &[usize],
+) -> String {
+    let group = |at: usize| c.get(at).map_or("", |group| group.as_str());
+    let before = group(minus[0]).trim_end_matches('-');
+    let minus = minus.iter().any(|at| group(*at).ends_with('-'));
+    let minus = if minus { "minus " } else { "" };
+    let mut names = currencies.iter().filter_map(|at| money::named(group(*at)));
+    let Some(currency) = names.next() else {
+        return c[0].to_owned();
+    };
+    // A comma that ends the amount belongs to the sentence.
+    let whole = group(amount).trim_end_matches(',');
+    let comma = &group(amount)[whole.len()..];
+    let whole = whole.replace(',', "");
+    let said = coins(
+        &whole,
+        group(amount + 1),
+        scale(group(amount + 2)),
+        currency,
+    );
+    format!("{before}{minus}{said}{comma}")
+}
+
+/// Whether the amount describes something else, as in "a 100 dollar bill" or "a 5 million dollar house": the
+/// singular follows a plural number. The name is in group 7.
+pub(super) fn names_a_kind(c: &Captures<'_>) -> bool {
+    let name = c.get(7).map_or("", |name| name.as_str());
+    let is_one = money::named(name).is_some_and(|currency| {
+        let (one, many) = currency.whole;
+        one != many && name.eq_ignore_ascii_case(one)
+    });
+    let (is_scaled, has_decimals) = (c.get(4).is_some(), c.get(3).is_some());
+    is_one && (is_scaled || !has_decimals && &c[2] != "1")
+}
+
+/// "M" to "million".
+pub(super) fn scale(written: &str) -> &str {
+    match written.trim() {
+        "k" | "K" => "thousand",
+        "m" | "M" | "mn" => "million",
+        "b" | "B" | "bn" => "billion",
+        "T" | "tn" => "trillion",
+        word => word,
+    }
+}
+
+/// The range "$10k-$20k" without its first sign, unless the first amount has cents: "10 thousand to $20k". The sign is in the group 1, the first amount in
+/// 2 and 3, the beginning of the second in 4.
+pub(super) fn prices(c: &Captures<'_>) -> String {
+    let scale = match c.get(3) {
+        Some(written) => format!(" {}", scale(written.as_str())),
+        None => String::new(),
+    };
+    let sign = if c[2].contains('.') && scale.is_empty() {
+        &c[1]
+    } else {
+        ""
+    };
+    format!("{sign}{}{scale} to {}{}", &c[2], &c[1], &c[4])
+}
+
+/// ("3", ".50") to "3 dollars and 50 cents", ("0", ".50") to "50 cents".
+fn coins(whole: &str, decimals: &str, scale: &str, currency: Currency) -> String {
+    let (one, many) = currency.whole;
+    let bare = decimals.trim_start_matches('.').trim_end_matches('0');
+    if !scale.is_empty() {
+        let point = if bare.is_empty() { "" } else { "." };
+        return format!("{whole}{point}{bare} {scale} {many}");
+    }
+    let main = format!("{whole} {}", if whole == "1" { one } else { many });
+    let small = match (bare.len(), bare.parse::<u32>()) {
+        (1, Ok(tenths)) => 10 * tenths,
+        (2, Ok(hundredths)) => hundredths,
+        _ if bare.is_empty() => return main,
+        _ => return format!("{whole}.{bare} {many}"),
+    };
+    match currency.hundredth {
+        None => format!("{whole}.{bare} {many}"),
+        Some((one, many)) => {
+            let small = format!("{small} {}", if small == 1 { one } else { many });
+            match whole {
+                "0" => small,
+                _ => format!("{main} and {small}"),
+            }
+        }
+    }
+}
+
+/// "1/2" to "one half"; unusual fractions to "7 over 9".
+pub(super) fn fraction(numerator: &str, denominator: &str) -> String {
+    let name = DENOMINATORS
+        .iter()
+        .find(|(number, _)| *number == denominator);
+    match (numerator, name) {
+        ("24", None) if denominator == "7" => "24 7".to_owned(),
+        ("50", None) if denominator == "50" => "50 50".to_owned(),
+        (_, Some(("10", _))) if numerator != "1" => format!("{numerator} out of 10"),
+        _ if denominator == "100" || numerator == denominator => {
+            format!("{numerator} out of {denominator}")
+        }
+        ("1", Some((_, name))) => format!("1 {name}"),
+        (_, Some((_, name))) if *name != "half" => format!("{numerator} {name}s"),
+        _ => format!("{numerator} over {denominator}"),
+    }
+}

@@ -1,0 +1,181 @@
+//! Written English as it is spoken.
+
+use super::*;
+
+#[test]
+fn written_forms_are_said_as_people_say_them() {
+    let table = include_str!("../spoken.tsv").lines();
+    let cases = table.filter(|line| !line.is_empty() && !line.starts_with("# "));
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for case in cases {
+        let (written, said) = case.split_once('\t').unwrap();
+        count += 1;
+        let spoken = RULES.applied(written);
+        if spoken != said {
+            wrong.push(format!("{written:?}: {spoken:?}, not {said:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(count >= 150, "{count} cases");
+}
+
+#[test]
+fn phrases_end_at_marks() {
+    let phrases = phrases("Well (really), 1,234 is big. OK?", 12);
+    let pairs: Vec<_> = phrases.iter().map(|p| (p.words.as_str(), p.mark)).collect();
+    assert_eq!(
+        pairs,
+        [
+            ("Well", Some(',')),
+            ("really", Some(',')),
+            ("1234 is big", Some('.')),
+            ("OK", Some('?'))
+        ]
+    );
+}
+
+#[test]
+fn long_phrases_are_cut() {
+    let phrases = phrases("one two three four five.", 2);
+    let words: Vec<_> = phrases.iter().map(|p| p.words.as_str()).collect();
+    assert_eq!(words, ["one two", "three four", "five"]);
+    assert_eq!(phrases[1].mark, None);
+    assert_eq!(phrases[2].mark, Some('.'));
+}
+
+#[test]
+fn text_without_words_gives_no_phrase() {
+    assert!(phrases("... ?! ()", 12).is_empty());
+    assert!(phrases("", 12).is_empty());
+}
+
+#[track_caller]
+fn says(table: &[(&str, &str)]) {
+    for (written, said) in table {
+        assert_eq!(RULES.applied(written), *said, "{written}");
+    }
+}
+
+/// "$1.2M" was "1 dollar and 20 centsM", and "$20k" was "20 dollarsk".
+#[test]
+fn a_letter_after_an_amount_is_its_scale() {
+    says(&[
+        ("$1.2M", "1 point 2 million dollars"),
+        ("$20k", "20 thousand dollars"),
+        ("$20K/year", "20 thousand dollars per year"),
+        ("€2.5bn", "2 point 5 billion euros"),
+        ("£3m, or $5B", "3 million pounds, or 5 billion dollars"),
+        ("$10k-$20k", "10 thousand to 20 thousand dollars"),
+        ("5M USD", "5 million US dollars"),
+        ("1.2M users", "1 point 2 million users"),
+        ("50¢", "50 cents"),
+    ]);
+}
+
+/// Amounts from a billion on were read digit by digit once their commas were gone.
+#[test]
+fn large_numbers_with_commas_stay_numbers() {
+    says(&[
+        ("8,100,000,000 people", "8100000000 people"),
+        ("$1,500,000,000", "1500000000 dollars"),
+        ("order 4837261590.", "order 4 8 3, 7 2 6, 1 5 9 0."),
+        ("0.12345678901", "0 point 1 2 3 4 5 6 7 8 9 0 1"),
+    ]);
+}
+
+/// The second sign was lost, as the digit before it belonged to the first.
+#[test]
+fn every_sign_of_a_sum_is_said() {
+    says(&[
+        ("5 + 3 + 2 = 10", "5 plus 3 plus 2 equals 10"),
+        ("2 × 3 × 4", "2 times 3 times 4"),
+        ("2*3*4=24", "2 times 3 times 4 equals 24"),
+        ("10 - 3 - 2", "10 minus 3 minus 2"),
+        ("10 – 3 = 7", "10 minus 3 equals 7"),
+        ("10-3=7", "10 minus 3 equals 7"),
+        ("8 ÷ 2 ÷ 2", "8 divided by 2 divided by 2"),
+        ("(2 + 3) * 4", "(2 plus 3) times 4"),
+        ("C++ and 18+", "C plus plus and 18 plus"),
+    ]);
+}
+
+/// A hyphen or dash between times, days or measures was dropped: "9 AM 5 PM".
+#[test]
+fn ranges_of_times_days_and_measures_have_a_to() {
+    says(&[
+        ("9am-5pm", "9 AM to 5 PM"),
+        ("9:00 AM – 5:00 PM", "9 AM to 5 PM"),
+        ("9 a.m.–4 p.m. daily", "9 AM to 4 PM daily"),
+        ("9:00-17:30", "9 o'clock to 17 30"),
+        ("June 10-12", "June 10th to 12th"),
+        ("June 10–12, 2026", "June 10th to 12th, 20 26"),
+        ("June 30 – July 2", "June 30th to July 2nd"),
+        ("Jan–Mar", "January to March"),
+        ("Mon-Fri, Sat–Sun", "Monday to Friday, Saturday to Sunday"),
+        ("Monday–Thursday", "Monday to Thursday"),
+        ("10%–15%", "10 percent to 15 percent"),
+        (
+            "60°F-70°F",
+            "60 degrees Fahrenheit to 70 degrees Fahrenheit",
+        ),
+        ("5 km - 10 km", "5 kilometers to 10 kilometers"),
+        ("the 1st–3rd", "the 1st to 3rd"),
+        ("5 – 10 minutes", "5 to 10 minutes"),
+        ("500-1000 words", "500 to 1000 words"),
+        ("2020-2024", "20 20 to 20 24"),
+        (
+            "£5.99–£9.99",
+            "5 pounds and 99 pence to 9 pounds and 99 pence",
+        ),
+    ]);
+}
+
+/// "123-45-6789" was "123 to 45-6789".
+#[test]
+fn chains_of_digits_are_no_ranges() {
+    says(&[
+        ("123-45-6789", "1 2 3, 4 5, 6 7 8 9"),
+        ("114-3941689-7772424", "1 1 4, 3 9 4 1 6 8 9, 7 7 7 2 4 2 4"),
+        ("94105-1234", "9 4 1 0 5, 1 2 3 4"),
+        ("555-1234", "5 5 5, 1 2 3 4"),
+        ("+15551234567", "plus 1 5 5, 5 1 2, 3 4 5, 6 7"),
+    ]);
+}
+
+/// Dates with hyphens were ranges, those with dots versions, and those with a short year fractions.
+#[test]
+fn dates_are_dates_however_they_are_written() {
+    says(&[
+        ("05-03-2024", "May 3rd, 20 24"),
+        ("15-10-2026", "October 15th, 20 26"),
+        ("15/10/2026", "October 15th, 20 26"),
+        ("15.10.2026", "October 15th, 20 26"),
+        ("10/3/24", "October 3rd, 20 24"),
+        ("on 10/3", "on October 3rd"),
+        ("Friday, 10/3", "Friday, October 3rd"),
+        ("Dec 25", "December 25th"),
+        ("the '90s, in her 30s", "the nineties, in her thirties"),
+    ]);
+}
+
+/// "Your code is 482913" was a number of six digits, "8/10" was "8 tenths", and "½ cup" was "and a half cup".
+#[test]
+fn codes_marks_and_parts_are_said_as_people_say_them() {
+    says(&[
+        ("Your code is 482913.", "Your code is 4 8 2 9 1 3."),
+        ("ZIP code: 90210", "ZIP code: 9 0 2 1 0"),
+        ("the card ending in 4821", "the card ending in 4 8 2 1"),
+        ("I give it 8/10", "I give it 8 out of 10"),
+        ("5/5 stars, 85/100", "5 out of 5 stars, 85 out of 100"),
+        ("120/80", "120 over 80"),
+        ("1½ cups, ½ cup", "1 and a half cups, a half cup"),
+        ("60 m²", "60 square meters"),
+        ("v2.1.0", "v2 point 1 point 0"),
+        ("≥ 5", "at least 5"),
+        ("1.5x", "1 point 5 times"),
+        ("a 50/50 chance", "a 50 50 chance"),
+        ("2h 15m", "2 hours 15 minutes"),
+        ("2 tbsp", "2 tablespoons"),
+    ]);
+}
