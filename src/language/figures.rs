@@ -95,7 +95,7 @@ pub(super) fn dotted(number: &str, dot: &str) -> String {
         3 if rest.len() > 1 => format!(" {dot} {group}"),
         _ => format!(".{group}"),
     });
-    first.chars().map(String::from).chain(said).collect()
+    std::iter::once((*first).to_owned()).chain(said).collect()
 }
 
 /// Text that matches [`ENGLISH`], with a comma before the decimals and no mark between thousands if it is written as in
