@@ -98,16 +98,16 @@ fn rules() -> Vec<(String, Say)> {
     let days = "(Mon|Tue|Wed|Thu|Fri|Sat|Sun)";
     let nth = "(?:st|nd|rd|th)?";
     let units: Vec<String> = UNITS.iter().map(|unit| regex::escape(unit.0)).collect();
+    let (codes, symbols, names_of_money) = (money::codes(), money::symbols(), money::names());
     let units = units.join("|");
     let with_unit = format!(
-        r"\d(?::\d\d)?\s?(?:[AaPp]\.?[Mm]\b\.?|{units}|percent\b|degrees\b|st|nd|rd|th)|\d:\d\d"
+        r"\d(?::\d\d)?\s?(?:[AaPp]\.?[Mm]\b\.?|{units}|{symbols}|percent\b|degrees\b|st|nd|rd|th)|\d:\d\d"
     );
     let whole_unit = format!(r"(\d)\.0+(\s?(?:{units}|degrees?|percent))($|[^\w/°])");
     let units = format!(r"(\d)\s?({units})($|[^\w/°])");
-    let (codes, symbols, names_of_money) = (money::codes(), money::symbols(), money::names());
     let minus = r#"((?:^|[\s("'])-)?"#;
     let amount =
-        r"(\d[\d,]*)(\.\d+)?( ?(?:thousand|million|billion|trillion|bn|mn|tn)\b|[kKmMbBT]\b)?";
+        r"(\d[\d,]*)(\.\d+)?( ?(?:thousand|million|billion|trillion|bn|mn|tn|M|B)\b|[kmKbT]\b)?";
     vec![
         (PAGE.into(), |c| dotted(&c[1])),
         (r"\b([\w.+-]+)@([\w-]+(?:\.[\w-]+)+)\b".into(), |c| format!("{} at {}", letter_by_letter(&c[1]), letter_by_letter(&c[2]))),
@@ -115,9 +115,9 @@ fn rules() -> Vec<(String, Say)> {
         (format!(r"\b({short})\.?(\s?[-–]\s?)({short})\b"), |c| format!("{}{}{}", month(&c[1]), &c[2], month(&c[3]))),
         (format!(r"\b({short})\.? (\d{{1,2}})\b"), |c| format!("{} {}", month(&c[1]), &c[2])),
         (r"\b([A-Z](?:-[A-Z0-9])+)\b".into(), |c| c[1].replace('-', " ")),
-        (r"\b(\d{4})-(\d{2})-(\d{2})\b".into(), |c| date(c, &c[2], &c[3], &c[1])),
+        (r"\b(\d{4})[-/](\d{2})[-/](\d{2})\b".into(), |c| date(c, &c[2], &c[3], &c[1])),
         (r"\b(\d{1,2})/(\d{1,2})/(\d{4}|\d\d)\b".into(), |c| date(c, &c[1], &c[2], &c[3])),
-        (r"\b(\d{1,2})-(\d{1,2})-(\d{4})\b".into(), |c| date(c, &c[1], &c[2], &c[3])),
+        (r"\b(\d{1,2})-(\d{1,2})-((?:19|20)\d\d)\b".into(), |c| date(c, &c[1], &c[2], &c[3])),
         (r"\b(\d{1,2})\.(\d{1,2})\.(\d{4})\b".into(), |c| date(c, &c[2], &c[1], &c[3])),
         (r"\b([Oo]n |\w*day,? )(\d{1,2})/(\d{1,2})\b".into(), |c| format!("{}{}", &c[1], date(c, &c[2], &c[3], "").trim_start_matches(&c[1]))),
         (format!(r"\b{days}(?:[a-z]*day|s|rs|\.)?\s?[-–]\s?{days}(?:[a-z]*day|s|rs|\.)?\b"), |c| format!("{} to {}", week_day(&c[1]), week_day(&c[2]))),
@@ -129,24 +129,25 @@ fn rules() -> Vec<(String, Say)> {
         (format!(r"\b{months} (\d{{1,2}})(?:st|nd|rd|th)?,? (\d{{4}})\b"), |c| format!("{} {}, {}", &c[1], ordinal(&c[2]), year(&c[3]))),
         (format!(r"\b{months} (\d{{1,2}})\b"), |c| format!("{} {}", &c[1], ordinal(&c[2]))),
         (format!(r"\b({months}|[Ii]n|[Ss]ince|[Yy]ear|[Uu]ntil) (1[1-9]\d\d|20[1-9]\d)($|[^\d,.:%]|[,.]$|[,.]\s)"), |c| format!("{} {}{}", &c[1], year(&c[3]), &c[4])),
-        (r"\b((?:19|20)\d\d)[-–]((?:19|20)\d\d)\b".into(), |c| format!("{} to {}", year(&c[1]), year(&c[2]))),
+        (r"\b((?:19|20)\d\d)\s?[-–]\s?((?:19|20)\d\d)\b".into(), |c| format!("{} to {}", year(&c[1]), year(&c[2]))),
         (r"\b(\d+)\s?h\s?(\d+)\s?m(?:in)?\b".into(), |c| format!("{} hr {} min", &c[1], &c[2])),
         (r"\b(\d+)\s?m(?:in)?\s?(\d+)\s?s\b".into(), |c| format!("{} min {} sec", &c[1], &c[2])),
         (r"\b(\d+)h\b".into(), |c| format!("{} hr", &c[1])),
         (r"\b(\d\d)(\d)0s\b".into(), |c| format!("{} {}", &c[1], DECADES[digit(&c[2])])),
-        (r"'?\b([2-9])0s\b".into(), |c| DECADES[digit(&c[1])].into()),
+        (r"(?i)\b(the|my|your|his|her|our|their|early|mid|late|low|lower|high|upper)([ -])'?([2-9])0s\b".into(), |c| format!("{}{}{}", &c[1], &c[2], DECADES[digit(&c[3])])),
         (format!(r"({with_unit})\s?[-–]\s?((?:{symbols})?\d)"), |c| format!("{} to {}", &c[1], &c[2])),
         (r"(?i)\b(\d{1,2}):(\d\d)(?::\d\d)?(?:\s?([ap])(?:m\b|\.m\.(\s*$)?))?".into(), time),
         (r"(?i)\b(\d{1,2})\s?([ap])(?:m\b|\.m\.(\s*$)?)".into(), |c| format!("{} {}{}", &c[1], half_day(&c[2]), stop(c.get(3).is_some()))),
         (r"\b\d{4}(?: \d{4}){2,}\b".into(), |c| groups(&c[0])),
         (r"\+\d{1,3}(?:[ .-]\d{2,})+\b".into(), |c| format!("plus {}", groups(&c[0][1..]))),
         (r"\b1[.-]\d{3}[.-]\d{3}[.-]\d{4}\b".into(), |c| groups(&c[0])),
-        (r"(?:\+?1[ .-])?\(?\b(\d{3})\)?[ .-](\d{3})[.-](\d{4})\b".into(), |c| format!("{}, {}, {}", digits(&c[1]), digits(&c[2]), digits(&c[3]))),
-        (r"\b\d+(?:-\d+){2,}\b|\b\d{5}-\d{4}\b".into(), |c| groups(&c[0])),
+        (r"(?:\+?1[ .-])?\(?\b(\d{3})(?:\)[ .-]?|[ .-])(\d{3})[.-](\d{4})\b".into(), |c| format!("{}, {}, {}", digits(&c[1]), digits(&c[2]), digits(&c[3]))),
+        (r"\b\d+(?:-\d+){2,}\b|\b\d{5}-\d{4}\b|\b\d{3} \d{3} \d{4}\b".into(), |c| groups(&c[0])),
         (r"\b(\d{3})-(\d{4})\b".into(), seven_digits),
         (CODE.into(), |c| format!("{}{}", &c[1], in_threes(&c[2]))),
         (r"\+(\d{7,})\b".into(), |c| format!("plus {}", in_threes(&c[1]))),
         (r"(^|[^\w.,$€£¥₹])(\d{10,})\b".into(), |c| format!("{}{}", &c[1], in_threes(&c[2]))),
+        (r"([$€£])(\.\d\d)\b".into(), |c| format!("{}0{}", &c[1], &c[2])),
         (format!(r"({symbols})(\d[\d,.]*)([kKmMbB]|bn)?\s?[-–]\s?(?:{symbols})?(\d)"), prices),
         (format!(r"{minus}(?:\b({codes}) ?|({symbols}) ?)(-?){amount}(?: ({codes})\b)?"), |c| money(c, &[1, 4], 5, &[8, 2, 3])),
         (format!(r"{minus}\b{amount} ?(?:({codes})\b|({symbols})|((?i:{names_of_money}))\b)"), |c| match names_a_kind(c) {
@@ -162,15 +163,20 @@ fn rules() -> Vec<(String, Say)> {
         (r"(\d)[-–](\d)".into(), |c| format!("{} to {}", &c[1], &c[2])),
         (r"(^|[\s(])-(\d)".into(), |c| format!("{}minus {}", &c[1], &c[2])),
         (r"\b\d[\d,.]*(?: [-–] \d[\d,.]*)+(?: =)?".into(), |c| dashes(&c[0])),
-        (r"(\b|\.)(1 ?)(°[FC]?|km|mile|hr|min|kg|lb|oz)($|[^\w/°])".into(), one_unit),
+        (r"(\b|\.)(1 ?)(°[FC]?|km|mile|hr|min|kg|lb|oz|tsp|tbsp)($|[^\w/°])".into(), one_unit),
         (r#"(\d)'\s?(\d{1,2})""#.into(), |c| format!("{} feet {} inches", &c[1], &c[2])),
         (r"(\d)\s?ft\.?\s?(\d{1,2})\s?in\b".into(), |c| format!("{} feet {} inches", &c[1], &c[2])),
         (units, |c| format!("{} {}{}", &c[1], unit(&c[2]), &c[3])),
-        (r"(\d)(M| ?bn| ?mn)\b".into(), |c| format!("{} {}", &c[1], scale(&c[2]))),
+        (r"(\d)(M| ?bn| ?mn)\b|(\.\d+)(B)\b".into(), |c| {
+            let group = |one, other| c.get(one).or_else(|| c.get(other)).map_or("", |group| group.as_str());
+            format!("{} {}", group(1, 3), scale(group(2, 4)))
+        }),
         (r"\b\d{1,3}(?:,\d{3})+\b".into(), |c| c[0].replace(',', "")),
         (r"\b[Vv]?\d+(?:\.\d+){2,}\b".into(), |c| parts(&c[0])),
         (r"(\d)\.(\d+)".into(), |c| format!("{} point {}", &c[1], digits(&c[2]))),
         (r"\b0\d+\b".into(), |c| in_threes(&c[0])),
+        (r"/ ?mo\b\.?".into(), |_| " per month".into()),
+        (r"/ ?yr\b\.?".into(), |_| " per year".into()),
         (r"(?i)/ ?(second|minute|hour|day|week|month|year|night|person)\b".into(), |c| format!(" per {}", &c[1])),
         (r"\b(D|M|J|S)r\. ?([A-Z])".into(), |c| format!("{} {}", title(&c[1]), &c[2])),
         (r"\bMrs\.".into(), |_| "Missus".into()),
@@ -186,8 +192,8 @@ fn rules() -> Vec<(String, Say)> {
         (r"\b[Nn]o\. ?(\d)".into(), |c| format!("number {}", &c[1])),
         (r"(?i)\b([ap])\.m\.(\s*$)?".into(), |c| format!("{}{}", half_day(&c[1]), stop(c.get(2).is_some()))),
         (r"\b((?:[A-Z]\.){2,})(\s*$)?".into(), |c| format!("{}{}", c[1].replace('.', ""), stop(c.get(2).is_some()))),
-        (r"(\d)\s?\^\s?2\b|(\d)²".into(), |c| format!("{} squared", either(c))),
-        (r"(\d)\s?\^\s?3\b|(\d)³".into(), |c| format!("{} cubed", either(c))),
+        (r"(\d)\s?\^\s?2\b|(\w)²".into(), |c| format!("{} squared", either(c))),
+        (r"(\d)\s?\^\s?3\b|(\w)³".into(), |c| format!("{} cubed", either(c))),
         (r"(\w)\s?\^\s?(-?\d)".into(), |c| format!("{} to the power of {}", &c[1], &c[2])),
         (r"\d+(?:\s?[*×x]\s?\d+)+".into(), |c| joined(&c[0], &['*', '×', 'x'], "times")),
         (r"([\d)])\s?\*\s?([\d(])".into(), |c| format!("{} times {}", &c[1], &c[2])),
@@ -195,7 +201,7 @@ fn rules() -> Vec<(String, Say)> {
         (r"\b(\d+)x\b".into(), |c| format!("{} times", &c[1])),
         (r"\d+(?:\s?[÷/]\s?\d+)+".into(), |c| joined(&c[0], &['÷', '/'], "divided by")),
         (r"\s?÷\s?".into(), |_| " divided by ".into()),
-        (r"([\w)])\s?\+\s?(\(|\b)".into(), |c| format!("{} plus {}", &c[1], &c[2])),
+        (r"([\w)²³])\s?\+\s?(\(|\b)".into(), |c| format!("{} plus {}", &c[1], &c[2])),
         (r"(\d)\+".into(), |c| format!("{} plus", &c[1])),
         (r"#\s?(\d)".into(), |c| format!("number {}", &c[1])),
         (r"\bC#".into(), |_| "C sharp".into()),

@@ -63,20 +63,19 @@ pub(super) fn ordinal(number: &str) -> String {
     format!("{number}{ending}")
 }
 
-/// A spoken date, or the text as written if there is no such month. Day and month may be swapped.
+/// A spoken date, or the text as written if there is no such day. Day and month may be swapped, the year short or empty.
 pub(super) fn date(whole: &Captures<'_>, month: &str, day: &str, in_year: &str) -> String {
-    let in_year = match in_year.len() {
-        2 => format!("20{in_year}"),
-        _ => in_year.to_owned(),
-    };
+    let is_day = |day: &str| day.parse().is_ok_and(|day: u8| (1..=31).contains(&day));
     let said = match (name(month), name(day)) {
-        (Some(name), _) => format!("{name} {}", ordinal(day)),
-        (None, Some(name)) => format!("{name} {}", ordinal(month)),
-        (None, None) => return whole[0].replace(['-', '/', '.'], " "),
+        (Some(name), _) if is_day(day) => format!("{name} {}", ordinal(day)),
+        (None, Some(name)) if is_day(month) => format!("{name} {}", ordinal(month)),
+        _ => return whole[0].replace(['-', '/', '.'], " "),
     };
-    match in_year.is_empty() {
-        true => said,
-        false => format!("{said}, {}", year(&in_year)),
+    match in_year.len() {
+        0 => said,
+        2 if in_year < "50" => format!("{said}, {}", year(&format!("20{in_year}"))),
+        2 => format!("{said}, {}", year(&format!("19{in_year}"))),
+        _ => format!("{said}, {}", year(in_year)),
     }
 }
 
@@ -87,12 +86,19 @@ fn name(month: &str) -> Option<&'static str> {
 }
 
 /// Numbers with dashes and spaces between them, and the sign that shows a sum: "10 - 3 - 2" to "10 minus 3 minus 2",
-/// "5 – 10" to "5 to 10".
+/// "5 - 10" to "5 to 10".
 pub(super) fn dashes(numbers: &str) -> String {
-    match (numbers.contains(['-', '=']), numbers.matches('–').count()) {
-        (false, 1) => numbers.replace('–', "to"),
-        _ => numbers.replace(['-', '–'], "minus"),
-    }
+    let value = |number: &str| number.replace(',', "").parse::<f64>();
+    let parts: Vec<&str> = numbers
+        .split([' ', '-', '–'])
+        .filter(|part| !part.is_empty())
+        .collect();
+    let rises = match parts.as_slice() {
+        [from, to] => matches!((value(from), value(to)), (Ok(from), Ok(to)) if from < to),
+        _ => false,
+    };
+    let word = if rises { "to" } else { "minus" };
+    numbers.replace(['-', '–'], word)
 }
 
 /// Seven digits of a telephone number, or a range: "500-1000". The two numbers are in the groups.

@@ -68,8 +68,11 @@ fn a_letter_after_an_amount_is_its_scale() {
         ("£3m, or $5B", "3 million pounds, or 5 billion dollars"),
         ("$10k-$20k", "10 thousand to 20 thousand dollars"),
         ("5M USD", "5 million US dollars"),
+        ("$2.5 M", "2 point 5 million dollars"),
+        ("1.4B people", "1 point 4 billion people"),
         ("1.2M users", "1 point 2 million users"),
-        ("50¢", "50 cents"),
+        ("50¢ or $.99", "50 cents or 99 cents"),
+        ("$5/mo", "5 dollars per month"),
     ]);
 }
 
@@ -94,6 +97,8 @@ fn every_sign_of_a_sum_is_said() {
         ("10 - 3 - 2", "10 minus 3 minus 2"),
         ("10 – 3 = 7", "10 minus 3 equals 7"),
         ("10-3=7", "10 minus 3 equals 7"),
+        ("3 - 5 = -2", "3 minus 5 equals minus 2"),
+        ("x² + y²", "x squared plus y squared"),
         ("8 ÷ 2 ÷ 2", "8 divided by 2 divided by 2"),
         ("(2 + 3) * 4", "(2 plus 3) times 4"),
         ("C++ and 18+", "C plus plus and 18 plus"),
@@ -123,7 +128,10 @@ fn ranges_of_times_days_and_measures_have_a_to() {
         ("the 1st–3rd", "the 1st to 3rd"),
         ("5 – 10 minutes", "5 to 10 minutes"),
         ("500-1000 words", "500 to 1000 words"),
+        ("5 - 10 minutes", "5 to 10 minutes"),
         ("2020-2024", "20 20 to 20 24"),
+        ("in 2008 - 2012", "in 2008 to 20 12"),
+        ("5€-10€", "5 euros to 10 euros"),
         (
             "£5.99–£9.99",
             "5 pounds and 99 pence to 9 pounds and 99 pence",
@@ -139,6 +147,8 @@ fn chains_of_digits_are_no_ranges() {
         ("114-3941689-7772424", "1 1 4, 3 9 4 1 6 8 9, 7 7 7 2 4 2 4"),
         ("94105-1234", "9 4 1 0 5, 1 2 3 4"),
         ("555-1234", "5 5 5, 1 2 3 4"),
+        ("12-34-5678", "1 2, 3 4, 5 6 7 8"),
+        ("555 123 4567", "5 5 5, 1 2 3, 4 5 6 7"),
         ("+15551234567", "plus 1 5 5, 5 1 2, 3 4 5, 6 7"),
     ]);
 }
@@ -152,10 +162,13 @@ fn dates_are_dates_however_they_are_written() {
         ("15/10/2026", "October 15th, 20 26"),
         ("15.10.2026", "October 15th, 20 26"),
         ("10/3/24", "October 3rd, 20 24"),
+        ("2024/05/03", "May 3rd, 20 24"),
+        ("born 10/3/85", "born October 3rd, 19 85"),
         ("on 10/3", "on October 3rd"),
         ("Friday, 10/3", "Friday, October 3rd"),
         ("Dec 25", "December 25th"),
         ("the '90s, in her 30s", "the nineties, in her thirties"),
+        ("wait 30s", "wait 30s"),
     ]);
 }
 
@@ -176,6 +189,7 @@ fn codes_marks_and_parts_are_said_as_people_say_them() {
         ("1.5x", "1 point 5 times"),
         ("a 50/50 chance", "a 50 50 chance"),
         ("2h 15m", "2 hours 15 minutes"),
-        ("2 tbsp", "2 tablespoons"),
+        ("2 tbsp and 1 tsp", "2 tablespoons and 1 teaspoon"),
+        ("(555)123-4567", "5 5 5, 1 2 3, 4 5 6 7"),
     ]);
 }
