@@ -75,7 +75,9 @@ impl Simulate {
         match self.json {
             true => {
                 super::print_json(&report)?;
-                super::print_error(since.trim_start().to_owned());
+                if comparison.is_some() {
+                    super::print_error(since.trim_start().to_owned());
+                }
             }
             false => super::print(&(report.table() + &since))?,
         }

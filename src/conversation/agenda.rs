@@ -67,9 +67,9 @@ impl Agenda {
         self.announcements.len() < before
     }
 
-    /// Whether exactly one announcement is waiting.
-    pub(super) fn has_one_announcement(&self) -> bool {
-        self.announcements.len() == 1
+    /// Whether this announcement is the next.
+    pub(super) fn is_next(&self, text: &str) -> bool {
+        self.announcements.front().is_some_and(|next| next == text)
     }
 
     pub(super) fn clear_announcements(&mut self) {

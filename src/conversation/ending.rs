@@ -30,7 +30,7 @@ pub(super) struct Ending {
     handing_over: Option<CallId>,
     /// Hang up for this reason when nobody is speaking.
     hang_up: Option<HangUpReason>,
-    /// A hang-up for idleness whose goodbye was begun, until it is known whether the sound in it is the user.
+    /// A hang-up for idleness whose goodbye has begun, until it is known whether the user is there.
     put_off: Option<HangUpReason>,
     /// Whether a machine has answered the call.
     pub(super) machine: Machine,
@@ -219,8 +219,8 @@ impl Ending {
         idle.is_some()
     }
 
-    /// The sound that put a hang-up off was noise.
-    pub(super) fn nobody_spoke(&mut self) {
+    /// Restores a hang-up that was put off: the sound was noise.
+    pub(super) fn goes_ahead(&mut self) {
         self.hang_up = self.hang_up.or(self.put_off.take());
     }
 

@@ -16,7 +16,7 @@ struct Known {
     models: BTreeMap<u64, State>,
     /// The id of the next one. None is used again: whoever still holds a retired model must not take another one out.
     next: u64,
-    /// Each of them had answered or failed once, and one had answered.
+    /// At some time all had answered or failed once, and one had answered.
     has_served: bool,
 }
 

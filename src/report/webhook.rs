@@ -255,13 +255,14 @@ impl Receiver {
         }
     }
 
-    /// Sends each report that is kept and not under way once, the oldest first, until the service gives no answer or wants
-    /// no more. One that it cannot take does not hold up the others.
+    /// Sends each report that is kept and not under way once, the oldest first, until the service gives no answer twice in a
+    /// row or cannot take any. One that it cannot take does not hold up the others.
     async fn send_kept(&self) {
         let Some(folder) = self.folder.clone() else {
             return;
         };
         let kept = tokio::task::spawn_blocking(move || kept(&folder)).await;
+        let mut was_unanswered = false;
         for (id, age) in kept.unwrap_or_default() {
             if self.sending().contains(&id) {
                 continue;
@@ -281,21 +282,26 @@ impl Receiver {
             let Some(report) = self.read(&id).await else {
                 continue;
             };
-            match self.attempt(&id, &report).await {
+            let attempt = self.attempt(&id, &report).await;
+            let is_unanswered = matches!(attempt, Attempt::Unanswered(_));
+            match attempt {
                 Attempt::Taken => self.forget(&id).await,
                 Attempt::Refused(status) => {
                     tracing::warn!(%status, call = id, "the webhook refused the report on a call");
                     self.lost.inc();
                     self.forget(&id).await;
                 }
-                Attempt::Deferred(status) if status != StatusCode::TOO_MANY_REQUESTS => {
+                Attempt::Deferred(status) if !is_for_all(status) => {
                     tracing::debug!(%status, call = id, "the webhook does not take a report that was kept");
                 }
+                // It may have been too slow for this one.
+                Attempt::Unanswered(_) if !was_unanswered => {}
                 Attempt::Deferred(_) | Attempt::Unanswered(_) => {
                     tracing::debug!("the webhook does not take the reports that were kept");
                     return;
                 }
             }
+            was_unanswered = is_unanswered;
         }
     }
 
@@ -411,6 +417,17 @@ fn kept(folder: &Path) -> Vec<(String, Duration)> {
     let mut kept: Vec<_> = files.filter_map(report).collect();
     kept.sort_by_key(|(_, age)| std::cmp::Reverse(*age));
     kept
+}
+
+/// Whether a status says something of the service, and not of one report.
+fn is_for_all(status: StatusCode) -> bool {
+    let all = [
+        StatusCode::TOO_MANY_REQUESTS,
+        StatusCode::BAD_GATEWAY,
+        StatusCode::SERVICE_UNAVAILABLE,
+        StatusCode::GATEWAY_TIMEOUT,
+    ];
+    all.contains(&status)
 }
 
 fn may_be_taken_later(status: StatusCode) -> bool {

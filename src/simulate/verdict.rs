@@ -53,7 +53,13 @@ impl Verdict {
             // One that fits many calls is left to those that fit no other.
             let best = free.min_by_key(|(_, (wanted, count))| {
                 let is_satisfied = **count >= wanted.times.unwrap_or(1);
-                (is_satisfied, Reverse(wanted.arguments.len()))
+                // In order, the first one that is open.
+                let width = if expect.in_order {
+                    0
+                } else {
+                    wanted.arguments.len()
+                };
+                (is_satisfied, Reverse(width))
             });
             if let Some((at, _)) = best {
                 if counts[at] == 0 {

@@ -917,8 +917,8 @@ fn a_caller_who_cannot_come_back_hears_a_goodbye_before_the_line_is_closed() {
 #[test]
 fn after_noise_the_answer_is_said_to_its_end_before_the_goodbye() {
     let mut sim = sim();
-    let first = "One two three four five six seven eight nine.";
-    let script = vec![say(first), Step::Wait(4_000), say(" Ten."), end()];
+    let first = "One two three four five six seven eight nine. ";
+    let script = vec![say(first), Step::Wait(4_000), say("Ten."), end()];
     sim.scripts.push_back(script);
     sim.scripts.push_back(vec![say("Eleven."), end()]);
     ask(&mut sim, "count", 1_500);
@@ -931,12 +931,28 @@ fn after_noise_the_answer_is_said_to_its_end_before_the_goodbye() {
     assert_eq!(sim.hung_up, Some(HangUpReason::Shutdown));
 }
 
+#[test]
+fn after_noise_words_come_in_their_order_although_the_server_drains() {
+    let mut sim = sim();
+    let first = "One two three four five six seven eight nine. ";
+    let script = vec![say(first), Step::Wait(4_000), say("Ten."), end()];
+    sim.scripts.push_back(script);
+    sim.scripts.push_back(vec![say("Eleven."), end()]);
+    ask(&mut sim, "count", 1_500);
+    sim.speak("", 200);
+    sim.input(Input::Drain);
+    sim.silence(12_000);
+    let spoken = sim.spoken().join(" ");
+    assert!(spoken.ends_with("eight nine. Eleven."), "{spoken}");
+    assert_eq!(sim.hung_up, Some(HangUpReason::Shutdown));
+}
+
 /// The client had cleared audio in which nothing was said.
 #[test]
 fn an_answer_goes_on_after_noise_although_the_client_clears_its_audio() {
     let mut sim = sim();
-    let first = "One two three four five six seven eight nine.";
-    let script = vec![say(first), Step::Wait(4_000), say(" Ten."), end()];
+    let first = "One two three four five six seven eight nine. ";
+    let script = vec![say(first), Step::Wait(4_000), say("Ten."), end()];
     sim.scripts.push_back(script);
     sim.scripts.push_back(vec![say("Eleven."), end()]);
     ask(&mut sim, "count", 1_500);
@@ -955,8 +971,8 @@ fn after_noise_an_answer_waits_only_for_its_own_calls() {
     let mut script = call("look_up").to_vec();
     script.push(end());
     sim.scripts.push_back(script);
-    let first = "One two three four five six seven eight nine.";
-    let script = vec![say(first), Step::Wait(4_000), say(" Ten."), end()];
+    let first = "One two three four five six seven eight nine. ";
+    let script = vec![say(first), Step::Wait(4_000), say("Ten."), end()];
     sim.scripts.push_back(script);
     sim.scripts.push_back(vec![say("Eleven."), end()]);
     ask(&mut sim, "look it up", 1_000);

@@ -550,3 +550,27 @@ fn a_noise_in_the_goodbye_to_a_silent_caller_does_not_keep_the_line_open() {
     sim.silence(6_000);
     assert_eq!(sim.hung_up, Some(HangUpReason::Idle));
 }
+
+#[test]
+fn a_caller_who_answers_the_goodbye_keeps_the_line() {
+    for does in [
+        ListeningWords::Interrupt,
+        ListeningWords::Pause,
+        ListeningWords::Pass,
+    ] {
+        for words in ["Yes.", "I am still here."] {
+            let mut policy = Policy::default();
+            policy.timeouts.silence_prompt = Some(Micros::from_ms(2_000));
+            policy.vad.barge_in.listening_words = does;
+            let mut sim = Sim::new(policy);
+            let goodbye = Phrases::default().goodbye_idle;
+            while !sim.spoken().iter().any(|text| goodbye.starts_with(text)) {
+                sim.silence(100);
+            }
+            sim.silence(1_200);
+            sim.speak(words, 400);
+            sim.silence(3_500);
+            assert_eq!(sim.hung_up, None, "{does:?} {words}");
+        }
+    }
+}

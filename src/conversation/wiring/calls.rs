@@ -2,7 +2,7 @@
 
 use super::Conversation;
 use super::plan::ONE_YES;
-use crate::conversation::answer::{Answer, NextAnswer};
+use crate::conversation::answer::Answer;
 use crate::conversation::calls::Waiting;
 use crate::conversation::client_settings::ClientTools;
 use crate::conversation::confirm::{Pending, tell_put_off};
@@ -287,8 +287,11 @@ impl Conversation {
     /// Has the answer wait for a transfer that an earlier one has begun, so that its failure is told.
     fn await_transfer(&mut self) {
         let waits = |a: &Answer, call| a.calls.all().any(|waiting| waiting == call);
+        let can_tell = |a: &Answer| a.may_go_on() && !a.calls.has_client_calls();
         if let Some(call) = self.ending.handing_over()
-            && self.answer.as_ref().is_some_and(|a| !waits(a, call))
+            && let Some(answer) = &self.answer
+            && can_tell(answer)
+            && !waits(answer, call)
         {
             self.wait_for(call, None);
             self.watch_dead_air();
@@ -368,10 +371,20 @@ impl Conversation {
         self.common
             .notify(Event::ToolFinished { item, call, result });
         let is_awaited = self.hand_in(call, output);
-        if is_stranded && !is_awaited {
+        if is_stranded && !is_awaited && !self.goes_on_with_results() && self.client.answers_turns()
+        {
             // The caller waits to be put through.
-            self.respond_after_this(NextAnswer::default());
+            let next = self.agenda.take_next_answer().unwrap_or_default();
+            self.respond_after_this(next);
         }
+    }
+
+    /// Whether the answer has another round, whose prompt has all results so far.
+    fn goes_on_with_results(&self) -> bool {
+        self.answer.as_ref().is_some_and(|a| {
+            let waits = a.calls.are_under_way() && !a.calls.has_client_calls();
+            waits && a.may_go_on() && !a.is_generating()
+        })
     }
 
     /// Hands the result of a call to the answer that waits for it, or adds it to the history. `true` if an answer waits.

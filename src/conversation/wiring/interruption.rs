@@ -134,7 +134,6 @@ impl Conversation {
             self.agenda.say_rest(rest);
         }
         self.ending.resume();
-        self.ending.nobody_spoke();
     }
 
     /// After a real interruption: the agent does not resume its answer.

@@ -12,6 +12,7 @@ impl Conversation {
             return self.common.refuse("Key", message);
         }
         self.mark_user_active();
+        self.ending.stays();
         if self.keypad.ends_nothing(key) {
             return self.resume_after_key();
         }

@@ -326,11 +326,11 @@ impl Conversation {
             self.agenda.clear_announcements();
         }
         let goes_on = !self.is_too_long();
-        // The goodbye comes last.
+        // The rest of an answer is said before the goodbye.
+        let goodbye = self.ending.hang_up().map(|reason| self.goodbye(reason));
         let resumes_first = goes_on
             && self.interruption.is_resuming()
-            && self.ending.hang_up().is_some()
-            && self.agenda.has_one_announcement();
+            && goodbye.is_some_and(|goodbye| self.agenda.is_next(goodbye));
         if !resumes_first && let Some(text) = self.agenda.take_announcement() {
             let question = match self.ending.hang_up() {
                 None => self.confirmation.ask_again(&mut self.common),
@@ -405,15 +405,18 @@ impl Conversation {
 
     /// Says goodbye as soon as nobody is speaking, then hangs up once it has been heard.
     fn say_goodbye(&mut self, reason: HangUpReason) {
-        let phrase = match reason {
+        self.agenda.announce_only(self.goodbye(reason).clone());
+        self.ending.hang_up_for(reason);
+    }
+
+    fn goodbye(&self, reason: HangUpReason) -> &String {
+        match reason {
             HangUpReason::Idle => &self.common.policy.phrases().goodbye_idle,
             HangUpReason::TooLong
             | HangUpReason::Shutdown
             | HangUpReason::AgentEnded
             | HangUpReason::HandedOver
             | HangUpReason::Machine => &self.common.policy.phrases().goodbye_too_long,
-        };
-        self.agenda.announce_only(phrase.clone());
-        self.ending.hang_up_for(reason);
+        }
     }
 }

@@ -83,10 +83,6 @@ impl Conversation {
 
     /// Drops the utterance if it has not interrupted the agent. `false` if it has.
     pub(super) fn ignore_overlap(&mut self) -> bool {
-        let is_ignored = self.turn.is_unheeded() && self.turn.end(&mut self.common).is_some();
-        if is_ignored {
-            self.ending.nobody_spoke();
-        }
-        is_ignored
+        self.turn.is_unheeded() && self.turn.end(&mut self.common).is_some()
     }
 }

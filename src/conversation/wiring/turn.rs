@@ -173,6 +173,10 @@ impl Conversation {
 
     /// Ends the user's turn with these words; without words it was a false alarm.
     pub(super) fn end_turn(&mut self, text: &str) {
+        match text.is_empty() {
+            true => self.ending.goes_ahead(),
+            false => self.ending.stays(),
+        }
         if self.meets_machine(text) || self.end_overlap(text) {
             return;
         }
@@ -284,6 +288,9 @@ impl Conversation {
 
     /// Asks the user to repeat.
     fn ask_again(&mut self) {
+        // Somebody is there.
+        self.ending.stay_for_user();
+        self.ending.stays();
         let phrase = self.common.policy.phrases().asr_failed.clone();
         self.agenda.announce_next(phrase);
     }
