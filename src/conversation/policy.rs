@@ -124,10 +124,15 @@ pub struct EndpointPolicy {
     pub incomplete_ms: u64,
     /// A turn that is over with at least this probability gets the shortest wait.
     pub complete_above: f32,
-    /// The words up to a gap are taken for all, and the model is asked, if the turn is over with at least this
-    /// probability: if they are not, only work is lost. `complete_above` if `None`.
+    /// The words up to a gap are the transcript if the turn is over with at least this probability. `complete_above` if
+    /// `None`.
     #[serde(default)]
     pub certain_above: Option<f32>,
+    /// The model is asked to answer the words up to a gap if the turn is over with at least this probability. If they are not
+    /// all, work is lost, and one of `generations_per_turn`, the last of which is kept for certain words. As `certain_above`
+    /// if `None`.
+    #[serde(default)]
+    pub likely_above: Option<f32>,
     /// Below this probability the wait grows beyond `unsure_ms`; at five sixths of it, it is the longest.
     pub incomplete_below: f32,
     /// The longest audio that is transcribed at once, ms; the recogniser takes 30 s.
@@ -209,6 +214,16 @@ impl EndpointPolicy {
             incomplete_ms: incomplete.max(self.complete_ms).min(most),
             ..self
         }
+    }
+
+    /// The least probability that the turn is over at which words up to a gap are the transcript.
+    pub(super) fn certain(&self) -> f32 {
+        self.certain_above.unwrap_or(self.complete_above)
+    }
+
+    /// The least at which they are answered.
+    pub(super) fn likely(&self) -> f32 {
+        self.likely_above.unwrap_or(self.certain())
     }
 
     /// Silence after which the transcript is requested, ms.
@@ -293,6 +308,7 @@ impl Default for EndpointPolicy {
             incomplete_ms: 1_500,
             complete_above: 0.86,
             certain_above: Some(0.75),
+            likely_above: Some(0.36),
             incomplete_below: 0.36,
             segment_ms: 25_000,
             ask_again_ms: Some(1_000),

@@ -239,9 +239,10 @@ impl Utterance {
         let silence = Samples(end.since(self.last_speech.0)).as_ms();
         if may_settle && self.pause.transcript.is_none() {
             let all = self.partials.all();
-            let certain =
-                |heard: &&Recognised| self.is_certain(heard, &policy, common.language(), asks);
-            if let Some(heard) = all.filter(certain).cloned() {
+            let language = common.language();
+            let is_certain =
+                |heard: &&Recognised| self.is_done(heard, policy.certain(), language, asks);
+            if let Some(heard) = all.filter(is_certain).cloned() {
                 self.pause.transcription = None;
                 self.pause.transcript = Some((self.clarity.weigh(heard), common.now));
                 // Nothing else was requested but this pause.
@@ -387,31 +388,29 @@ impl Utterance {
         Some(self.text(&heard.text))
     }
 
-    /// The words up to a gap that nothing has followed, if they are certainly all. `asks`: whether the words so far are
-    /// a whole request for a tool.
+    /// The words up to a gap that nothing has followed, if they are likely to be all; if only one of `most` preemptive
+    /// generations is left, if they are certain to be. `asks`: whether the words so far are a whole request for a tool.
     fn words_up_to_gap(
         &self,
         endpoint: &EndpointPolicy,
         language: &Pack,
         asks: Request,
+        most: u32,
     ) -> Option<String> {
         let heard = self.partials.up_to_gap()?;
-        self.is_certain(heard, endpoint, language, asks)
+        let least = match self.generations + 1 < most {
+            true => endpoint.likely(),
+            false => endpoint.certain(),
+        };
+        self.is_done(heard, least, language, asks)
             .then(|| self.text(&heard.text))
     }
 
-    /// Whether words that were heard since the last segment are certainly all.
-    fn is_certain(
-        &self,
-        heard: &Recognised,
-        endpoint: &EndpointPolicy,
-        language: &Pack,
-        asks: Request,
-    ) -> bool {
+    /// Whether the user is done, with at least the probability `least`, after words that were heard since the last segment.
+    fn is_done(&self, heard: &Recognised, least: f32, language: &Pack, asks: Request) -> bool {
         let text = self.text(&heard.text);
         let done = self.pause.done(language, Some(&text), heard.marks, asks);
-        let certain = endpoint.certain_above.unwrap_or(endpoint.complete_above);
-        done.is_some_and(|done| done >= certain) && self.segments.are_transcribed()
+        done.is_some_and(|done| done >= least) && self.segments.are_transcribed()
     }
 
     /// The words so far, with `tail` for the unfinished part.

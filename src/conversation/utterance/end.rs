@@ -78,9 +78,10 @@ impl Utterance {
         let endpoint = common.policy.endpoint.of(detection);
         let language = common.language();
         let is_cut = !self.segments.are_transcribed();
+        let most = common.policy.speculation.generations_per_turn;
         let up_to_gap = || match detection.rule {
             EndOfTurnRule::Client => None,
-            _ => self.words_up_to_gap(&endpoint, language, asks),
+            _ => self.words_up_to_gap(&endpoint, language, asks, most),
         };
         if self.stage == Stage::Fading {
             return up_to_gap().map_or(EndOfTurn::NotYet, EndOfTurn::Perhaps);

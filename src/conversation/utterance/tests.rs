@@ -351,26 +351,47 @@ fn words_that_another_recogniser_will_hear_are_not_the_transcript_of_the_pause()
     assert_eq!(judge(&utterance, &mut common, 2_500), over);
 }
 
-#[test]
-fn a_whole_request_for_a_tool_is_certain_up_to_a_gap_though_the_voice_is_monotonous() {
+/// An utterance with these words up to a gap, behind which the recogniser expects its end with the probability `ends`.
+fn up_to_gap(words: &str, ends: f32) -> (Utterance, Common) {
     let (mut utterance, mut common) = speaking(1_000);
     utterance.goes_on(at(1_000), common.now);
     utterance.fades(&mut common, at(1_032), false);
     let gap = requested(&common).unwrap();
     let marks = Some(Marks {
-        ends: 0.73,
+        ends,
         goes_on: 0.01,
     });
     let heard = Recognised {
         marks,
-        ..Recognised::from("What is 9 times 14?")
+        ..Recognised::from(words)
     };
     utterance.on_transcript(gap, Ok(heard), &common);
     common.now = Time::from_ms(1_100);
-    let mut judged = |asks| utterance.judge(&mut common, &TurnDetection::default(), asks, false);
-    assert_eq!(judged(Request::default()), EndOfTurn::NotYet);
-    let whole = Request::of(true, false);
-    assert!(matches!(judged(whole), EndOfTurn::Perhaps(_)));
+    (utterance, common)
+}
+
+#[test]
+fn a_whole_request_for_a_tool_is_certain_up_to_a_gap_though_the_voice_is_monotonous() {
+    for (asks, certain) in [
+        (Request::default(), false),
+        (Request::of(true, false), true),
+    ] {
+        let (mut utterance, mut common) = up_to_gap("What is 9 times 14?", 0.73);
+        let rule = EndOfTurnRule::Semantic;
+        utterance.pauses(at(1_064));
+        let all = utterance.transcribe_pause(&mut common, rule, (true, false), asks);
+        assert_eq!(all.is_some(), certain);
+    }
+}
+
+#[test]
+fn words_up_to_a_gap_that_may_be_all_are_answered_and_transcribed_again() {
+    for (ends, likely) in [(0.73, true), (0.3, false)] {
+        let (utterance, mut common) = up_to_gap("Do you sell gift cards?", ends);
+        let asks = Request::default();
+        let judged = utterance.judge(&mut common, &TurnDetection::default(), asks, false);
+        assert_eq!(judged != EndOfTurn::NotYet, likely, "{ends}");
+    }
 }
 
 /// Asserts that two windows of silence, the second of which ends at `ms`, and a whole question end the turn just then.
