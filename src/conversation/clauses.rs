@@ -97,6 +97,7 @@ impl Clauses {
         let end = self
             .item_start(at, c)
             .or_else(|| self.sentence_end(at, c))
+            .or_else(|| self.sentence_before(at, c))
             .or_else(|| self.clause_end(at, c))
             .or_else(|| self.too_long(at));
         end.and_then(|end| self.cut(end))
@@ -134,6 +135,12 @@ impl Clauses {
         let goes_on = c.is_lowercase() || c.is_ascii_digit() || ",;:)-".contains(c);
         (self.language.sentences.ending(before) == Ending::Perhaps && !goes_on)
             .then_some(before.len())
+    }
+
+    /// The end of a sentence before the last word, which is complete with the character `c` at `at`.
+    fn sentence_before(&self, at: usize, c: char) -> Option<usize> {
+        let sentences = self.language.sentences;
+        (c == ' ').then(|| sentences.end_before_last(&self.pending[..at]))?
     }
 
     /// The end of a clause behind a comma, semicolon, colon or dash, if the clause is long enough.
@@ -239,6 +246,7 @@ mod tests {
         check("It is No. 5 here.", &["It is No. 5 here."]);
         check("It is Dec. 25 today.", &["It is Dec. 25 today."]);
         check("It was Dec. She left.", &["It was Dec.", "She left."]);
+        check("Open Mon.–Fri. 9–5.", &["Open Mon.–Fri. 9–5."]);
     }
 
     #[test]
@@ -268,6 +276,11 @@ mod tests {
             "de",
             "Das sind 3,5 Mio. Euro. Im Jahr 2 Mrd. Dollar.",
             &["Das sind 3,5 Mio. Euro.", "Im Jahr 2 Mrd. Dollar."],
+        );
+        check_in(
+            "de",
+            "Der Umsatz liegt bei 5 Mio. Das ist viel.",
+            &["Der Umsatz liegt bei 5 Mio.", "Das ist viel."],
         );
         check_in(
             "de",

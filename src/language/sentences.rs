@@ -8,7 +8,8 @@ pub(crate) struct Sentences {
     pub(super) conjunctions: &'static [&'static str],
     /// Abbreviations whose dot never ends a sentence.
     pub(super) always_go_on: &'static [&'static str],
-    /// Abbreviations whose dot ends a sentence only if the next character looks like the beginning of one.
+    /// Abbreviations whose dot ends a sentence only if the next character looks like the beginning of one. An en dash in
+    /// a text is a hyphen here.
     pub(super) may_go_on: &'static [&'static str],
     /// Words that cannot end a sentence.
     pub(super) leading_on: &'static [&'static str],
@@ -18,6 +19,10 @@ pub(crate) struct Sentences {
     pub(super) opens_a_question: [&'static [&'static str]; 3],
     /// A dot after a number makes it an ordinal: "1. März".
     pub(super) ordinal_dots: bool,
+    /// Abbreviations of numbers, which go on unless the next word begins a sentence: "5 Mio. Euro".
+    pub(super) scales: &'static [&'static str],
+    /// Words with a capital that begin a sentence, for those.
+    pub(super) beginnings: &'static [&'static str],
 }
 
 /// Whether a sentence ends at the end of a text.
@@ -45,7 +50,7 @@ impl Sentences {
             .rsplit([' ', '—', '(', '"', '“'])
             .next()
             .unwrap_or(text);
-        let word = last.to_lowercase();
+        let word = last.to_lowercase().replace('–', "-");
         let initials = last.chars().all(|c| c.is_uppercase() || c == '.') && last != "I";
         let number_alone = last.len() == text.trim_start().len() && is_item_number(last);
         if last.ends_with('.') {
@@ -63,6 +68,14 @@ impl Sentences {
             return Ending::Perhaps;
         }
         Ending::Sentence
+    }
+
+    /// The end of the sentence before the last word of `text`, if only this word shows that it ended: "5 Mio. Das".
+    pub(crate) fn end_before_last(&self, text: &str) -> Option<usize> {
+        let (before, word) = text.rsplit_once(' ')?;
+        let scale = before.strip_suffix('.')?.rsplit(' ').next()?.to_lowercase();
+        let ends = self.scales.contains(&scale.as_str()) && self.beginnings.contains(&word);
+        ends.then_some(before.len())
     }
 
     /// Whether a long clause may be cut before this word.

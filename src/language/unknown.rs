@@ -34,6 +34,8 @@ static SENTENCES: Sentences = Sentences {
     ends_a_question: &[],
     opens_a_question: [&[]; 3],
     ordinal_dots: false,
+    scales: &[],
+    beginnings: &[],
 };
 
 /// Sounds are understood.

@@ -4,7 +4,7 @@
 use super::words::MONTHS;
 
 /// Words that begin a sentence and are no nouns. After them the dot ended one.
-const BEGINNINGS: [&str; 52] = [
+pub(super) const BEGINNINGS: [&str; 52] = [
     "Aber",
     "Also",
     "Am",

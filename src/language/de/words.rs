@@ -17,7 +17,10 @@ pub(super) static SENTENCES: Sentences = Sentences {
         "hr", "fr", "dr", "prof", "st", "nr", "ca", "z.b", "d.h", "u.a", "bzw", "vgl", "evtl",
         "ggf", "inkl", "zzgl", "str", "mr", "mrs", "mio", "mrd", "tsd", "z", "d", "u", "i",
     ],
-    may_go_on: &["usw", "etc", "co", "max", "min", "jh", "h", "a"],
+    may_go_on: &[
+        "usw", "etc", "co", "max", "min", "jh", "h", "a", "mo.-do", "mo.-fr", "mo.-sa", "mo.-so",
+        "sa.-so",
+    ],
     leading_on: &[
         "aber", "als", "am", "an", "auf", "aus", "bei", "bis", "damit", "das", "dass", "dem",
         "den", "denn", "der", "des", "die", "ein", "eine", "einem", "einen", "einer", "für",
@@ -30,6 +33,8 @@ pub(super) static SENTENCES: Sentences = Sentences {
     ],
     opens_a_question: [&[]; 3],
     ordinal_dots: true,
+    scales: &["mio", "mrd", "tsd"],
+    beginnings: &super::ordinals::BEGINNINGS,
 };
 
 pub(super) static ASSENT: Assent = Assent {

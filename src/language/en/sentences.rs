@@ -10,6 +10,8 @@ pub(super) const SENTENCES: Sentences = Sentences {
     ends_a_question: ENDS_A_QUESTION,
     opens_a_question: OPENS_A_QUESTION,
     ordinal_dots: false,
+    scales: &[],
+    beginnings: &[],
 };
 
 const CONJUNCTIONS: &[&str] = &[
@@ -25,7 +27,7 @@ const ALWAYS_GO_ON: &[&str] = &[
 const MAY_GO_ON: &[&str] = &[
     "a.m", "p.m", "etc", "inc", "ltd", "co", "corp", "jr", "sr", "dept", "est", "no", "vol", "min",
     "max", "ave", "blvd", "jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "sept", "oct",
-    "nov", "dec",
+    "nov", "dec", "mon.-thu", "mon.-fri", "mon.-sat", "mon.-sun", "sat.-sun",
 ];
 
 const LEADING_ON: &[&str] = &[

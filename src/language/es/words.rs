@@ -28,6 +28,8 @@ pub(super) static SENTENCES: Sentences = Sentences {
     ends_a_question: &["este"],
     opens_a_question: [&[]; 3],
     ordinal_dots: false,
+    scales: &[],
+    beginnings: &[],
 };
 
 pub(super) static ASSENT: Assent = Assent {
