@@ -15,7 +15,10 @@ pub(super) const CHAIN: &str =
 /// Two amounts with the sign of a currency before each.
 pub(super) const PRICES: &str = r"([€$£]) ?(\d+(?:[.,]\d+)*) ?[-–] ?[€$£]? ?(\d+(?:[.,]\d+)*)";
 /// A number with its unit before a hyphen and another number.
-pub(super) const MEASURES: &str = r"(\d ?(?:€|EUR|Euro|euros|\$|£|%|°C|°F|°|Uhr|h|km|m|cm|mm|kg|g|l|ml|min|[ap]\. ?m\.|[ap]m)) ?[-–] ?(\d)";
+pub(super) const MEASURES: &str = r"(\d ?(?:€|EUR|Euro|euros|\$|£|%|°C|°F|°|Uhr|h|km|m|cm|mm|kg|g|l|ml|min|[ap]\. ?m\.|[ap]m))[-–](\d)";
+/// Two numbers with their units, a hyphen and spaces between them: the numbers in the groups 1 and 3, the units in 2 and
+/// 4, and in 5 what follows.
+pub(super) const MEASURES_APART: &str = r"(\d) ?(€|EUR|Euro|euros|\$|£|%|°C|°F|°|Uhr|h|km|m|cm|mm|kg|g|l|ml|min|[ap]\. ?m\.|[ap]m) ?[-–] ?(\d+(?:[.,:]\d+)*) ?(€|EUR|Euro|euros|\$|£|%|°C|°F|°|Uhr|h|km|mm|ml|min|m|cm|kg|g|l|[ap]\. ?m\.|[ap]m)( ?=|$|[^\p{L}])";
 /// A number with dots in it.
 pub(super) const DOTTED: &str = r"\b\d+(?:\.\d+)+\b";
 /// A number with commas or dots in it, in the group 2; in 1 the sign of a currency before it, in 3 what it counts.
@@ -74,9 +77,14 @@ pub(super) fn groups(text: &str, is_telephone: fn(&str) -> bool) -> String {
 }
 
 /// A long number: in the group 1 a word before it that names it, in 2 the number, in 3 what it counts. It is read digit by
-/// digit unless it counts something.
+/// digit unless it counts something, is an amount, or is a part of more digits.
 pub(super) fn identifier(found: &Captures<'_>) -> String {
     let group = |at| found.get(at).map_or("", |group| group.as_str());
+    let is_more = group(1).starts_with(|c: char| c.is_ascii_digit())
+        || group(3).ends_with(|c: char| c.is_ascii_digit());
+    if is_more || group(1).trim_end().ends_with(['€', '$', '£']) {
+        return found[0].to_owned();
+    }
     match (group(1), group(3)) {
         ("", after) if !after.is_empty() => found[0].to_owned(),
         (before, after) => format!("{before}{}{after}", digits(&found[2])),
@@ -141,6 +149,24 @@ pub(super) struct Between {
     pub(super) minus: &'static str,
 }
 
+/// Text that matches [`MEASURES_APART`]: a range or a difference; as it is if the units differ, as the second number then
+/// belongs to something else.
+pub(super) fn measures(found: &Captures<'_>, between: &Between) -> String {
+    let is_time = |unit: &str| unit.starts_with(['a', 'p']);
+    let is_same = found[2] == found[4] || is_time(&found[2]) && is_time(&found[4]);
+    if !is_same {
+        return found[0].to_owned();
+    }
+    let word = match found[5].ends_with('=') {
+        true => between.minus,
+        false => between.to,
+    };
+    format!(
+        "{} {} {word} {} {}{}",
+        &found[1], &found[2], &found[3], &found[4], &found[5]
+    )
+}
+
 /// Text that matches [`CHAIN`]: a range, a score, a difference, or a telephone number.
 pub(super) fn chain(text: &str, between: &Between) -> String {
     let (numbers, unit) = match text.rfind(|c: char| c.is_ascii_digit()) {
@@ -174,7 +200,9 @@ pub(super) fn chain(text: &str, between: &Between) -> String {
         (Ok(from), Ok(to)) => from >= to,
         _ => false,
     };
-    let word = match falls && unit.is_empty() {
+    // A time may be followed by an earlier one, of the next day: "22:00 - 6:00".
+    let is_time = numbers.contains(':');
+    let word = match falls && unit.is_empty() && !is_time {
         false => between.to,
         true if numbers.contains(' ') => between.minus,
         true => between.score,

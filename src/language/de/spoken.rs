@@ -23,8 +23,11 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
         (r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+", |found| address(&found[0])),
         (PAGE, |found| address(&found[1])),
         (SITE, |found| address(&found[1])),
+        (TIMES, times),
         (DAYS, |found| {
-            format!("{} bis {}", week_day(&found[1]), week_day(&found[2]))
+            let stop = if found.get(3).is_some() { "." } else { "" };
+            let (first, last) = (week_day(&found[1]), week_day(&found[2]));
+            format!("{first} bis {last}{stop}")
         }),
         (r"\b(Mo|Di|Mi|Do|Fr|Sa|So)\. (\d)", |found| {
             format!("{} {}", week_day(&found[1]), &found[2])
@@ -60,6 +63,7 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
             },
         ),
         (figures::US_DOLLAR, |_| "$".to_owned()),
+        (IDENTIFIER, figures::identifier),
         (figures::ENGLISH, figures::from_english),
         (figures::TELEPHONE, |found| {
             figures::telephone(&found[0], "plus")
@@ -80,6 +84,9 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
         (figures::MEASURES, |found| {
             format!("{} bis {}", &found[1], &found[2])
         }),
+        (figures::MEASURES_APART, |found| {
+            figures::measures(found, &BETWEEN)
+        }),
         (figures::CHAIN, |found| figures::chain(&found[0], &BETWEEN)),
         (
             r"(-?)(?:[€$£] ?|\b)(\d+(?:\.\d{3})*)(?:,(\d+))?( SCALE)? ?(€|EUR\b|Euro\b|\$|USD\b|£|GBP\b|CHF\b)",
@@ -89,7 +96,6 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
             r"(-?)([€$£]) ?(\d+(?:\.\d{3})*)(?:,(\d+))?( SCALE\b)?",
             |found| money(found, 3, &found[1], &found[2]),
         ),
-        (IDENTIFIER, figures::identifier),
         (CODE, figures::identifier),
         (
             r"\b(\d{1,2})(?::(\d{2})(?: ?Uhr)?|\.(\d{2}) ?Uhr)\b",
@@ -156,7 +162,7 @@ const BETWEEN: Between = Between {
 };
 
 /// A long number without dots, with a word before it that names it and what comes after it.
-const IDENTIFIER: &str = r"((?i:nummer|code|pin|telefon|tel\.|handy|konto)(?:\W+\p{L}+){0,2}\W+)?\b(\d{7,})\b(,\d| ?[\p{Lu}€$£%°])?";
+const IDENTIFIER: &str = r"((?i:nummer|code|pin|telefon|tel\.|handy|konto)(?:\W+\p{L}+){0,2}\W+|[€$£] ?|\d ?[-–/] ?|\d )?\b(\d{7,})\b([.,]\d| ?[-–/] ?\d| \d| ?[\p{Lu}€$£%°])?";
 
 /// Digits after a word for something that people read digit by digit however short it is.
 const CODE: &str = r"((?i:\b(?:code|pin|tan|plz|postleitzahl|durchwahl|bestellnummer|kundennummer|auftragsnummer)(?:\W+(?:ist|lautet|die))?\W+))(\d{4,6})\b";
@@ -164,8 +170,13 @@ const CODE: &str = r"((?i:\b(?:code|pin|tan|plz|postleitzahl|durchwahl|bestellnu
 /// Numbers in words, which stay as they are before the name of a currency.
 const SCALE: &str = "(?:Tausend|tausend|Million(?:en)?|Milliarden?|Billion(?:en)?)";
 
-/// Two days of the week, of which the first two letters are in the groups.
-const DAYS: &str = r"\b(Mo|Di|Mi|Do|Fr|Sa|So)(?:[a-z]*tag|ttwoch|\.)? ?[-–] ?(Mo|Di|Mi|Do|Fr|Sa|So)(?:[a-z]*tag|ttwoch)?\b";
+/// Two times with dots in them, with the words between them in the group 3: "8.30 bis 17.00 Uhr".
+const TIMES: &str =
+    r"\b(\d{1,2})\.(\d{2})( ?[-–] ?| bis | und | oder )(\d{1,2})(?:\.(\d{2}))? ?Uhr\b";
+
+/// Two days of the week, of which the first two letters are in the groups 1 and 2. In 3 the end of the text behind the dot
+/// of an abbreviation.
+const DAYS: &str = r"\b(Mo|Di|Mi|Do|Fr|Sa|So)(?:[a-z]*tag|ttwoch|\.)? ?[-–] ?(Mo|Di|Mi|Do|Fr|Sa|So)(?:(?:[a-z]*tag|ttwoch)\b|\.(\s*$)?|\b)";
 
 /// "anna ät beispiel Punkt de"
 fn address(text: &str) -> String {
@@ -242,6 +253,21 @@ fn short_scale(found: &Captures<'_>) -> String {
     };
     let stop = if found.get(3).is_some() { "." } else { "" };
     format!("{} {scale}{stop}", &found[1])
+}
+
+/// "8.30 bis 17.00 Uhr" as "8:30 bis 17:00 Uhr".
+fn times(found: &Captures<'_>) -> String {
+    let between = match found[3].trim() {
+        "-" | "–" => "bis",
+        word => word,
+    };
+    let minute = found
+        .get(5)
+        .map_or(String::new(), |minute| format!(":{}", minute.as_str()));
+    format!(
+        "{}:{} {between} {}{minute} Uhr",
+        &found[1], &found[2], &found[4]
+    )
 }
 
 /// "Montag" of "Mo".

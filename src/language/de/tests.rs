@@ -734,6 +734,36 @@ fn everyday_texts_are_said_as_people_say_them() {
     }
 }
 
+/// Amounts were read digit by digit, and times with dots or over midnight were differences.
+#[test]
+fn amounts_and_times_are_no_identifiers_and_no_dates() {
+    for (text, spoken) in [
+        (
+            "Auf Ihrem Konto sind 1.250.000 Euro",
+            "Auf Ihrem Konto sind 1250000 Euro",
+        ),
+        (
+            "Auf dem Konto sind 1,250,000 Euro",
+            "Auf dem Konto sind 1250000 Euro",
+        ),
+        ("$1500000", "1500000 Dollar"),
+        ("4711-1234567", "4 7 1 1 1 2 3 4 5 6 7"),
+        ("8.30 bis 17.00 Uhr", "8 Uhr 30 bis 17 Uhr"),
+        ("8.00-18.00 Uhr", "8 Uhr bis 18 Uhr"),
+        ("um 10.15 und 11.45 Uhr", "um 10 Uhr 15 und 11 Uhr 45"),
+        ("22:00 - 6:00", "22 Uhr bis 6 Uhr"),
+        ("22:00-6:00", "22 Uhr bis 6 Uhr"),
+        (
+            "100 € - 20 € = 80 €",
+            "100 Euro minus 20 Euro ist gleich 80 Euro",
+        ),
+        ("5 km - 3 Stunden", "5 Kilometer 3 Stunden"),
+        ("Mo.-Fr. 8-17 Uhr", "Montag bis Freitag 8 bis 17 Uhr"),
+    ] {
+        speaks(text, spoken);
+    }
+}
+
 #[test]
 fn one_is_an_article_before_a_noun() {
     for (text, spoken) in [

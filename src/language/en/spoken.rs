@@ -10,8 +10,8 @@ use super::dates::MONTHS;
 use super::money;
 use crate::language::spoken::{PAGE, Phrase, Rules, Say, cut, digits, with_names};
 use figures::{
-    dashes, date, fraction, groups, half_day, in_threes, joined, money, names_a_kind, ordinal,
-    parts, prices, scale, seven_digits, time, week_day, year,
+    dashes, date, days_of_month, fraction, groups, half_day, in_threes, joined, measures, money,
+    names_a_kind, ordinal, parts, prices, scale, seven_digits, short_date, time, week_day, year,
 };
 use regex::Captures;
 use std::sync::LazyLock;
@@ -103,6 +103,7 @@ fn rules() -> Vec<(String, Say)> {
     let with_unit = format!(
         r"\d(?::\d\d)?\s?(?:[AaPp]\.?[Mm]\b\.?|{units}|{symbols}|percent\b|degrees\b|st|nd|rd|th)|\d:\d\d"
     );
+    let all_units = format!("{units}|{symbols}|percent|degrees");
     let whole_unit = format!(r"(\d)\.0+(\s?(?:{units}|degrees?|percent))($|[^\w/°])");
     let units = format!(r"(\d)\s?({units})($|[^\w/°])");
     let minus = r#"((?:^|[\s("'])-)?"#;
@@ -119,23 +120,30 @@ fn rules() -> Vec<(String, Say)> {
         (r"\b(\d{1,2})/(\d{1,2})/(\d{4}|\d\d)\b".into(), |c| date(c, &c[1], &c[2], &c[3])),
         (r"\b(\d{1,2})-(\d{1,2})-((?:19|20)\d\d)\b".into(), |c| date(c, &c[1], &c[2], &c[3])),
         (r"\b(\d{1,2})\.(\d{1,2})\.(\d{4})\b".into(), |c| date(c, &c[2], &c[1], &c[3])),
-        (r"\b([Oo]n |\w*day,? )(\d{1,2})/(\d{1,2})\b".into(), |c| format!("{}{}", &c[1], date(c, &c[2], &c[3], "").trim_start_matches(&c[1]))),
-        (format!(r"\b{days}(?:[a-z]*day|s|rs|\.)?\s?[-–]\s?{days}(?:[a-z]*day|s|rs|\.)?\b"), |c| format!("{} to {}", week_day(&c[1]), week_day(&c[2]))),
-        (format!(r"\b((?:{names})(?: \d{{1,2}}{nth})?)\s?[-–]\s?{months}\b"), |c| format!("{} to {}", &c[1], &c[2])),
-        (format!(r"\b{months} (\d{{1,2}}){nth}\s?[-–]\s?(\d{{1,2}}){nth}\b(?:(,? )(\d{{4}})\b)?"), |c| {
-            let in_year = c.get(5).map_or(String::new(), |number| format!(", {}", year(number.as_str())));
-            format!("{} {} to {}{in_year}", &c[1], ordinal(&c[2]), ordinal(&c[3]))
+        (r"\b24/7\b".into(), |_| "24 7".into()),
+        (r"\b([Oo]n |(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day,? )(\d{1,2})/(\d{1,2})\b".into(), short_date),
+        (format!(r"\b{days}(?:[a-z]*day|s|rs|\.)?\s?[-–]\s?{days}(?:[a-z]*day\b|(?:s|rs)?\b(?:\.(\s*$|\s[A-Z])?)?)"), |c| {
+            let stop = c.get(3).map_or(String::new(), |rest| format!(".{}", rest.as_str()));
+            format!("{} to {}{stop}", week_day(&c[1]), week_day(&c[2]))
         }),
+        (format!(r"\b((?:{names})(?: \d{{1,2}}{nth})?)\s?[-–]\s?{months}\b"), |c| format!("{} to {}", &c[1], &c[2])),
+        (format!(r"\b{months} (\d{{1,2}}){nth}(\s?[-–]\s?)(\d{{1,2}}){nth}\b(?:,? (\d{{4}})\b)?(:\d|\s?[AaPp]\.?[Mm]\b|\s[a-z])?"), days_of_month),
         (format!(r"\b{months} (\d{{1,2}})(?:st|nd|rd|th)?,? (\d{{4}})\b"), |c| format!("{} {}, {}", &c[1], ordinal(&c[2]), year(&c[3]))),
         (format!(r"\b{months} (\d{{1,2}})\b"), |c| format!("{} {}", &c[1], ordinal(&c[2]))),
-        (format!(r"\b({months}|[Ii]n|[Ss]ince|[Yy]ear|[Uu]ntil) (1[1-9]\d\d|20[1-9]\d)($|[^\d,.:%]|[,.]$|[,.]\s)"), |c| format!("{} {}{}", &c[1], year(&c[3]), &c[4])),
         (r"\b((?:19|20)\d\d)\s?[-–]\s?((?:19|20)\d\d)\b".into(), |c| format!("{} to {}", year(&c[1]), year(&c[2]))),
+        (format!(r"\b({months}|[Ii]n|[Ss]ince|[Yy]ear|[Uu]ntil) (1[1-9]\d\d|20[1-9]\d)($|[^\d,.:%]|[,.]$|[,.]\s)"), |c| format!("{} {}{}", &c[1], year(&c[3]), &c[4])),
         (r"\b(\d+)\s?h\s?(\d+)\s?m(?:in)?\b".into(), |c| format!("{} hr {} min", &c[1], &c[2])),
         (r"\b(\d+)\s?m(?:in)?\s?(\d+)\s?s\b".into(), |c| format!("{} min {} sec", &c[1], &c[2])),
         (r"\b(\d+)h\b".into(), |c| format!("{} hr", &c[1])),
         (r"\b(\d\d)(\d)0s\b".into(), |c| format!("{} {}", &c[1], DECADES[digit(&c[2])])),
-        (r"(?i)\b(the|my|your|his|her|our|their|early|mid|late|low|lower|high|upper)([ -])'?([2-9])0s\b".into(), |c| format!("{}{}{}", &c[1], &c[2], DECADES[digit(&c[3])])),
-        (format!(r"({with_unit})\s?[-–]\s?((?:{symbols})?\d)"), |c| format!("{} to {}", &c[1], &c[2])),
+        (r"(?i)\b(the|in (?:my|your|his|her|our|their)|early|mid|late|low|lower|high|upper)([ -])'?([2-9])0s\b( (?:timer|countdown|interval|break|delay)\b)?".into(), |c| match c.get(4) {
+            Some(_) => c[0].to_owned(),
+            None => format!("{}{}{}", &c[1], &c[2], DECADES[digit(&c[3])]),
+        }),
+        (format!(r"({with_unit})[-–]((?:{symbols})?\d)"), |c| format!("{} to {}", &c[1], &c[2])),
+        (r"(\d(?::\d\d)?\s?[AaPp]\.?[Mm]\b\.?|\d:\d\d)\s?[-–]\s?(\d{1,2}(?::\d\d|\s?[AaPp]\.?[Mm]\b))".into(), |c| format!("{} to {}", &c[1], &c[2])),
+        (r"(\d(?:st|nd|rd|th))\s?[-–]\s?(\d{1,2}(?:st|nd|rd|th)\b)".into(), |c| format!("{} to {}", &c[1], &c[2])),
+        (format!(r"(\d\s?({all_units}))\s?[-–]\s?(\d[\d,.]*\s?({all_units}))(\s?=|$|[^\w/°])"), measures),
         (r"(?i)\b(\d{1,2}):(\d\d)(?::\d\d)?(?:\s?([ap])(?:m\b|\.m\.(\s*$)?))?".into(), time),
         (r"(?i)\b(\d{1,2})\s?([ap])(?:m\b|\.m\.(\s*$)?)".into(), |c| format!("{} {}{}", &c[1], half_day(&c[2]), stop(c.get(3).is_some()))),
         (r"\b\d{4}(?: \d{4}){2,}\b".into(), |c| groups(&c[0])),
@@ -148,7 +156,9 @@ fn rules() -> Vec<(String, Say)> {
         (r"\+(\d{7,})\b".into(), |c| format!("plus {}", in_threes(&c[1]))),
         (r"(^|[^\w.,$€£¥₹])(\d{10,})\b".into(), |c| format!("{}{}", &c[1], in_threes(&c[2]))),
         (r"([$€£])(\.\d\d)\b".into(), |c| format!("{}0{}", &c[1], &c[2])),
+        (format!(r"((?:{symbols})\d[\d,.]*)\s?[-–]\s?((?:{symbols})\d[\d,.]*\s?=)"), |c| format!("{} minus {}", &c[1], &c[2])),
         (format!(r"({symbols})(\d[\d,.]*)([kKmMbB]|bn)?\s?[-–]\s?(?:{symbols})?(\d)"), prices),
+        (format!(r"(\d)\s[-–]\s((?:{symbols})\d)"), |c| format!("{}, {}", &c[1], &c[2])),
         (format!(r"{minus}(?:\b({codes}) ?|({symbols}) ?)(-?){amount}(?: ({codes})\b)?"), |c| money(c, &[1, 4], 5, &[8, 2, 3])),
         (format!(r"{minus}\b{amount} ?(?:({codes})\b|({symbols})|((?i:{names_of_money}))\b)"), |c| match names_a_kind(c) {
             true => c[0].to_owned(),
@@ -156,17 +166,23 @@ fn rules() -> Vec<(String, Say)> {
         }),
         (r"(\d) ?¢".into(), |c| format!("{} cents", &c[1])),
         (whole_unit, |c| format!("{}{}{}", &c[1], &c[2], &c[3])),
+        (r"(\d\.\d+)/(5|10|100)\b".into(), |c| format!("{} out of {}", &c[1], &c[2])),
+        (r"\b(\d{1,2})/(5|10)( stars?\b)".into(), |c| format!("{} out of {}{}", &c[1], &c[2], &c[3])),
         (r"\b(\d+) (\d)/(\d{1,2})\b".into(), |c| format!("{} and {}", &c[1], fraction(&c[2], &c[3]))),
         (r"\b(\d{1,2})/(\d{1,3})\b".into(), |c| fraction(&c[1], &c[2])),
         (r"\b(\d{3})/(\d{2,3})\b".into(), |c| format!("{} over {}", &c[1], &c[2])),
         (r"(\d)[-–](\d[\d,.]*\s?=)".into(), |c| format!("{} minus {}", &c[1], &c[2])),
         (r"(\d)[-–](\d)".into(), |c| format!("{} to {}", &c[1], &c[2])),
         (r"(^|[\s(])-(\d)".into(), |c| format!("{}minus {}", &c[1], &c[2])),
-        (r"\b\d[\d,.]*(?: [-–] \d[\d,.]*)+(?: =)?".into(), |c| dashes(&c[0])),
+        (r"(?:\b([A-Z]\w*|option|step|room|flight) )?\b(\d[\d,.]*(?: [-–] \d[\d,.]*)+)( =| \d| [AP]M\b| o'clock| oh\b)?".into(), dashes),
         (r"(\b|\.)(1 ?)(°[FC]?|km|mile|hr|min|kg|lb|oz|tsp|tbsp)($|[^\w/°])".into(), one_unit),
         (r#"(\d)'\s?(\d{1,2})""#.into(), |c| format!("{} feet {} inches", &c[1], &c[2])),
         (r"(\d)\s?ft\.?\s?(\d{1,2})\s?in\b".into(), |c| format!("{} feet {} inches", &c[1], &c[2])),
         (units, |c| format!("{} {}{}", &c[1], unit(&c[2]), &c[3])),
+        (r"(^|[^\w.,])3M\b( (?:users|people|customers|views|downloads|followers)\b)?".into(), |c| match c.get(2) {
+            Some(many) => format!("{}3 million{}", &c[1], many.as_str()),
+            None => format!("{}3 M", &c[1]),
+        }),
         (r"(\d)(M| ?bn| ?mn)\b|(\.\d+)(B)\b".into(), |c| {
             let group = |one, other| c.get(one).or_else(|| c.get(other)).map_or("", |group| group.as_str());
             format!("{} {}", group(1, 3), scale(group(2, 4)))

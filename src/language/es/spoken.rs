@@ -32,10 +32,8 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
             r"\b(\d{1,2})(?:/(\d{1,2})/(\d{4}|\d\d)|[.-](\d{1,2})[.-](\d{4}))\b",
             date,
         ),
-        (
-            r"\b((?:[Ee]l|[Dd]el|[Aa]l|[Dd]ía) )(\d{1,2})/(\d{1,2})\b",
-            day,
-        ),
+        (r"\b24/7\b", |_| "24 7".to_owned()),
+        (r"\b((?:[Ee]l|[Dd]el|[Aa]l) )(\d{1,2})/(\d{1,2})\b", day),
         (figures::US_DOLLAR, |_| "$".to_owned()),
         (r"\b([Dd]el \d{1,2}) ?[-–] ?(\d{1,2} de )", |found| {
             format!("{} al {}", &found[1], &found[2])
@@ -45,6 +43,7 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
         (r"\b(\d+)\.([ºª])", |found| {
             format!("{}{}", &found[1], &found[2])
         }),
+        (IDENTIFIER, figures::identifier),
         (figures::ENGLISH, figures::from_english),
         (r"(\(\d{2,3}\) ?)(\d{3,4})[ -](\d{4})\b", |found| {
             digits(&found[0])
@@ -64,6 +63,9 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
         (figures::MEASURES, |found| {
             format!("{} a {}", &found[1], &found[2])
         }),
+        (figures::MEASURES_APART, |found| {
+            figures::measures(found, &BETWEEN)
+        }),
         (figures::CHAIN, |found| figures::chain(&found[0], &BETWEEN)),
         (
             r"(-?)(?:[€$£] ?|\b)(\d+(?:\.\d{3})*)(?:,(\d+))?(?:( SCALE)(?: de)?)? ?(€|EUR\b|euros?\b|\$|USD\b|dólar(?:es)?\b|£|GBP\b|MXN\b|pesos?\b)",
@@ -73,7 +75,6 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
             r"(-?)([€$£]) ?(\d+(?:\.\d{3})*)(?:,(\d+))?( SCALE\b)?",
             |found| money(found, 3, &found[1], &found[2]),
         ),
-        (IDENTIFIER, figures::identifier),
         (CODE, figures::identifier),
         (
             r"(?i)\b(\d{1,2})(?::(\d{2}))? ?(?:([ap])\. ?m\.(\s*$)?|([ap])m\b)",
@@ -108,7 +109,6 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
             r" ?/ ?(segundo|minuto|hora|día|semana|mes|año|noche|persona|unidad|kg|litro)\b",
             |found| format!(" por {}", written_out(&found[1], RATES)),
         ),
-        (r"\b24/7\b", |_| "24 7".to_owned()),
         (r"\b(\d+)(?: 1/2| ?½)(?: (\p{L}+))?\b", and_a_half),
         (r"(?:\b1/2|½)( \p{L}+a\b)?", |found| match found.get(1) {
             Some(noun) => format!("media{}", noun.as_str()),
@@ -147,7 +147,7 @@ fn is_telephone(number: &str) -> bool {
 }
 
 /// A long number without dots, with a word before it that names it and what comes after it.
-const IDENTIFIER: &str = r"((?i:número|código|pin|teléfono|móvil|pedido|referencia|cuenta)(?:\W+\p{L}+){0,2}\W+)?\b(\d{7,})\b(,\d| ?[€$£%°]| \p{L})?";
+const IDENTIFIER: &str = r"((?i:número|código|pin|teléfono|móvil|pedido|referencia|cuenta)(?:\W+\p{L}+){0,2}\W+|[€$£] ?|\d ?[-–/] ?|\d )?\b(\d{7,})\b([.,]\d| ?[-–/] ?\d| \d| ?[€$£%°]| \p{L})?";
 
 /// Digits after a word for something that people read digit by digit however short it is.
 const CODE: &str = r"((?i:\b(?:código(?: postal| de \p{L}+)?|pin|clave|extensión|número de (?:pedido|reserva|cuenta|cliente))(?:\W+es)?\W+))(\d{4,6})\b";
@@ -184,8 +184,14 @@ fn date(found: &Captures<'_>) -> String {
     }
 }
 
-/// A day and a month in the groups 2 and 3, with an article before them.
+/// A day and a month in the groups 2 and 3, with an article before them; "el 2/3 de los usuarios" is a fraction.
 fn day(found: &Captures<'_>) -> String {
+    if matches!(
+        (&found[2], &found[3]),
+        ("1", "2" | "3" | "4") | ("2", "3") | ("3", "4")
+    ) {
+        return found[0].to_owned();
+    }
     match figures::date(&found[2], &found[3]) {
         Some((day, month)) => format!("{}{day} de {}", &found[1], MONTHS[month]),
         None => found[0].to_owned(),

@@ -642,6 +642,29 @@ fn everyday_texts_are_said_as_people_say_them() {
     }
 }
 
+/// Amounts were read digit by digit, and shares of something were dates.
+#[test]
+fn amounts_and_times_are_no_identifiers_and_no_dates() {
+    for (text, spoken) in [
+        (
+            "Su cuenta tiene 1.250.000 pesos",
+            "Su cuenta tiene 1250000 pesos",
+        ),
+        ("la población es 1,500,000", "la población es 1500000"),
+        ("todo el día 24/7", "todo el día 24 7"),
+        ("El 2/3 de los usuarios", "El dos tercios de los usuarios"),
+        ("el 24/7/2026", "el 24 de julio de 2026"),
+        ("9 a.m. - 2 personas", "9 de la mañana 2 personas"),
+        (
+            "9 a. m. - 5 p. m. hoy",
+            "9 de la mañana a 5 de la tarde hoy",
+        ),
+        ("22:00 - 6:00", "22 a 6"),
+    ] {
+        speaks(text, spoken);
+    }
+}
+
 #[test]
 fn numbers_that_end_in_one_agree_with_their_noun() {
     for (text, spoken) in [

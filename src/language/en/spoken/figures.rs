@@ -85,11 +85,65 @@ fn name(month: &str) -> Option<&'static str> {
     MONTHS.get(month).copied()
 }
 
-/// Numbers with dashes and spaces between them, and the sign that shows a sum: "10 - 3 - 2" to "10 minus 3 minus 2",
-/// "5 - 10" to "5 to 10".
-pub(super) fn dashes(numbers: &str) -> String {
+/// "on 10/3" with what is before the date in the group 1; "on 1/2 acre" is a fraction.
+pub(super) fn short_date(c: &Captures<'_>) -> String {
+    let is_part = matches!(
+        (&c[2], &c[3]),
+        ("1", "2" | "3" | "4") | ("2", "3") | ("3", "4")
+    );
+    let said = date(c, &c[2], &c[3], "");
+    match is_part {
+        true => c[0].to_owned(),
+        false => format!("{}{}", &c[1], said.trim_start_matches(&c[1])),
+    }
+}
+
+/// "June 10-12" with the month in the group 1, the days in 2 and 4, the dash in 3, a year in 5 and what follows in 6.
+/// The time or the count in "June 12 - 7:00 PM" and "May 5 - 2 nights" is no day.
+pub(super) fn days_of_month(c: &Captures<'_>) -> String {
+    let from = format!("{} {}", &c[1], ordinal(&c[2]));
+    let after = c.get(6).map_or("", |after| after.as_str());
+    let rises =
+        matches!((c[2].parse::<u8>(), c[4].parse::<u8>()), (Ok(first), Ok(last)) if first < last);
+    let is_apart = c[3].trim() != &c[3];
+    let is_word = after.trim_start().len() == 1;
+    let is_range = match is_apart {
+        true => rises && after.is_empty(),
+        false => after.is_empty() || is_word,
+    };
+    if !is_range {
+        let start = |at: usize| c.get(at).map_or(0, |group| group.start());
+        return format!("{from}{}", &c[0][start(3) - start(0)..]);
+    }
+    let in_year = c.get(5).map_or(String::new(), |number| {
+        format!(", {}", year(number.as_str()))
+    });
+    format!("{from} to {}{in_year}{after}", ordinal(&c[4]))
+}
+
+/// Two measures with the units in the groups 2 and 4, and what follows in 5: "5 km - 10 km" is a range, "100% - 20% ="
+/// a difference. "12 km - 3 lb" stays as it is.
+pub(super) fn measures(c: &Captures<'_>) -> String {
+    let is_same = c[2] == c[4] || c[2].starts_with('°') && c[4].starts_with('°');
+    match (is_same, c[5].ends_with('=')) {
+        (false, _) => c[0].to_owned(),
+        (true, true) => format!("{} minus {}{}", &c[1], &c[3], &c[5]),
+        (true, false) => format!("{} to {}{}", &c[1], &c[3], &c[5]),
+    }
+}
+
+/// Words that are no names although they begin a sentence.
+const BEFORE_RANGES: [&str; 14] = [
+    "About", "Allow", "Around", "Between", "For", "From", "In", "It", "Only", "Roughly", "Takes",
+    "The", "Wait", "Within",
+];
+
+/// Numbers in the group 2 with dashes and spaces between them, and what follows in 3: "10 - 3 - 2" to "10 minus 3 minus
+/// 2", "5 - 10" to "5 to 10". They are apart in "10 - 3", before a time, and after a name: "Step 1 - 20 minutes".
+pub(super) fn dashes(c: &Captures<'_>) -> String {
+    let group = |at: usize| c.get(at).map_or("", |group| group.as_str());
     let value = |number: &str| number.replace(',', "").parse::<f64>();
-    let parts: Vec<&str> = numbers
+    let parts: Vec<&str> = c[2]
         .split([' ', '-', '–'])
         .filter(|part| !part.is_empty())
         .collect();
@@ -97,8 +151,19 @@ pub(super) fn dashes(numbers: &str) -> String {
         [from, to] => matches!((value(from), value(to)), (Ok(from), Ok(to)) if from < to),
         _ => false,
     };
-    let word = if rises { "to" } else { "minus" };
-    numbers.replace(['-', '–'], word)
+    let is_named = !group(1).is_empty() && !BEFORE_RANGES.contains(&group(1));
+    let word = if group(3) == " =" || parts.len() > 2 {
+        "minus"
+    } else if rises && !is_named && group(3).is_empty() {
+        "to"
+    } else {
+        return c[0].to_owned();
+    };
+    let before = match group(1) {
+        "" => String::new(),
+        before => format!("{before} "),
+    };
+    format!("{before}{}{}", c[2].replace(['-', '–'], word), group(3))
 }
 
 /// Seven digits of a telephone number, or a range: "500-1000". The two numbers are in the groups.
@@ -222,7 +287,10 @@ pub(super) fn prices(c: &Captures<'_>) -> String {
         Some(written) => format!(" {}", scale(written.as_str())),
         None => String::new(),
     };
-    let sign = if c[2].contains('.') && scale.is_empty() {
+    let has_cents = c[2]
+        .split_once('.')
+        .is_some_and(|(_, decimals)| decimals.len() == 2);
+    let sign = if has_cents && scale.is_empty() {
         &c[1]
     } else {
         ""

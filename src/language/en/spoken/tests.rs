@@ -193,3 +193,54 @@ fn codes_marks_and_parts_are_said_as_people_say_them() {
         ("(555)123-4567", "5 5 5, 1 2 3, 4 5 6 7"),
     ]);
 }
+
+/// A time, a count or a price behind a spaced dash was taken for the end of a range, and shares of something for dates.
+#[test]
+fn what_looks_like_a_range_or_a_date_may_be_none() {
+    says(&[
+        ("We're open every day 24/7", "We're open every day 24 7"),
+        ("a house on 1/2 acre", "a house on 1 half acre"),
+        ("every day 1/2 tablet", "every day 1 half tablet"),
+        ("on 2/3 of the days", "on 2 thirds of the days"),
+        ("June 12 - 7:00 PM", "June 12th, 7 PM"),
+        ("Dec 24 – 8 PM", "December 24th, 8 PM"),
+        ("June 5 - 7 PM", "June 5th, 7 PM"),
+        ("May 5 – 2 nights", "May 5th, 2 nights"),
+        ("June 10 – 12, 2026", "June 10th to 12th, 20 26"),
+        ("500 mg – 3 times a day", "500 milligrams, 3 times a day"),
+        (
+            "72°F – 45% humidity",
+            "72 degrees Fahrenheit, 45 percent humidity",
+        ),
+        ("12 km - 3 hours", "12 kilometers, 3 hours"),
+        ("7:30 PM - 4 guests", "7 30 PM, 4 guests"),
+        ("5 lbs - $10", "5 pounds, 10 dollars"),
+        ("20% - 30%", "20 percent to 30 percent"),
+        (
+            "Option 1 – $20, option 2 – $30",
+            "Option 1, 20 dollars, option 2, 30 dollars",
+        ),
+        ("Step 1 – 20 minutes", "Step 1, 20 minutes"),
+        ("Flight 204 – 8:30 AM", "Flight 204, 8 30 AM"),
+        ("Wait 5 - 10 minutes", "Wait 5 to 10 minutes"),
+        (
+            "100% - 20% = 80%",
+            "100 percent minus 20 percent equals 80 percent",
+        ),
+        (
+            "$100 - $20 = $80",
+            "100 dollars minus 20 dollars equals 80 dollars",
+        ),
+        ("$1.5-2 million", "1 point 5 to 2 million dollars"),
+        ("Your 30s timer", "Your 30s timer"),
+        (
+            "3M makes tape, with 3M users",
+            "3 M makes tape, with 3 million users",
+        ),
+        ("in 2023-2024", "in 20 23 to 20 24"),
+        ("Mon.–Fri. 9–5", "Monday to Friday 9 to 5"),
+        ("We open Mon.-Fri.", "We open Monday to Friday."),
+        ("Rated 4.7/5", "Rated 4 point 7 out of 5"),
+        ("4/5 stars", "4 out of 5 stars"),
+    ]);
+}
