@@ -32,7 +32,7 @@ pub(super) struct Confirmation {
     /// To be asked when the response has said everything else.
     wanted: Option<Wanted>,
     /// Being asked, or waiting for an answer.
-    question: Option<Question>,
+    question: Option<Box<Question>>,
 }
 
 #[derive(Debug)]
@@ -162,10 +162,10 @@ impl Confirmation {
         });
         let question = pending.question.clone();
         let before = ClauseId(common.ids.next());
-        self.question = Some(Question {
+        self.question = Some(Box::new(Question {
             pending,
             stage: Stage::Asking(Spoken::After(before)),
-        });
+        }));
         Some(question)
     }
 }
@@ -296,7 +296,7 @@ impl Confirmation {
 
     /// Abandons a question that speech interrupted.
     pub(super) fn abandon_cut_short(&mut self, common: &mut Common, history: &mut History) {
-        if self.question.as_ref().is_some_and(Question::is_cut_short) {
+        if self.question.as_deref().is_some_and(Question::is_cut_short) {
             self.give_up(common, history, ConfirmationOutcome::Abandoned);
         }
     }
@@ -308,11 +308,14 @@ impl Confirmation {
 
     /// Whether all of the question was sent, and it waits for an answer.
     pub(super) fn is_asked(&self) -> bool {
-        self.question.as_ref().and_then(Question::window).is_some()
+        self.question
+            .as_deref()
+            .and_then(Question::window)
+            .is_some()
     }
 
     fn open(&self) -> Option<&Question> {
-        self.question.as_ref().filter(|q| !q.is_cut_short())
+        self.question.as_deref().filter(|q| !q.is_cut_short())
     }
 
     fn is_unheard(&self, now: Time) -> bool {
@@ -362,7 +365,7 @@ impl Confirmation {
 
     /// Returns the call that was accepted in writing, now that the client requests a response.
     pub(super) fn take_accepted(&mut self, common: &mut Common) -> Option<Pending> {
-        let window = self.question.as_ref().and_then(Question::window)?;
+        let window = self.question.as_deref().and_then(Question::window)?;
         match window.accepted {
             true => self.end(common, ConfirmationOutcome::Accepted),
             false => None,
