@@ -42,6 +42,8 @@ pub(super) fn code(source: &str) -> String {
             rest.find("*/").map_or(rest.len(), |end| end + 2)
         } else if rest.starts_with("'\"'") {
             3
+        } else if let Some(length) = raw_string(&code, rest) {
+            length
         } else if c == '"' {
             end_of_string(rest)
         } else {
@@ -59,6 +61,19 @@ pub(super) fn code_without_tests(source: &str) -> String {
     let tests = code.find("#[cfg(test)]\nmod tests {");
     code.truncate(tests.unwrap_or(code.len()));
     code
+}
+
+/// The length of the raw string literal that `text` begins with, behind the code `before`, bytes.
+fn raw_string(before: &str, text: &str) -> Option<usize> {
+    let is_name = before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+    let hashes = text.strip_prefix('r').filter(|_| !is_name)?;
+    let quoted = hashes.trim_start_matches('#');
+    let end = format!("\"{}", "#".repeat(hashes.len() - quoted.len()));
+    let content = quoted.strip_prefix('"')?;
+    let length = content
+        .find(&end)
+        .map_or(content.len(), |at| at + end.len());
+    Some(text.len() - content.len() + length)
 }
 
 /// The length of the string literal that `text` begins with, including quotes, bytes.
@@ -135,6 +150,7 @@ fn forbidden_identifiers_are_found() {
         //! tokio in a comment
         /* std::thread here */ use std::time::Instant; // and fs there
         let quoted = "Mutex \" env";
+        let raw = (r"fs\", r"[\d]\", "net");
         let quote = '"'; async fn f() { AtomicU64::new(0); }
     "#;
     assert_eq!(forbidden(source), ["Instant", "async", "AtomicU64"]);

@@ -66,7 +66,7 @@ impl Keeps {
         }
     }
 
-    /// What it has said with this word in it, clause by clause, since this was last asked.
+    /// The clauses with this word that it has said since this was last asked.
     pub(crate) fn take(&self, word: &str) -> Vec<String> {
         let mut said = std::mem::take(&mut *self.said.lock().expect("whole"));
         said.retain(|clause| clause.contains(word));
