@@ -4,7 +4,7 @@ use super::server_settings::settings;
 use super::{engines, playground, serve};
 use crate::config::{Flags, Loaded};
 use crate::server::{Demonstration, Renewed, Tls};
-use crate::session::Engines;
+use crate::session::{Engines, LiveEngines};
 use crate::telemetry;
 use anyhow::{Context, Result, ensure};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -107,7 +107,7 @@ impl Reloader {
             "the server still listens on {address} until its next start, and would let other machines in without a token: \
              restart it, or keep the token"
         );
-        let old = engines_of(&self.engines);
+        let old = self.engines.clone().now();
         let renewal = engines::renewal(config, &old)?;
         let runtime = Handle::try_current().context("no async runtime")?;
         let engines = runtime.block_on(old.renewed(renewal));
@@ -125,14 +125,6 @@ impl Reloader {
         self.loaded = loaded;
         Ok(())
     }
-}
-
-/// The current engines, for a new session.
-pub(super) fn engines_of(current: &Current) -> Arc<Engines> {
-    current
-        .read()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone()
 }
 
 /// Changed settings that take effect only at the next start.

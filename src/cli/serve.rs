@@ -1,7 +1,7 @@
 //! `undertone serve`.
 
 use super::engines;
-use super::reload::{Current, Reloader, engines_of};
+use super::reload::{Current, Reloader};
 use super::retention::Kept;
 use super::server_settings::{max_connections, settings};
 use super::signals::{Asked, Signals};
@@ -12,7 +12,9 @@ use crate::config::{
 use crate::metrics::Metrics;
 use crate::report::{Secret, Webhook};
 use crate::server::{self, App, Demonstration, Renewed, ServerError, ServerSettings, Tls, Twilio};
-use crate::session::{self, CallRecordings, Engines, ModelThreads, Observers, SessionOptions};
+use crate::session::{
+    self, CallRecordings, Engines, LiveEngines, ModelThreads, Observers, SessionOptions,
+};
 use crate::stats::TurnLog;
 use crate::store::Store;
 use crate::tools::AuditLog;
@@ -176,7 +178,7 @@ async fn serve(
     let current = Arc::new(RwLock::new(engines.clone()));
     let (opener, gauged) = (current.clone(), engines.clone());
     let sessions =
-        Arc::new(move |options: SessionOptions| Ok(session::open(&engines_of(&opener), &options)));
+        Arc::new(move |options: SessionOptions| Ok(session::open(&opener.clone().now(), &options)));
     let calls = sockets.webrtc.take();
     let (listener, further) = sockets.open_to(&settings, &current);
     let app = App {

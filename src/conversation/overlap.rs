@@ -106,10 +106,8 @@ pub(super) struct Overlap {
 enum Stage {
     /// The speech has not interrupted the agent.
     Open,
-    /// It has interrupted a question, or the pause after one.
-    InQuestion,
-    /// It has interrupted something else.
-    InStatement,
+    /// It has interrupted the agent.
+    Interrupted,
 }
 
 impl Overlap {
@@ -122,10 +120,10 @@ impl Overlap {
         }
     }
 
-    /// Such an overlap that has stopped the agent at once, which has just `asked` something or not.
-    pub(super) fn that_stopped(detected: Samples, asked: bool) -> Self {
+    /// Such an overlap that has stopped the agent at once.
+    pub(super) fn that_stopped(detected: Samples) -> Self {
         let mut overlap = Self::new(detected);
-        overlap.interrupt(asked);
+        overlap.interrupt();
         overlap
     }
 
@@ -139,17 +137,9 @@ impl Overlap {
         self.stage == Stage::Open
     }
 
-    /// Whether it has interrupted the agent in the middle of a statement.
-    pub(super) fn interrupted_a_statement(&self) -> bool {
-        self.stage == Stage::InStatement
-    }
-
-    /// Notes that it interrupts the agent, which has just `asked` something or not.
-    pub(super) fn interrupt(&mut self, asked: bool) {
-        self.stage = match asked {
-            true => Stage::InQuestion,
-            false => Stage::InStatement,
-        };
+    /// Notes that it interrupts the agent.
+    pub(super) fn interrupt(&mut self) {
+        self.stage = Stage::Interrupted;
     }
 
     /// Takes the words up to the position `to`.

@@ -913,9 +913,8 @@ fn a_caller_who_cannot_come_back_hears_a_goodbye_before_the_line_is_closed() {
     }
 }
 
-/// The goodbye came between the rest of a clause and the rest of the answer.
-#[test]
-fn after_noise_the_answer_is_said_to_its_end_before_the_goodbye() {
+/// A session whose agent a noise has stopped in the middle of a sentence behind which the model still writes.
+fn stopped_by_noise() -> Sim {
     let mut sim = sim();
     let first = "One two three four five six seven eight nine. ";
     let script = vec![say(first), Step::Wait(4_000), say("Ten."), end()];
@@ -923,6 +922,13 @@ fn after_noise_the_answer_is_said_to_its_end_before_the_goodbye() {
     sim.scripts.push_back(vec![say("Eleven."), end()]);
     ask(&mut sim, "count", 1_500);
     sim.speak("", 200);
+    sim
+}
+
+/// The goodbye came between the rest of a clause and the rest of the answer.
+#[test]
+fn after_noise_the_answer_is_said_to_its_end_before_the_goodbye() {
+    let mut sim = stopped_by_noise();
     sim.input(Input::Farewell);
     sim.silence(12_000);
     let goodbye = Phrases::default().goodbye_too_long;
@@ -933,13 +939,7 @@ fn after_noise_the_answer_is_said_to_its_end_before_the_goodbye() {
 
 #[test]
 fn after_noise_words_come_in_their_order_although_the_server_drains() {
-    let mut sim = sim();
-    let first = "One two three four five six seven eight nine. ";
-    let script = vec![say(first), Step::Wait(4_000), say("Ten."), end()];
-    sim.scripts.push_back(script);
-    sim.scripts.push_back(vec![say("Eleven."), end()]);
-    ask(&mut sim, "count", 1_500);
-    sim.speak("", 200);
+    let mut sim = stopped_by_noise();
     sim.input(Input::Drain);
     sim.silence(12_000);
     let spoken = sim.spoken().join(" ");
@@ -950,13 +950,7 @@ fn after_noise_words_come_in_their_order_although_the_server_drains() {
 /// The client had cleared audio in which nothing was said.
 #[test]
 fn an_answer_goes_on_after_noise_although_the_client_clears_its_audio() {
-    let mut sim = sim();
-    let first = "One two three four five six seven eight nine. ";
-    let script = vec![say(first), Step::Wait(4_000), say("Ten."), end()];
-    sim.scripts.push_back(script);
-    sim.scripts.push_back(vec![say("Eleven."), end()]);
-    ask(&mut sim, "count", 1_500);
-    sim.speak("", 200);
+    let mut sim = stopped_by_noise();
     sim.silence(800);
     sim.input(Input::ClearAudio);
     sim.silence(8_000);

@@ -432,20 +432,22 @@ fn the_hash_key_after_an_answer_adds_nothing() {
     }
 }
 
-#[test]
-fn a_key_in_the_goodbye_keeps_the_call() {
-    let mut sim = Sim::new(Policy {
-        timeouts: Timeouts {
-            silence_prompt: Some(Micros::from_ms(2_000)),
-            ..Timeouts::default()
-        },
-        ..Policy::default()
-    });
+/// A session that says goodbye to a silent caller.
+fn in_the_goodbye(listening_words: ListeningWords) -> Sim {
+    let mut policy = Policy::default();
+    policy.timeouts.silence_prompt = Some(Micros::from_ms(2_000));
+    policy.vad.barge_in.listening_words = listening_words;
+    let mut sim = Sim::new(policy);
     let goodbye = Phrases::default().goodbye_idle;
-    let begun = |sim: &Sim| sim.spoken().iter().any(|text| goodbye.starts_with(text));
-    while !begun(&sim) {
+    while !sim.spoken().iter().any(|text| goodbye.starts_with(text)) {
         sim.silence(100);
     }
+    sim
+}
+
+#[test]
+fn a_key_in_the_goodbye_keeps_the_call() {
+    let mut sim = in_the_goodbye(ListeningWords::Pause);
     keys(&mut sim, "5");
     sim.silence(3_500);
     assert_eq!(sim.hung_up, None);
@@ -534,17 +536,7 @@ fn a_caller_who_has_spoken_while_being_put_through_is_told_that_it_failed() {
 /// The goodbye was said to its end, and the line stayed open.
 #[test]
 fn a_noise_in_the_goodbye_to_a_silent_caller_does_not_keep_the_line_open() {
-    let mut sim = Sim::new(Policy {
-        timeouts: Timeouts {
-            silence_prompt: Some(Micros::from_ms(2_000)),
-            ..Timeouts::default()
-        },
-        ..Policy::default()
-    });
-    let goodbye = Phrases::default().goodbye_idle;
-    while !sim.spoken().iter().any(|text| goodbye.starts_with(text)) {
-        sim.silence(100);
-    }
+    let mut sim = in_the_goodbye(ListeningWords::Pause);
     sim.silence(400);
     sim.speak("", 300);
     sim.silence(6_000);
@@ -559,14 +551,7 @@ fn a_caller_who_answers_the_goodbye_keeps_the_line() {
         ListeningWords::Pass,
     ] {
         for words in ["Yes.", "I am still here."] {
-            let mut policy = Policy::default();
-            policy.timeouts.silence_prompt = Some(Micros::from_ms(2_000));
-            policy.vad.barge_in.listening_words = does;
-            let mut sim = Sim::new(policy);
-            let goodbye = Phrases::default().goodbye_idle;
-            while !sim.spoken().iter().any(|text| goodbye.starts_with(text)) {
-                sim.silence(100);
-            }
+            let mut sim = in_the_goodbye(does);
             sim.silence(1_200);
             sim.speak(words, 400);
             sim.silence(3_500);

@@ -19,9 +19,9 @@ impl Turn {
         self.overlap = Some(overlap);
     }
 
-    /// Notes that the utterance stops the agent, which has just `asked` something or not, before its words are known.
-    pub(in crate::conversation) fn stops_agent(&mut self, asked: bool) {
-        self.overlap = Some(Overlap::that_stopped(self.audio_end, asked));
+    /// Notes that the utterance stops the agent before its words are known.
+    pub(in crate::conversation) fn stops_agent(&mut self) {
+        self.overlap = Some(Overlap::that_stopped(self.audio_end));
     }
 
     /// Whether the utterance began over the agent's voice, and has not interrupted it.
@@ -55,10 +55,10 @@ impl Turn {
         overlap.is_open() && overlap.must_interrupt(policy, utterance.last_speech(), language)
     }
 
-    /// The utterance interrupts the agent, which has just `asked` something or not: clients are told of it.
-    pub(in crate::conversation) fn interrupt(&mut self, common: &mut Common, asked: bool) {
+    /// The utterance interrupts the agent: clients are told of it.
+    pub(in crate::conversation) fn interrupt(&mut self, common: &mut Common) {
         if let (Some(overlap), Some(utterance)) = (&mut self.overlap, &self.utterance) {
-            overlap.interrupt(asked);
+            overlap.interrupt();
             let at = utterance.from();
             common.notify(Event::SpeechStarted { at });
         }
@@ -69,9 +69,10 @@ impl Turn {
         self.overlap = None;
     }
 
-    /// Whether the last utterance has interrupted the agent in the middle of a statement.
-    pub(in crate::conversation) fn interrupted_a_statement(&self) -> bool {
-        let overlap = self.overlap.as_ref();
-        overlap.is_some_and(Overlap::interrupted_a_statement)
+    /// Whether the last utterance began over the agent's voice, and has interrupted it.
+    pub(in crate::conversation) fn has_interrupted(&self) -> bool {
+        self.overlap
+            .as_ref()
+            .is_some_and(|overlap| !overlap.is_open())
     }
 }

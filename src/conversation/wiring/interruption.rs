@@ -74,7 +74,7 @@ impl Conversation {
         Some(Stopped {
             rest: join(rest),
             unfinished,
-            asked: false,
+            ..Stopped::default()
         })
     }
 

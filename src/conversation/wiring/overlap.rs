@@ -19,8 +19,7 @@ impl Conversation {
         self.turn.begin_speech(&mut self.common, at);
         // An okay to a goodbye or a transfer belongs in the history.
         if is_free && policy.pauses() && heard > Micros(0) && !self.ending.is_near() {
-            let asked = self.playout.is_asking(self.common.now);
-            self.turn.stops_agent(asked);
+            self.turn.stops_agent();
         }
         if interrupts {
             self.barge_in();
@@ -38,8 +37,7 @@ impl Conversation {
 
     /// The speech over the agent's voice interrupts it.
     pub(super) fn interrupt(&mut self) {
-        let asked = self.playout.is_asking(self.common.now);
-        self.turn.interrupt(&mut self.common, asked);
+        self.turn.interrupt(&mut self.common);
         self.barge_in();
         self.route_before_words(Moment::Speech);
         let words = self.turn.utterance().map(Utterance::words);
@@ -69,11 +67,11 @@ impl Conversation {
     /// Whether an utterance with these words should not have interrupted the agent, as it did before they were
     /// known. A "please" behind a turn belongs to it, also if nothing of the answer was heard.
     pub(super) fn was_nothing(&self, text: &str) -> bool {
-        let listens = || self.turn.interrupted_a_statement() && !self.interrupts(text);
+        let listens = || self.turn.has_interrupted() && !self.interrupts(text);
+        let adds_nothing = || self.common.language().is_politeness(text);
         // "Would you like to hear it?" "Please."
-        let is_asked = self.interruption.was_asking();
-        let adds_nothing = || !is_asked && self.common.language().is_politeness(text);
-        self.interruption.is_judging() && (listens() || adds_nothing())
+        let is_reply = self.interruption.was_asking();
+        self.interruption.is_judging() && !is_reply && (listens() || adds_nothing())
     }
 
     fn interrupts(&self, text: &str) -> bool {
