@@ -16,6 +16,12 @@ const REFUSALS = [401, 403, 429, 503];
 /** WebRTC does not work here, though a WebSocket may: the reason, as the end of a sentence. */
 export class NoCall extends Error {}
 
+/** The server refuses the conversation, for whatever reason. */
+export class Refused extends Error {}
+
+/** The header that shows a token; none if it is empty. */
+export const bearer = (token) => (token ? { Authorization: `Bearer ${token}` } : {});
+
 /** A line of a conversation, as `SocketLine` is. `track` gets the agent's track. */
 export class CallLine {
   onTrack = true;
@@ -102,9 +108,9 @@ export class CallLine {
 
   /** Sends the offer. Returns the answer. */
   async #offer(sdp) {
-    const headers = { 'Content-Type': 'application/sdp', ...(this.#token ? { Authorization: `Bearer ${this.#token}` } : {}) };
+    const headers = { 'Content-Type': 'application/sdp', ...bearer(this.#token) };
     const answer = await fetch(`/v1/realtime/calls?${this.#query}`, { method: 'POST', headers, body: sdp });
-    if (REFUSALS.includes(answer.status)) throw new Error('refused');
+    if (REFUSALS.includes(answer.status)) throw new Refused();
     const body = await answer.text();
     if (!answer.ok) throw new NoCall(told(body) ?? `the server refuses the call (${answer.status}).`);
     this.#place = answer.headers.get('Location');
@@ -121,8 +127,7 @@ export class CallLine {
   }
 
   async #hangUp() {
-    const headers = this.#token ? { Authorization: `Bearer ${this.#token}` } : {};
-    if (this.#place) await fetch(this.#place, { method: 'DELETE', headers }).catch(() => {});
+    if (this.#place) await fetch(this.#place, { method: 'DELETE', headers: bearer(this.#token) }).catch(() => {});
   }
 
   #watch() {

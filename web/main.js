@@ -47,11 +47,15 @@ session.addEventListener('message', ({ detail: { event, arrived } }) => {
 });
 
 const REACTIONS = {
-  'session.created': ({ session: { model } }) => {
+  'session.created': ({ session: { model, audio } }) => {
     agent = model;
+    hold.usual = audio.input.turn_detection;
+    if (voice.held) sayHowTurnsEnd();
     if (!find('early').checked) switchSpeculation();
   },
   'session.updated': noteAgent,
+  // It may have been pressed or let go meanwhile.
+  'undertone.session.resumed': sayHowTurnsEnd,
   'input_audio_buffer.speech_started': () => {
     speaker.wake();
     status('listening');
@@ -69,10 +73,11 @@ const REACTIONS = {
     transcript.user(content.text);
   },
   'conversation.item.input_audio_transcription.completed': ({ transcript: text }) => {
+    if (text === '') return noteNoWords();
     demo.understood();
     transcript.user(text);
   },
-  'conversation.item.input_audio_transcription.failed': () => transcript.note('No words were recognised.'),
+  'conversation.item.input_audio_transcription.failed': noteNoWords,
   'response.created': () => {
     talk.open = true;
     speaker.wake();
@@ -108,11 +113,16 @@ const REACTIONS = {
   },
   'undertone.stage_failed': ({ stage: name, message }) => transcript.note(`${stage(name)}: ${message}`, 'failed'),
   error: ({ error }) => {
-    // A response may end just before it is cancelled, and failed stages have been reported already.
-    const told = error.code === 'response_cancel_not_active' || /^(?:asr|llm|tts|vad)_failed$/.test(error.code);
+    // A response may end just before it is cancelled, failed stages have been reported already, and who holds push to talk
+    // need not speak.
+    const told = /^(?:response_cancel_not_active|(?:asr|llm|tts|vad)_failed|input_audio_buffer_commit_empty)$/.test(error.code);
     if (!told) transcript.note(error.message, 'failed');
   },
 };
+
+function noteNoWords() {
+  transcript.note('No words were recognised.');
+}
 
 /** An event for the events file, without its audio. */
 function withoutAudio(event) {
@@ -211,6 +221,7 @@ find('composer').addEventListener('submit', async (event) => {
 });
 
 function say(text) {
+  transcript.toEnd();
   turns.typed(performance.now());
   typed.sent.push(text);
   session.send({ type: 'conversation.item.create', item: { type: 'message', role: 'user', content: [{ type: 'input_text', text }] } });
@@ -254,8 +265,6 @@ voice.addEventListener('shown', () => {
   route();
   if (session.state === 'open' && !speaker.playing && !talk.open) status('open');
 });
-// What was said last may still be on its way, over a track.
-voice.addEventListener('released', () => setTimeout(() => session.send({ type: 'input_audio_buffer.commit' }), session.onTrack ? TRACK_DELAY : 0));
 voice.addEventListener('loudspeaker', ({ detail: device }) => {
   speaker.device = device;
   comparison.device = device;
@@ -263,9 +272,6 @@ voice.addEventListener('loudspeaker', ({ detail: device }) => {
 voice.addEventListener('trouble', ({ detail: words }) => complain(words));
 document.addEventListener('keydown', (event) => event.key === 'Escape' && hush());
 find('hush').addEventListener('click', hush);
-
-/** The delay of audio on a track behind an event, ms. */
-const TRACK_DELAY = 150;
 
 /** Lets the microphone's track be heard while it should be. */
 function route() {
@@ -285,6 +291,48 @@ comparison.addEventListener('playing', () => {
   silence();
   complain('');
   leaveStart();
+});
+
+// ---------------------------------------------------------------- push to talk
+
+/** The delay of audio on a track behind an event, ms. */
+const TRACK_DELAY = 150;
+
+/** A shorter press says nothing, ms: the server takes no less audio for a turn. */
+const LEAST_PRESS = 100;
+
+/** Push to talk: when it was pressed, the timer that commits what was said, and how turns end without it. */
+const hold = { since: 0, commit: 0, usual: undefined };
+
+/**
+ * While it is held, no pause ends the turn, up to the longest that the server can be asked to wait for. Without any turn
+ * detection the server would look nothing up until the release.
+ */
+const NO_PAUSE = { type: 'server_vad', silence_duration_ms: 10_000 };
+
+function sayHowTurnsEnd() {
+  const turn_detection = voice.held ? NO_PAUSE : hold.usual;
+  session.send({ type: 'session.update', session: { type: 'realtime', audio: { input: { turn_detection } } } });
+}
+
+voice.addEventListener('pressed', () => {
+  if (hold.commit === 0) hold.since = performance.now();
+  clearTimeout(hold.commit);
+  hold.commit = 0;
+  demo.stop();
+  hush();
+  sayHowTurnsEnd();
+});
+
+voice.addEventListener('released', () => {
+  const isLong = performance.now() - hold.since >= LEAST_PRESS;
+  const commit = () => {
+    hold.commit = 0;
+    if (isLong) session.send({ type: 'input_audio_buffer.commit' });
+    sayHowTurnsEnd();
+  };
+  // What was said last may still be on its way, over a track.
+  hold.commit = setTimeout(commit, session.onTrack ? TRACK_DELAY : 0);
 });
 
 // ---------------------------------------------------------------- tools and the switch
@@ -453,12 +501,16 @@ session.addEventListener('state', ({ detail: { state, reason } }) => {
     complain('The server does not answer. This page reconnects by itself, and the conversation goes on where you heard it last.');
   } else if (state === 'lost') {
     complain('The server does not answer. What you typed is kept, and this page goes on by itself as soon as the server is back.');
-  } else if (state === 'refused') complain(reason);
+  } else if (state === 'refused' || state === 'locked') complain(reason);
   else if (state !== 'opening') complain('');
   if (state === 'ended') transcript.note(`The conversation is over${reason ? `: ${reason}` : ''}. It begins anew when you speak or type.`);
   if (state === 'ended' && voice.on) voice.end();
   if (state === 'lost' || state === 'ended') endTalk();
   if (state === 'ready') greet();
+  if (state === 'locked' && reason) {
+    find('token-value').focus();
+    find('token-value').select();
+  }
 });
 
 /** Disables the controls that need a server; typing stays possible. */

@@ -1,6 +1,6 @@
 // One conversation with the server and its state.
 
-import { CallLine, CUT_OFF, NoCall, UNKNOWN } from './call.js';
+import { bearer, CallLine, CUT_OFF, NoCall, Refused, UNKNOWN } from './call.js';
 import { Kept } from './kept.js';
 import { SocketLine } from './socket.js';
 
@@ -15,6 +15,14 @@ const RETURNS = [200, 500, 1000, 2000];
 
 /** How long such an attempt may take, ms. */
 const RETURN_PATIENCE = 5000;
+
+/** The characters that a header carries to the server, and so all that a token can have. */
+const TOKEN = /^[\x20-\x7e]*$/;
+
+const NOT_ACCEPTED = 'The server does not accept this token.';
+
+/** The usual reasons for which a server that answers opens no conversation, as the end of a sentence. */
+const USUALLY = 'all places may be taken, or it does not know this address (server.allowed_origins).';
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -41,7 +49,7 @@ export const way = {
  * - `ended`: the server ended the conversation normally
  * - `away`: the connection was lost, and the server keeps the conversation; reconnecting
  * - `lost`: the connection was lost, and with it the conversation; reconnecting
- * - `locked`: the server requires a token
+ * - `locked`: the server requires a token; `reason` if it does not accept the one that it was shown
  * - `refused`: the server refuses this page
  */
 export class Session extends EventTarget {
@@ -58,6 +66,8 @@ export class Session extends EventTarget {
   #received = '';
   /** A line that was cut off and is not hung up yet. */
   #left = null;
+  /** Gives up the line that is being opened. */
+  #giveUp = () => {};
 
   /** Returns the agent's last item of which something was heard, and how much: {item, ms}; null if there is none. */
   heard = () => null;
@@ -72,7 +82,7 @@ export class Session extends EventTarget {
   async about() {
     try {
       const answer = await fetch('/playground/about', { headers: this.headers() });
-      if (answer.status === 401) this.#tell('locked');
+      if (answer.status === 401) this.#lock();
       else if (answer.ok) return await answer.json();
       else this.#tell('refused', await answer.text());
     } catch {
@@ -83,12 +93,12 @@ export class Session extends EventTarget {
 
   /** The headers for requests besides the socket. */
   headers() {
-    const token = kept.recall('token');
-    return token ? { Authorization: `Bearer ${token}` } : {};
+    return bearer(kept.recall('token'));
   }
 
   /** Sets the token, which is forgotten when this tab closes. */
   unlock(token) {
+    if (!TOKEN.test(token)) return this.#tell('locked', NOT_ACCEPTED);
     kept.keep('token', token);
     this.#tell('ready');
   }
@@ -144,8 +154,10 @@ export class Session extends EventTarget {
     this.#wanted = false;
     this.#back = null;
     clearTimeout(this.#told);
+    this.#told = null;
     this.#line?.close();
     this.#line = null;
+    this.#giveUp();
   }
 
   get #isOpen() {
@@ -184,6 +196,7 @@ export class Session extends EventTarget {
   /** Opens a conversation through a kind of line, or comes back to one. */
   #through(Line, query) {
     return new Promise((resolve, reject) => {
+      this.#giveUp = () => reject(new Error('closed'));
       let opened = false;
       const message = (text) => {
         const arrived = performance.now();
@@ -212,11 +225,11 @@ export class Session extends EventTarget {
       const line = new Line(new URLSearchParams(query), kept.recall('token'), { message, closed, track });
       this.#line = line;
       this.#feed();
-      line.open?.().catch((error) => {
+      line.open().catch((error) => {
         reject(error);
         if (this.#line !== line) return;
         this.#line = null;
-        if (!(error instanceof NoCall)) this.#closed(false);
+        if (!(error instanceof NoCall) && !query.resume) this.#closed(false, CUT_OFF, error instanceof Refused ? '' : error.message);
       });
     });
   }
@@ -238,7 +251,7 @@ export class Session extends EventTarget {
       this.#wanted = false;
       this.#tell('ended', reason);
     } else {
-      this.#look(opened);
+      this.#look(opened, reason);
     }
   }
 
@@ -270,14 +283,14 @@ export class Session extends EventTarget {
     this.#look();
   }
 
-  /** Polls the server until it responds, then resumes the pending action. */
-  async #look(wasOpen = true) {
+  /** Polls the server until it responds, then resumes the pending action. `reason`: why it opened no conversation, if that is known. */
+  async #look(wasOpen = true, reason = '') {
     if (this.#told) return;
     const found = wasOpen ? null : await this.#readiness();
     if (found === 'ready') {
       // The server responds, but did not open a conversation.
       this.#wanted = false;
-      return this.#refusal();
+      return this.#refusal(reason);
     }
     this.#tell('lost');
     const pause = PAUSES[Math.min(this.#attempts, PAUSES.length - 1)];
@@ -300,10 +313,17 @@ export class Session extends EventTarget {
     }
   }
 
-  async #refusal() {
+  async #refusal(reason) {
     const answer = await fetch('/playground/about', { headers: this.headers() }).catch(() => null);
-    if (answer?.status === 401) return this.#tell('locked');
-    this.#tell('refused', 'The server answers but opens no conversation: all places may be taken, or it does not know this address (server.allowed_origins).');
+    if (answer?.status === 401) return this.#lock();
+    this.#tell('refused', `The server answers but opens no conversation: ${reason || USUALLY}`);
+  }
+
+  /** The server requires a token. One that it does not accept is forgotten. */
+  #lock() {
+    const reason = kept.recall('token') ? NOT_ACCEPTED : '';
+    kept.keep('token', '');
+    this.#tell('locked', reason);
   }
 
   #tell(state, reason = '') {

@@ -1,10 +1,22 @@
 // A conversation's line over a WebSocket: events and audio in messages.
 
+import { bearer, Refused } from './call.js';
+
+/** A subprotocol, by which a browser shows a token, has no other characters (RFC 9110: token). */
+const FIT = /^[\w!#$%&'*+.^`|~-]*$/;
+
+/** How long a client secret is valid, s: it is used at once. */
+const VALID = 60;
+
 /** A line of a conversation. `message` gets each message's text, `closed` the code and the reason once it ends. */
 export class SocketLine {
   /** Whether the audio of both sides is on tracks instead of in messages. */
   onTrack = false;
-  #socket;
+  #query;
+  #token;
+  #told;
+  #socket = null;
+  #over = false;
 
   /**
    * @param {URLSearchParams} query
@@ -12,16 +24,25 @@ export class SocketLine {
    * @param {{message: (text: string) => void, closed: (code: number, reason: string) => void}} told
    */
   constructor(query, token, told) {
-    const address = new URL(`/v1/realtime?${query}`, location.href);
+    this.#query = query;
+    this.#token = token;
+    this.#told = told;
+  }
+
+  /** Connects. */
+  async open() {
+    const key = FIT.test(this.#token) ? this.#token : await this.#secret();
+    if (this.#over) throw new Error('closed');
+    const address = new URL(`/v1/realtime?${this.#query}`, location.href);
     address.protocol = location.protocol === 'https:' ? 'wss:' : 'ws:';
-    this.#socket = new WebSocket(address, ['realtime', ...(token ? [`openai-insecure-api-key.${token}`] : [])]);
-    this.#socket.onmessage = ({ data }) => told.message(data);
-    this.#socket.onclose = ({ code, reason }) => told.closed(code, reason);
+    this.#socket = new WebSocket(address, ['realtime', ...(key ? [`openai-insecure-api-key.${key}`] : [])]);
+    this.#socket.onmessage = ({ data }) => this.#told.message(data);
+    this.#socket.onclose = ({ code, reason }) => this.#told.closed(code, reason);
   }
 
   /** Whether messages can be sent. */
   get isOpen() {
-    return this.#socket.readyState === WebSocket.OPEN;
+    return this.#socket?.readyState === WebSocket.OPEN;
   }
 
   /** Sends an event. */
@@ -39,13 +60,32 @@ export class SocketLine {
 
   /** Tells nothing more. */
   mute() {
-    this.#socket.onmessage = null;
-    this.#socket.onclose = null;
+    this.#told = { message() {}, closed() {} };
   }
 
   /** Ends it, untold. */
   close() {
-    this.#socket.onclose = null;
-    this.#socket.close();
+    this.#over = true;
+    this.mute();
+    this.#socket?.close();
+  }
+
+  /**
+   * Asks for a client secret to show instead of the token. The wishes go into it, because whoever shows a secret may
+   * choose less than whoever shows the token.
+   */
+  async #secret() {
+    const [agent, voice, language] = ['agent', 'voice', 'language'].map((wish) => {
+      const wanted = this.#query.get(wish);
+      this.#query.delete(wish);
+      return wanted;
+    });
+    const audio = { ...(voice && { output: { voice } }), ...(language && { input: { transcription: { language } } }) };
+    const wishes = { session: { type: 'realtime', audio }, undertone: { ...(agent && { agent }) } };
+    const body = JSON.stringify({ expires_after: { anchor: 'created_at', seconds: VALID }, ...wishes });
+    const headers = { 'Content-Type': 'application/json', ...bearer(this.#token) };
+    const answer = await fetch('/v1/realtime/client_secrets', { method: 'POST', headers, body });
+    if (!answer.ok) throw new Refused();
+    return (await answer.json()).value;
   }
 }

@@ -2,12 +2,17 @@
 
 import { el } from './text.js';
 
+/** The distance from the end that counts as none, px: positions are rounded. */
+const NEAR = 2;
+
 /** Shows the conversation as text. All content is text nodes. */
 export class Transcript {
   #log;
   #partial;
   #clauses = new Map();
   #items = new Map();
+  /** It is at its end and stays there when something is added. Somebody who reads back is left in peace. */
+  #follows = true;
 
   /** The language of what is said from now on, a BCP 47 tag; empty if it is not known. */
   language = '';
@@ -19,7 +24,15 @@ export class Transcript {
   constructor(log, partial) {
     this.#log = log;
     this.#partial = partial;
-    new ResizeObserver(() => this.#follow()).observe(log.parentElement);
+    const place = log.parentElement;
+    place.addEventListener('scroll', () => (this.#follows = place.scrollHeight - place.clientHeight - place.scrollTop <= NEAR));
+    new ResizeObserver(() => this.#follow()).observe(place);
+  }
+
+  /** Scrolls to the end, and follows again what is added. */
+  toEnd() {
+    this.#follows = true;
+    this.#follow();
   }
 
   /** Shows the partial transcript; hides it if empty. */
@@ -66,6 +79,7 @@ export class Transcript {
     const rest = all.startsWith(kept) ? all.slice(kept.length).trim() : '';
     if (rest === '') return;
     words.replaceChildren(kept, kept ? ' ' : '', el('s', {}, rest), el('span', { class: 'visually-hidden' }, ' (not heard)'));
+    this.#follow();
   }
 
   /** Adds a note. */
@@ -82,6 +96,7 @@ export class Transcript {
   }
 
   #follow() {
+    if (!this.#follows) return;
     const place = this.#log.parentElement;
     place.scrollTop = place.scrollHeight;
   }

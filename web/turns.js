@@ -424,6 +424,8 @@ const HANDLERS = {
     return event.item.role === 'user' ? this.said(event.item, at) : null;
   },
   'conversation.item.input_audio_transcription.completed'(event, at) {
+    // Committed audio without words is no turn.
+    if (event.transcript === '') return null;
     const turn = this.listening();
     turn.user.text = event.transcript;
     turn.user.understood = at;

@@ -11,13 +11,14 @@ const find = (id) => document.getElementById(id);
 
 /**
  * The Talk button and its controls. Emits `frame` with the samples to send as `detail`, `change`
- * when it is switched on or off, `released` when push to talk ends, `loudspeaker` with the id of the one that was chosen, and
- * `trouble` with a message for the user.
+ * when it is switched on or off, `pressed` and `released` when push to talk begins and ends, `loudspeaker` with the id of the
+ * one that was chosen, and `trouble` with a message for the user.
  */
 export class Voice extends EventTarget {
   #microphone = null;
   #muted = false;
-  #held = false;
+  /** The press that holds it: of a `pointer` or a `key`, or a `click` that holds it until the next; null if it is let go. */
+  #held = null;
   #opening = false;
   #reachable = true;
   #loudspeaker = '';
@@ -29,7 +30,10 @@ export class Voice extends EventTarget {
       this.#muted = !this.#muted;
       this.show();
     });
-    find('push').addEventListener('change', () => this.show());
+    find('push').addEventListener('change', () => {
+      this.#hold(null);
+      this.show();
+    });
     find('device').addEventListener('change', async ({ target }) => {
       keep('microphone', target.value);
       if (!this.on) return;
@@ -55,9 +59,14 @@ export class Voice extends EventTarget {
     return this.#microphone?.track ?? null;
   }
 
+  /** Whether push to talk is held. */
+  get held() {
+    return this.#held !== null;
+  }
+
   /** Whether audio is being sent. */
   get listening() {
-    return this.on && !this.#muted && (!find('push').checked || this.#held);
+    return this.on && !this.#muted && (!find('push').checked || this.held);
   }
 
   /** Whether the server is reachable. The microphone can always be switched off. */
@@ -68,9 +77,9 @@ export class Voice extends EventTarget {
 
   /** Switches it off. */
   async end(reason = '') {
+    this.#hold(null);
     const microphone = this.#microphone;
     this.#microphone = null;
-    this.#held = false;
     await microphone?.close();
     this.#changed();
     if (reason) this.#trouble(reason);
@@ -85,7 +94,7 @@ export class Voice extends EventTarget {
     find('voice').hidden = !this.on;
     find('level').hidden = !this.on;
     find('talk').hidden = !this.on || !find('push').checked;
-    find('talk').setAttribute('aria-pressed', this.#held);
+    find('talk').setAttribute('aria-pressed', this.held);
     find('mute').setAttribute('aria-pressed', this.#muted);
     if (!this.listening) find('level').value = 0;
     this.dispatchEvent(new Event('shown'));
@@ -142,23 +151,42 @@ export class Voice extends EventTarget {
   }
 
   #listenForHolding() {
-    find('talk').addEventListener('pointerdown', () => this.#hold(true));
-    for (const type of ['pointerup', 'pointercancel', 'pointerleave']) find('talk').addEventListener(type, () => this.#hold(false));
+    const button = find('talk');
+    button.addEventListener('pointerdown', () => this.#press('pointer'));
+    for (const type of ['pointerup', 'pointercancel', 'pointerleave']) button.addEventListener(type, () => this.#release('pointer'));
+    // A click without a pointer is one of Enter, or of assistive technology.
+    button.addEventListener('click', ({ detail }) => detail === 0 && this.#hold(this.held ? null : 'click'));
     document.addEventListener('keydown', (event) => {
+      // Held down, Enter would click again and again.
+      if (event.key === 'Enter' && event.repeat && event.target === button) event.preventDefault();
       if (event.key !== ' ' || !this.#mayHold(event.target)) return;
-      if (!event.repeat) this.#hold(true);
+      if (!event.repeat) this.#press('key');
       event.preventDefault();
     });
-    document.addEventListener('keyup', (event) => event.key === ' ' && this.#hold(false));
+    document.addEventListener('keyup', (event) => {
+      if (event.key !== ' ') return;
+      // Some browsers click only now.
+      if (event.target === button) event.preventDefault();
+      this.#release('key');
+    });
     // The key is released in another window, and nobody says so.
-    window.addEventListener('blur', () => this.#hold(false));
+    window.addEventListener('blur', () => this.#held !== 'click' && this.#hold(null));
   }
 
-  #hold(held) {
-    if (this.#held === held || !this.on) return;
-    this.#held = held;
+  /** Holds it until the release; lets it go if a click holds it. */
+  #press(by) {
+    this.#hold(this.#held === 'click' ? null : (this.#held ?? by));
+  }
+
+  #release(by) {
+    if (this.#held === by) this.#hold(null);
+  }
+
+  #hold(by) {
+    if (this.#held === by || !this.on) return;
+    this.#held = by;
     this.show();
-    if (!held) this.dispatchEvent(new Event('released'));
+    this.dispatchEvent(new Event(this.held ? 'pressed' : 'released'));
   }
 
   /** Whether the space bar may push to talk, which it may not if the focused element uses it. */

@@ -29,8 +29,8 @@ export async function launch(executable, sound) {
   });
 }
 
-/** Opens the page, and collects its errors in `complaints`. `first` runs in it before its own code. */
-export async function open(browser, address, options = {}, first = () => {}) {
+/** Opens the page until `ready` is there, and collects its errors in `complaints`. `first` runs in it before its own code. */
+export async function open(browser, address, options = {}, first = () => {}, ready = '#questions button') {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, permissions: ['microphone', 'clipboard-read', 'clipboard-write'], ...options });
   await context.addInitScript(listen);
   await context.addInitScript(first);
@@ -39,7 +39,7 @@ export async function open(browser, address, options = {}, first = () => {}) {
   page.on('console', (message) => message.type() === 'error' && complaints.push(message.text()));
   page.on('pageerror', (error) => complaints.push(String(error)));
   await page.goto(address);
-  await page.waitForSelector('#questions button', { state: 'attached' });
+  await page.waitForSelector(ready, { state: 'attached' });
   return { context, page, complaints };
 }
 

@@ -23,8 +23,10 @@ export const step = (name) => process.stderr.write(`-- ${name}\n`);
 
 let server = null;
 
-export async function startServer() {
-  server = spawn(undertone, ['serve', '--config', config], { stdio: ['ignore', 'ignore', 'inherit'] });
+/** Starts the server, with these variables in its environment. */
+export async function startServer(variables = {}) {
+  const env = { ...process.env, ...variables };
+  server = spawn(undertone, ['serve', '--config', config], { env, stdio: ['ignore', 'ignore', 'inherit'] });
   for (let tries = 0; tries < 400; tries += 1) {
     const answer = await fetch(`${address}readyz`).catch(() => null);
     if (answer?.ok) return;

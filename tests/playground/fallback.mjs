@@ -4,8 +4,12 @@
 
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
-import { address, artefacts, measured, PATIENCE, run, settings, shots, step } from './common.mjs';
+import { address, artefacts, killServer, measured, PATIENCE, run, settings, shots, startServer, step } from './common.mjs';
 import { copied, open, writeHeard } from './browser.mjs';
+import { Network } from './network.mjs';
+
+/** A token that cannot be a subprotocol. */
+const TOKEN = 'abcdefghijklmnop/==';
 
 const way = (page) => page.locator('#way-told').innerText();
 
@@ -70,4 +74,45 @@ async function withoutWebrtc(browser) {
   await context.close();
 }
 
-await run(settings.sounds.silence, unreachable, withoutWebrtc);
+async function withAToken(browser) {
+  step('a token that the server does not accept is told of, and another can be typed at once');
+  await killServer();
+  await startServer({ UNDERTONE_AUTH_TOKEN: TOKEN });
+  const network = new Network();
+  const { context, page, complaints } = await open(browser, await network.open(), {}, () => {}, '#token');
+  await page.waitForSelector('#token:not([hidden])', { timeout: PATIENCE });
+  assert.ok(!(await page.locator('#alert').isVisible()), 'nobody has given a token');
+  const toldWrong = () => page.waitForFunction(() => document.getElementById('alert').textContent === 'The server does not accept this token.' && document.activeElement.id === 'token-value', null, { timeout: PATIENCE });
+  // The first has letters that no header carries.
+  await page.fill('#token-value', 'ключ-ключ-ключ-ключ');
+  await page.keyboard.press('Enter');
+  await toldWrong();
+  await page.keyboard.type('another-token-of-some-length');
+  const refused = page.waitForResponse((answer) => answer.url().endsWith('/playground/about') && answer.status() === 401);
+  await page.keyboard.press('Enter');
+  await refused;
+  await toldWrong();
+  await page.keyboard.type(TOKEN);
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('#questions button', { state: 'attached', timeout: PATIENCE });
+  assert.ok(!(await page.locator('#alert').isVisible()));
+
+  step('a token that cannot be a subprotocol opens a conversation over the WebSocket');
+  await page.click('#settings summary');
+  await page.selectOption('#way', 'websocket');
+  await ask(page, 'What is two plus three?', '5');
+  assert.equal(await way(page), 'Connected over WebSocket.');
+  assert.deepEqual(complaints.filter((complaint) => !/\b401\b/.test(complaint)), []);
+
+  step('with it the page comes back after a loss, too');
+  network.cut();
+  await page.waitForFunction(() => document.getElementById('status').textContent === 'Reconnecting…', null, { timeout: PATIENCE });
+  network.up = true;
+  await page.waitForSelector('#alert', { state: 'hidden', timeout: PATIENCE });
+  await ask(page, 'What is two plus four?', '6');
+  assert.ok(!(await page.locator('#log').innerText()).includes('new conversation'));
+  await context.close();
+  network.close();
+}
+
+await run(settings.sounds.silence, unreachable, withoutWebrtc, withAToken);

@@ -3,49 +3,12 @@
 // Usage: node reconnect.mjs SETTINGS.json   Prints one JSON object of what was measured.
 
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import { address, artefacts, killServer, PATIENCE, run, settings, shots, startServer, step } from './common.mjs';
 import { open, writeHeard } from './browser.mjs';
+import { Network } from './network.mjs';
 
 const QUESTION = 'What can you do?';
-
-/** The network between browser and server, which the test cuts. */
-class Network {
-  #lines = new Set();
-  #server = createServer((line) => this.#carry(line));
-  up = true;
-
-  async open() {
-    this.#server.listen(0, '127.0.0.1');
-    await once(this.#server, 'listening');
-    return `http://127.0.0.1:${this.#server.address().port}/`;
-  }
-
-  #carry(line) {
-    if (!this.up) return line.destroy();
-    const { hostname, port } = new URL(address);
-    const far = connect(Number(port), hostname);
-    for (const [one, other] of [[line, far], [far, line]]) {
-      this.#lines.add(one);
-      one.pipe(other);
-      one.on('error', () => {});
-      one.on('close', () => (this.#lines.delete(one), other.destroy()));
-    }
-  }
-
-  /** Resets all connections; there are no new ones until `up` is true again. */
-  cut() {
-    this.up = false;
-    for (const line of this.#lines) line.resetAndDestroy();
-  }
-
-  close() {
-    this.cut();
-    this.#server.close();
-  }
-}
 
 /** The agent's words since the last question, without those that were not heard. */
 const told = (page) =>

@@ -361,25 +361,76 @@ async function bargeIn() {
   await browser.close();
 }
 
-async function pushToTalk() {
-  step('held down, a key talks; let go, the turn is over');
+async function pushToTalk(way) {
+  step(`held down, a key talks; let go, the turn is over (${way})`);
   const browser = await launch(chromium, sounds.question);
   const { page, complaints } = await open(browser, address);
-  await page.click('#microphone');
-  // By key: the page still moves while the session opens, and a click could land beside.
   await page.press('#settings summary', 'Enter');
+  await page.selectOption('#way', way);
+  await page.click('#microphone');
   await page.check('#push');
+  let endedInPause = false;
   const hold = async () => {
     if ((await page.locator('.message').count()) > 0) await page.click('#microphone');
     if (!(await isOn(page))) await page.click('#microphone');
     await page.waitForSelector('#talk:not([hidden])');
     await page.focus('#talk');
+    const before = await page.locator('.message.user').count();
     await page.keyboard.down(' ');
-    await pause(4500);
+    // The question is over after some 3 s.
+    await pause(6000);
+    endedInPause = (await page.locator('.message.user').count()) > before;
     await page.keyboard.up(' ');
   };
   await insist(page, hold, 'cloudy in London');
+  assert.ok(!endedInPause, 'a pause does not end the turn');
   await shot(page, 'push-to-talk');
+  await calm(page);
+
+  step('who presses it for a moment, or says nothing, is told of no error');
+  await page.focus('#talk');
+  for (const length of [30, 1500]) {
+    await page.keyboard.down(' ');
+    await page.waitForSelector('#talk[aria-pressed="true"]');
+    await pause(length);
+    await page.keyboard.up(' ');
+    await pause(1000);
+  }
+  // On a busy machine the recogniser may be too slow for one of the questions.
+  const failures = await page.locator('#log .note.failed:not(:has-text("could not be transcribed"))').allInnerTexts();
+  assert.deepEqual(failures, []);
+
+  step('pressed, it silences the agent');
+  await say(page, 'What can you do?');
+  await page.waitForSelector('.sounding', { timeout: PATIENCE });
+  await page.focus('#talk');
+  await page.keyboard.down(' ');
+  await page.waitForSelector('#log s', { timeout: PATIENCE });
+  assert.equal(await page.locator('.sounding').count(), 0);
+  await page.keyboard.up(' ');
+
+  step('Enter, and a click of assistive technology, hold it until the next');
+  const isHeld = (held) => page.waitForSelector(`#talk[aria-pressed="${held}"]`);
+  await page.focus('#talk');
+  await page.keyboard.press('Enter');
+  await isHeld(true);
+  await page.hover('#talk');
+  await page.hover('h1');
+  await page.evaluate(() => window.dispatchEvent(new Event('blur')));
+  await isHeld(true);
+  await page.keyboard.press('Enter');
+  await isHeld(false);
+  await page.evaluate(() => document.getElementById('talk').click());
+  await isHeld(true);
+  await page.keyboard.press(' ');
+  await isHeld(false);
+
+  step('a pointer holds it while it is down');
+  await page.hover('#talk');
+  await page.mouse.down();
+  await isHeld(true);
+  await page.mouse.up();
+  await isHeld(false);
 
   step('a key that is released in another window does not keep the microphone open');
   await page.focus('#talk');
@@ -390,6 +441,40 @@ async function pushToTalk() {
   await page.keyboard.up(' ');
   assert.deepEqual(complaints, []);
   await browser.close();
+}
+
+/** Runs in the page: fills the transcript, scrolls it to `from`, and lets words come in. Returns where it is then, and its end. */
+async function wordsCome(from) {
+  const { Transcript } = await import('/transcript.js');
+  const log = document.getElementById('log');
+  const place = log.parentElement;
+  document.body.classList.remove('fresh');
+  const transcript = new Transcript(log, document.getElementById('partial'));
+  const frames = () => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+  for (let note = 0; note < 60; note += 1) transcript.note(`Note ${note}`);
+  await frames();
+  const whole = place.scrollTop;
+  place.scrollTop = Math.min(from, whole);
+  await frames();
+  transcript.hearing('What is the weather');
+  transcript.note('It is cloudy.');
+  await frames();
+  return { at: place.scrollTop, end: place.scrollHeight - place.clientHeight };
+}
+
+async function readsBack(browser) {
+  step('who reads back is left in peace while somebody speaks; otherwise the transcript follows');
+  const { context, page, complaints } = await open(browser, address);
+  const back = await page.evaluate(wordsCome, 40);
+  assert.ok(back.end > 200, 'there is something to read back');
+  assert.equal(back.at, 40);
+  const { at, end } = await page.evaluate(wordsCome, Infinity);
+  assert.ok(Math.abs(at - end) <= 2, `it is at ${at}, and ends at ${end}`);
+  await page.setViewportSize(PHONE);
+  // Safari on a phone zooms into smaller text.
+  for (const field of ['#words', '#token-value']) assert.equal(await page.locator(field).evaluate((field) => getComputedStyle(field).fontSize), '16px', field);
+  assert.deepEqual(complaints, []);
+  await context.close();
 }
 
 async function withoutMicrophone(browser) {
@@ -409,10 +494,11 @@ try {
   const browser = await launch(chromium, sounds.question);
   await firstVisit(browser);
   await inventedTurn(browser);
+  await readsBack(browser);
   await withoutMicrophone(browser);
   await browser.close();
   await bargeIn();
-  await pushToTalk();
+  for (const way of ['webrtc', 'websocket']) await pushToTalk(way);
   console.log(JSON.stringify(measured));
 } finally {
   stopServer();
