@@ -10,10 +10,10 @@ encoder.f32.onnx and encoder.int8.onnx
     The keys and values that each decoder layer i attends to: all the decoder
     ever needs from the audio, computed once.
 
-decoder.int8.onnx, one token per run
-    id i64[1,1], pos i64[1,1], pk{i} f32[1,H,D,P], pv{i} f32[1,H,P,D], ck{i}, cv{i}
-        ->  logits f32[1,1,vocabulary], nk{i} f32[1,H,D,P+1], nv{i} f32[1,H,P+1,D]
-    Feed nk and nv back as pk and pv; start with P = 0.
+decoder.int8.onnx, N tokens per run
+    id i64[1,N], pos i64[1,N], pk{i} f32[1,H,D,P], pv{i} f32[1,H,P,D], ck{i}, cv{i}
+        ->  logits f32[1,N,vocabulary], nk{i} f32[1,H,D,P+N], nv{i} f32[1,H,P+N,D]
+    Feed nk and nv back as pk and pv; start with P = 0. No token sees those after it.
 
 Keys are kept transposed, so that no step has to transpose them again.
 """
@@ -41,7 +41,7 @@ def float_tensor(name, *shape):
 
 
 def index_tensor(name):
-    return helper.make_tensor_value_info(name, TensorProto.INT64, [1, 1])
+    return helper.make_tensor_value_info(name, TensorProto.INT64, [1, "N"])
 
 
 class Graph:
@@ -83,8 +83,10 @@ class Graph:
     def split_heads(self, x, order, name=None):
         return self.op("Transpose", self.op("Reshape", x, self.per_head), perm=order, name=name)
 
-    def attend(self, query, keys, values):
-        shares = self.op("Softmax", self.op("MatMul", query, keys), axis=-1)
+    def attend(self, query, keys, values, mask=None):
+        scores = self.op("MatMul", query, keys)
+        scores = scores if mask is None else self.op("Add", scores, mask)
+        shares = self.op("Softmax", scores, axis=-1)
         mixed = self.op("Transpose", self.op("MatMul", shares, values), perm=VALUES)
         return self.op("Reshape", mixed, self.merged)
 
@@ -93,7 +95,7 @@ class Graph:
         scale = np.float32(self.head_width**-0.5)
         return self.split_heads(self.affine(x, weight * scale, bias * scale), VALUES)
 
-    def self_attention(self, x, prefix, cache=None):
+    def self_attention(self, x, prefix, cache=None, mask=None):
         """Adds self-attention to `x`; with `cache` = i, keys and values join those of layer i's past."""
         normed = self.layer_norm(x, f"{prefix}/layer_norm")
         # The rows of linear_0 are query, key and value; Whisper's keys have no bias.
@@ -105,7 +107,7 @@ class Graph:
         if cache is not None:
             keys = self.op("Concat", f"pk{cache}", keys, axis=3, name=f"nk{cache}")
             values = self.op("Concat", f"pv{cache}", values, axis=2, name=f"nv{cache}")
-        return self.op("Add", x, self.linear(self.attend(query, keys, values), f"{prefix}/linear_1"))
+        return self.op("Add", x, self.linear(self.attend(query, keys, values, mask), f"{prefix}/linear_1"))
 
     def cross_attention(self, x, prefix, layer):
         normed = self.layer_norm(x, f"{prefix}/layer_norm")
@@ -177,19 +179,33 @@ def embed(graph, table, index):
     return graph.op("Cast", graph.op("Gather", graph.constant(graph.weights[table]), index), to=TensorProto.FLOAT)
 
 
+def causal_mask(graph):
+    """Added to the scores [1,H,N,P+N]: minus infinity where a token would see one after it."""
+    zero, one = (graph.constant(np.array(n)) for n in (0, 1))
+    past = graph.op("Gather", graph.op("Shape", "pk0"), graph.constant(np.array(3)))
+    new = graph.op("Gather", graph.op("Shape", "id"), graph.constant(np.array(1)))
+    keys = graph.op("Range", zero, graph.op("Add", past, new), one)
+    # [1,N] -> [1,1,N,1]
+    queries = graph.op("Unsqueeze", "pos", graph.constant(np.array([1, 3])))
+    unseen = graph.op("Greater", keys, queries)
+    never, always = (graph.constant(np.array(n, np.float32)) for n in (-np.inf, 0))
+    return graph.op("Where", unseen, never, always)
+
+
 def build_decoder(weights):
     graph = Graph(weights, weights.decoder_heads)
+    mask = causal_mask(graph)
     token = embed(graph, "decoder/embeddings/weight", "id")
     position = embed(graph, "decoder/position_encodings/encodings", "pos")
     x = graph.op("Add", token, position)
     for layer in range(weights.decoder_layers):
-        x = graph.self_attention(x, f"decoder/layer_{layer}/self_attention", cache=layer)
+        x = graph.self_attention(x, f"decoder/layer_{layer}/self_attention", cache=layer, mask=mask)
         x = graph.cross_attention(x, f"decoder/layer_{layer}/attention", layer)
         x = graph.feed_forward(x, f"decoder/layer_{layer}/ffn")
     x = graph.layer_norm(x, "decoder/layer_norm")
     graph.op("MatMul", x, graph.constant(graph.weight("decoder/embeddings/weight").T), name="logits")
     inputs = [index_tensor("id"), index_tensor("pos"), *cache_tensors(graph, weights, "p", "P")]
-    outputs = [float_tensor("logits", 1, 1, weights.vocabulary), *cache_tensors(graph, weights, "n", "P1")]
+    outputs = [float_tensor("logits", 1, "N", weights.vocabulary), *cache_tensors(graph, weights, "n", "P1")]
     return graph.model("whisper_decoder", [*inputs, *cross_tensors(graph, weights)], outputs)
 
 

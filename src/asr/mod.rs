@@ -96,6 +96,9 @@ pub struct Hints {
     /// The user speaks on. Recognisers that would have to try again return no words instead, because the next audio comes
     /// sooner.
     pub partial: bool,
+    /// The words that were heard when the same audio was shorter. A decoder that checks them takes less time than one
+    /// that writes them anew.
+    pub so_far: Option<String>,
 }
 
 impl Hints {

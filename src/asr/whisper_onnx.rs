@@ -118,59 +118,55 @@ impl WhisperOnnx {
             .encoder
             .run(ort::inputs! { "mel" => mel })
             .map_err(failed)?;
-        let cross: Vec<(String, DynValue)> = encoded
+        let cross = encoded
             .into_iter()
             .map(|(name, value)| (name.to_owned(), value))
             .collect();
+        let mut decoding = Decoding::new(self.sizes, cross)?;
+        let logits = decoding.step(&mut self.decoder, before)?;
+        let mut logits = logits[logits.len() - self.sizes.vocabulary..].to_vec();
+        let token = self.tokens.no_speech;
+        let no_speech = token.map_or(0.0, |token| probability(&logits, token as usize));
+        if before.len() > 1 && !hints.others.is_empty() {
+            // Without the keyterms: the language they are written in would bias the detection.
+            logits = decoding.alone(&mut self.decoder, self.tokens.start)?;
+        }
+        let spoken = self.tokens.choose(&logits, hints, audio.len());
         let limits = Limits::for_samples(audio.len());
-        let mut past = self.sizes.empty_past()?;
+        let mut next = self.tokens.task(&spoken);
+        // The logits before the last of these say nothing of words.
+        let mut told = next.len().saturating_sub(1);
+        next.extend(self.draft(hints, limits.tokens)?);
         let mut tokens: Vec<u32> = Vec::new();
         let mut log_probability = 0.0;
-        let mut no_speech = 0.0;
         let mut marks = None;
-        let mut spoken = None;
-        // In reverse order, to pop from the end.
-        let mut prompt: Vec<u32> = before.iter().rev().copied().collect();
-        let mut next = prompt.pop().unwrap_or(self.tokens.start);
-        for position in 0.. {
-            let (logits, present) = step(&mut self.decoder, next, position, &past, &cross)?;
-            past = present;
-            if next == self.tokens.start {
-                let token = self.tokens.no_speech;
-                no_speech = token.map_or(0.0, |token| probability(&logits, token as usize));
-                let is_first = position == 0 || hints.others.is_empty();
-                let alone = match is_first {
-                    true => logits,
-                    // Without the keyterms: the language they are written in would bias the detection.
-                    false => {
-                        let (start, past) = (self.tokens.start, self.sizes.empty_past()?);
-                        step(&mut self.decoder, start, 0, &past, &cross)?.0
-                    }
+        'text: loop {
+            let before = decoding.length;
+            let logits = decoding.step(&mut self.decoder, &next)?;
+            let logits = logits.chunks_exact(self.sizes.vocabulary).enumerate();
+            let mut agreed = 0;
+            for (at, logits) in logits.skip(told) {
+                let chosen = self.choose(logits.to_vec(), tokens.is_empty());
+                let token = chosen.token;
+                log_probability += chosen.log_probability;
+                marks = match self.is_word(token) {
+                    true => None,
+                    // Only the marks right after the last word count.
+                    false => marks.or(Some(chosen.marks)),
                 };
-                let chosen = self.tokens.choose(&alone, hints, audio.len());
-                prompt = self.tokens.task(&chosen);
-                prompt.reverse();
-                spoken = chosen.tag;
-                next = prompt.pop().unwrap_or(self.tokens.no_timestamps);
-                continue;
+                if token == self.tokens.end || tokens.len() >= limits.tokens {
+                    break 'text;
+                }
+                tokens.push(token);
+                agreed = at + 1;
+                if next.get(agreed) != Some(&token) {
+                    break;
+                }
             }
-            if let Some(told) = prompt.pop() {
-                next = told;
-                continue;
-            }
-            let chosen = self.choose(logits, tokens.is_empty());
-            let token = chosen.token;
-            log_probability += chosen.log_probability;
-            marks = match self.is_word(token) {
-                true => None,
-                // Only the marks right after the last word count.
-                false => marks.or(Some(chosen.marks)),
-            };
-            if token == self.tokens.end || tokens.len() >= limits.tokens {
-                break;
-            }
-            tokens.push(token);
-            next = token;
+            decoding.keep(before + agreed)?;
+            told = 0;
+            next.clear();
+            next.extend(tokens.last());
         }
         let text = self
             .tokenizer
@@ -183,8 +179,19 @@ impl WhisperOnnx {
             confidence,
             no_speech,
             marks,
-            language: spoken,
+            language: spoken.tag,
         })
+    }
+
+    /// The tokens of the words that were heard before in the same audio, at most `most`. The decoder checks them in one
+    /// step, and goes on from where it hears otherwise.
+    fn draft(&self, hints: &Hints, most: usize) -> Result<Vec<u32>, AsrError> {
+        let Some(words) = &hints.so_far else {
+            return Ok(Vec::new());
+        };
+        let words = self.tokenizer.encode(format!(" {words}"), false);
+        let words = words.map_err(|error| AsrError::Run(error.to_string()))?;
+        Ok(words.get_ids().iter().copied().take(most).collect())
     }
 
     /// Whether a token belongs to a word.
@@ -271,7 +278,7 @@ struct Chosen {
     marks: Marks,
 }
 
-type Past = Vec<(String, DynValue)>;
+type Caches = Vec<(String, DynValue)>;
 
 impl Sizes {
     /// The sizes of a decoder with these inputs and outputs, or why there are none.
@@ -279,6 +286,9 @@ impl Sizes {
         let layers = (0..)
             .take_while(|layer| inputs.contains_key(&format!("pk{layer}")))
             .count();
+        if inputs.get("id").and_then(|shape| shape.last()) == Some(&1) {
+            return Err("it takes one token at a time; `make models` makes it anew".into());
+        }
         let size = |shape: Option<&i64>| usize::try_from(*shape?).ok().filter(|size| *size > 0);
         let keys = inputs.get("pk0").map(Vec::as_slice).unwrap_or_default();
         let logits = outputs.get("logits").and_then(|shape| shape.last());
@@ -294,9 +304,9 @@ impl Sizes {
         })
     }
 
-    fn empty_past(self) -> Result<Past, AsrError> {
+    fn empty_past(self) -> Result<Caches, AsrError> {
         let (heads, head) = (self.heads, self.head);
-        let mut past = Past::new();
+        let mut past = Caches::new();
         for layer in 0..self.layers {
             let key = Tensor::from_array(([1, heads, head, 0], Vec::<f32>::new()));
             let value = Tensor::from_array(([1, heads, 0, head], Vec::<f32>::new()));
@@ -307,23 +317,90 @@ impl Sizes {
     }
 }
 
-/// One step of the decoder: the logits after `token`, and the caches with it.
-fn step(
+/// The decoder's state within one audio.
+struct Decoding {
+    sizes: Sizes,
+    /// The keys and values of the tokens so far.
+    past: Caches,
+    /// Those of the audio.
+    cross: Caches,
+    /// The number of tokens so far.
+    length: usize,
+}
+
+impl Decoding {
+    fn new(sizes: Sizes, cross: Caches) -> Result<Self, AsrError> {
+        Ok(Self {
+            sizes,
+            past: sizes.empty_past()?,
+            cross,
+            length: 0,
+        })
+    }
+
+    /// The logits after each of `tokens`, which join those so far.
+    fn step(&mut self, decoder: &mut Session, tokens: &[u32]) -> Result<Vec<f32>, AsrError> {
+        let (logits, present) = run(decoder, tokens, self.length, &self.past, &self.cross)?;
+        self.past = present;
+        self.length += tokens.len();
+        Ok(logits)
+    }
+
+    /// The logits after `token` if it were the first.
+    fn alone(&self, decoder: &mut Session, token: u32) -> Result<Vec<f32>, AsrError> {
+        let past = self.sizes.empty_past()?;
+        Ok(run(decoder, &[token], 0, &past, &self.cross)?.0)
+    }
+
+    /// Takes back all tokens but the first `length`.
+    fn keep(&mut self, length: usize) -> Result<(), AsrError> {
+        if length == self.length {
+            return Ok(());
+        }
+        let Sizes { heads, head, .. } = self.sizes;
+        for (name, cache) in &mut self.past {
+            let is_key = name.starts_with("pk");
+            // Keys are transposed: the tokens are their last dimension.
+            let (size, shape) = match is_key {
+                true => (1, [1, heads, head, length]),
+                false => (head, [1, heads, length, head]),
+            };
+            let kept = {
+                let (_, all) = cache.try_extract_tensor::<f32>().map_err(failed)?;
+                let rows = all.chunks_exact(self.length * size);
+                let kept = rows.flat_map(|row| &row[..length * size]).copied();
+                kept.collect::<Vec<f32>>()
+            };
+            *cache = Tensor::from_array((shape, kept))
+                .map_err(failed)?
+                .into_dyn();
+        }
+        self.length = length;
+        Ok(())
+    }
+}
+
+/// Runs the decoder over `tokens`, the first of which stands at `position`. Returns the logits after each, and the caches
+/// with them.
+fn run(
     decoder: &mut Session,
-    token: u32,
-    position: i64,
-    past: &Past,
-    cross: &[(String, DynValue)],
-) -> Result<(Vec<f32>, Past), AsrError> {
-    let id = Tensor::from_array(([1, 1], vec![i64::from(token)])).map_err(failed)?;
-    let place = Tensor::from_array(([1, 1], vec![position])).map_err(failed)?;
+    tokens: &[u32],
+    position: usize,
+    past: &Caches,
+    cross: &Caches,
+) -> Result<(Vec<f32>, Caches), AsrError> {
+    let shape = [1, tokens.len()];
+    let ids: Vec<i64> = tokens.iter().map(|&token| i64::from(token)).collect();
+    let places: Vec<i64> = (position as i64..).take(tokens.len()).collect();
+    let ids = Tensor::from_array((shape, ids)).map_err(failed)?;
+    let places = Tensor::from_array((shape, places)).map_err(failed)?;
     let mut inputs: Vec<(Cow<'_, str>, SessionInputValue<'_>)> =
-        vec![("id".into(), id.into()), ("pos".into(), place.into())];
+        vec![("id".into(), ids.into()), ("pos".into(), places.into())];
     for (name, value) in past.iter().chain(cross) {
         inputs.push((name.as_str().into(), value.into()));
     }
     let mut logits = Vec::new();
-    let mut present = Past::new();
+    let mut present = Caches::new();
     for (name, value) in decoder.run(inputs).map_err(failed)? {
         match name.strip_prefix('n') {
             Some(cache) => present.push((format!("p{cache}"), value)),

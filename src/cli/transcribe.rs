@@ -25,7 +25,7 @@ impl Transcribe {
             language: config.policy.speaker.language.clone(),
             others: config.detection.among.as_slice().into(),
             keyterms: config.keyterms.clone(),
-            partial: false,
+            ..Hints::default()
         };
         let mut texts = Vec::new();
         for stretch in crate::audio::stretches(&audio) {

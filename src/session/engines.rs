@@ -430,7 +430,7 @@ impl Engines {
             language: speaker_of(agent, options).language,
             others,
             keyterms: options.keyterms.as_ref().unwrap_or(&agent.keyterms).clone(),
-            partial: false,
+            ..Hints::default()
         };
         self.recognisers.open(name, hints, report, turns)
     }

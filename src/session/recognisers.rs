@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -105,6 +105,7 @@ impl Recognisers {
         let local = OnThread {
             worker: self.shared.clone(),
             hints,
+            heard: Arc::default(),
         };
         let (Some(Service { source, .. }), Some(mut session)) = (service, session) else {
             return Recogniser::Shared(local);
@@ -221,9 +222,23 @@ impl From<AsrError> for Trouble {
 pub(super) struct OnThread {
     worker: Shared,
     hints: Hints,
+    heard: Arc<Mutex<Heard>>,
+}
+
+/// The last words of a session, and where their audio begins.
+#[derive(Default)]
+struct Heard {
+    from: Samples,
+    words: Option<String>,
 }
 
 impl OnThread {
+    /// The words that were last heard in audio that begins at this sample.
+    fn heard_from(&self, from: Samples) -> Option<String> {
+        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        (heard.from == from).then(|| heard.words.clone())?
+    }
+
     fn job(&self, audio: Vec<f32>, asked: Option<Instant>) -> HearJob {
         HearJob {
             audio,
@@ -401,10 +416,18 @@ impl Recogniser {
         let asked = (!partial).then(Instant::now);
         let mut job = local.job(audio, asked);
         job.hints.partial = partial;
+        job.hints.so_far = local.heard_from(part.from);
+        let (known, from) = (local.heard.clone(), part.from);
         let (hints, samples) = (job.hints.clone(), job.audio.len());
         let done = move |heard: Result<Result<Recognised, _>, _>| {
             let heard = heard.map_err(reason);
             let heard = heard.and_then(|heard| heard.map_err(reason));
+            if let Ok(Recognised { text, .. }) = &heard
+                && !text.is_empty()
+            {
+                let words = Some(text.clone());
+                *known.lock().unwrap_or_else(PoisonError::into_inner) = Heard { from, words };
+            }
             done(heard.map(|heard| Recognised {
                 provisional: partial && (instead || hints.leave_open(&heard, samples)),
                 ..heard
@@ -453,7 +476,7 @@ mod tests {
     use super::*;
     use crate::session::source::Setback;
     use futures_util::future::pending;
-    use std::sync::{Barrier, Mutex};
+    use std::sync::Barrier;
     use tokio::sync::oneshot;
 
     /// A service whose every result takes this time; `None`: for ever.
@@ -509,6 +532,58 @@ mod tests {
             &metrics,
         );
         started.expect("a recogniser")
+    }
+
+    /// A local recogniser that repeats the words that were heard so far, and one more.
+    struct GoesOn;
+
+    impl Asr for GoesOn {
+        fn name(&self) -> &str {
+            "scripted"
+        }
+
+        fn transcribe(&mut self, _: &[f32]) -> Result<String, AsrError> {
+            unreachable!("it is asked with hints")
+        }
+
+        fn hear_with(&mut self, _: &[f32], hints: &Hints) -> Result<Recognised, AsrError> {
+            let so_far = hints.so_far.as_deref().unwrap_or_default();
+            Ok(format!("{so_far} more").trim().to_owned().into())
+        }
+    }
+
+    #[tokio::test]
+    async fn the_words_so_far_are_known_to_the_next_partial_of_the_same_utterance() {
+        let metrics = Arc::<Metrics>::default();
+        let known = Recognisers::start(
+            Box::new(|| Ok(Box::new(GoesOn) as Box<dyn Asr>)),
+            NonZeroUsize::MIN,
+            BTreeMap::new(),
+            Gauge::new(metrics.clone(), NonZeroUsize::MIN),
+            &metrics,
+        );
+        let known = known.expect("a recogniser");
+        let open = || known.open(None, Hints::default(), Arc::new(|_| ()), None);
+        let (mut one, mut another) = (open(), open());
+        let heard = async |recogniser: &mut Recogniser, from: u64| {
+            let (done, outcome) = oneshot::channel();
+            let part = Utterance {
+                from: Samples(from),
+                audio: Vec::new(),
+                partial: true,
+            };
+            let (cancel, mut tasks) = (CancellationToken::new(), JoinSet::new());
+            let sent = recogniser.transcribe(part, &cancel, &mut tasks, |heard| {
+                done.send(heard).unwrap();
+            });
+            assert_eq!(sent, Ok(()));
+            outcome.await.unwrap().unwrap().text
+        };
+        assert_eq!(heard(&mut one, 0).await, "more");
+        assert_eq!(heard(&mut one, 0).await, "more more");
+        assert_eq!(heard(&mut another, 0).await, "more");
+        assert_eq!(heard(&mut one, 16_000).await, "more");
+        assert_eq!(heard(&mut one, 16_000).await, "more more");
     }
 
     /// A local recogniser that does this with the audio of each part.
