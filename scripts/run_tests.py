@@ -7,6 +7,7 @@ themselves, also its disk: a loudspeaker that stutters is an echo that nobody ca
 in one piece.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -19,7 +20,10 @@ IN_REAL_TIME = [
     (["--test", "playground", "--test", "soak"], None),
     (["--test", "wire"], 6),
 ]
-BESIDE = (["--lib", "--test", "parts"], None)
+BESIDE = [
+    (["--lib"], None),
+    (["--test", "parts"], None),
+]
 NICE = 19
 
 
@@ -47,17 +51,19 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     running = []
     try:
-        with tempfile.TemporaryFile() as out:
-            beside = start(cargo, *BESIDE, NICE, out)
-            running.append(beside)
+        with contextlib.ExitStack() as files:
+            outs = [files.enter_context(tempfile.TemporaryFile()) for _ in BESIDE]
+            beside = [start(cargo, *group, NICE, out) for group, out in zip(BESIDE, outs)]
+            running += beside
             failed = False
             for group in IN_REAL_TIME:
                 running.append(start(cargo, *group, 0, None))
                 failed |= running[-1].wait() != 0
-            failed |= beside.wait() != 0
-            out.seek(0)
-            sys.stdout.buffer.write(out.read())
-            sys.stdout.buffer.flush()
+            for group, out in zip(beside, outs):
+                failed |= group.wait() != 0
+                out.seek(0)
+                sys.stdout.buffer.write(out.read())
+                sys.stdout.buffer.flush()
             # What was compiled is on the disk before anybody listens.
             os.sync()
             running.append(start(cargo, *ALONE, 0, None))
