@@ -112,15 +112,16 @@ async fn complete(State(engine): State<Engine>, Json(request): Json<ChatRequest>
     let response = format!("chatcmpl-{}-{nth}", std::process::id());
     let streams = request.stream;
     let (events, answer) = mpsc::channel(WAITING);
+    // Before the cache has something of it, which only the scheduler takes out again: the client may leave meanwhile.
+    let Ok(place) = engine.jobs.reserve().await else {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    };
     engine.cache.open(&response);
-    let job = Job {
+    place.send(Job {
         response: response.clone(),
         request,
         events,
-    };
-    if engine.jobs.send(job).await.is_err() {
-        return StatusCode::SERVICE_UNAVAILABLE.into_response();
-    }
+    });
     let chunks = Chunks {
         response,
         calls: 0,
@@ -271,6 +272,7 @@ async fn whole(chunks: Chunks, mut answer: mpsc::Receiver<Event>) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::FutureExt;
 
     async fn served_until(result: Option<anyhow::Result<()>>) -> String {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
@@ -283,6 +285,27 @@ mod tests {
         }
         let error = serve(listener, engine, ended).await.expect_err("it ends");
         format!("{error:#}")
+    }
+
+    /// The cache kept an entry of each of them.
+    #[tokio::test]
+    async fn a_client_that_leaves_before_its_turn_leaves_nothing_in_the_cache() {
+        let (jobs, _waiting) = mpsc::channel(1);
+        let cache = Arc::<ToolCache>::default();
+        let engine = Engine::new(jobs, Arc::clone(&cache), Arc::default());
+        let asks = || {
+            let request = json!({"messages": [{"role": "user", "content": "Hi."}], "stream": true});
+            let request = serde_json::from_value(request).expect("a request");
+            complete(State(engine.clone()), Json(request)).now_or_never()
+        };
+        assert!(asks().is_some());
+        assert!(asks().is_none(), "the queue is full");
+        let takes = |nth: u64| {
+            let response = format!("chatcmpl-{}-{nth}", std::process::id());
+            let posted = json!([{"name": "clock", "output": "noon"}]);
+            cache.put(&response, serde_json::from_value(posted).expect("a result"))
+        };
+        assert_eq!([0, 1].map(takes), [1, 0]);
     }
 
     #[tokio::test]

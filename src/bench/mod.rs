@@ -192,6 +192,11 @@ impl Bench {
         }
     }
 
+    /// Says whether it takes data instead of generated data.
+    pub fn reads_data(self) -> bool {
+        matches!(self, Self::Sweep | Self::NextCall | Self::Spoken)
+    }
+
     /// Says whether it starts the program's own server.
     pub fn needs_program(self) -> bool {
         matches!(

@@ -5,7 +5,7 @@ use crate::bench::{
     Bench as Name, Delays, Folder, MODEL, Part, Program, Report, Settings, Simulation,
 };
 use crate::config::{ConfigError, Loaded};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -149,6 +149,9 @@ impl Bench {
         if self.names.is_empty() {
             self.names = Name::ALL.to_vec();
         }
+        if let Some(data) = &self.data {
+            check_data(data, &self.names)?;
+        }
         let program = match self.names.iter().any(|name| name.needs_program()) {
             true => Some(Program {
                 file: std::env::current_exe().context("cannot find this program's file")?,
@@ -182,6 +185,21 @@ impl Bench {
             false => super::FAILED.into(),
         })
     }
+}
+
+/// Refuses data that one of the benches would not read.
+fn check_data(data: &Path, names: &[Name]) -> Result<()> {
+    let Some(other) = names.iter().find(|name| !name.reads_data()) else {
+        return Ok(());
+    };
+    let readers = Name::ALL.into_iter().filter(|name| name.reads_data());
+    let readers: Vec<&str> = readers.map(Name::name).collect();
+    bail!(
+        "--data {}: the bench {} reads no data; name only benches that do: {}",
+        data.display(),
+        other.name(),
+        readers.join(", ")
+    )
 }
 
 fn text(report: &Report) -> String {

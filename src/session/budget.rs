@@ -82,8 +82,8 @@ pub trait BudgetStore: Send + Sync {
     /// cannot be known: then nothing runs early.
     fn take(&self, call: Spending) -> BoxFuture<'static, bool>;
 
-    /// Counts what has been spent already, even if it does not fit. `false` if nothing is left for the day, or
-    /// if that cannot be known. By default it is counted only if it fits.
+    /// Counts what has been spent already, even if it does not fit, or if the answer is dropped. `false` if nothing is
+    /// left for the day, or if that cannot be known. By default it is counted only if it fits.
     fn spent(&self, spending: Spending) -> BoxFuture<'static, bool> {
         self.take(spending)
     }

@@ -363,6 +363,21 @@ async fn servers_share_a_days_budget_and_count_alone_without_the_store() {
     assert!(other.take(tomorrow).await);
 }
 
+/// A session that ended dropped the answer before anything was counted.
+#[tokio::test]
+async fn what_is_spent_counts_for_all_servers_although_nobody_waits_for_the_answer() {
+    let redis = Redis::start().await;
+    let stores = [redis.store().await, redis.store().await];
+    let [one, other] = stores.map(BudgetShared::new);
+    drop(one.spent(spending(0.9)));
+    let half = || Spending {
+        most_calls: None,
+        most_cost: Some(0.5),
+        ..spending(0.0)
+    };
+    until(async || (!other.take(half()).await).then_some(())).await;
+}
+
 #[tokio::test]
 async fn a_ticket_is_used_once_among_all_servers_and_calls_go_on_without_the_store() {
     let mut redis = Redis::start().await;

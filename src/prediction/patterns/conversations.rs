@@ -1,10 +1,11 @@
 //! Conversations to learn from, as data sets have them.
 
+use super::leaves::is_name;
 use super::origin::Schemas;
 use super::trail::Trail;
 use jiff::civil::Date;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 /// An event of a conversation.
@@ -141,18 +142,17 @@ impl PastConversation {
         })
     }
 
-    /// The tools as the calls of some conversations show them: the names of their arguments.
+    /// The tools as the calls of some conversations show them: the names of their arguments, and the names within them.
     pub fn schemas(conversations: &[Self]) -> Schemas {
-        let mut arguments: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
+        let mut shown: BTreeMap<&str, Value> = BTreeMap::new();
         for happened in conversations.iter().flat_map(|one| &one.happened) {
             if let Happened::Called(tool, given) = happened {
-                let known = arguments.entry(tool).or_default();
-                known.extend(given.keys().map(|name| (name.clone(), json!({}))));
+                show_fields(shown.entry(tool).or_default(), given);
             }
         }
         let mut schemas = Schemas::default();
-        for (tool, properties) in arguments {
-            schemas.add(tool, &json!({ "properties": properties }));
+        for (tool, schema) in shown {
+            schemas.add(tool, &schema);
         }
         schemas
     }
@@ -175,6 +175,25 @@ impl PastConversation {
             }
         }
         trail
+    }
+}
+
+/// Adds the names of an object to its schema. Others than programs' names may be values.
+fn show_fields(schema: &mut Value, fields: &Map<String, Value>) {
+    for (name, value) in fields.iter().filter(|(name, _)| is_name(name)) {
+        show(&mut schema["properties"][name], value);
+    }
+}
+
+fn show(schema: &mut Value, value: &Value) {
+    match value {
+        Value::Object(fields) => show_fields(schema, fields),
+        Value::Array(elements) => {
+            for element in elements {
+                show(&mut schema["items"], element);
+            }
+        }
+        _ => {}
     }
 }
 

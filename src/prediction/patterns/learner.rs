@@ -255,9 +255,8 @@ impl Patterns {
         let previous = trail.previous();
         let known = self.tools.entry(tool.to_owned()).or_default();
         known.repeated.add(repeated, DECAY);
-        // A model may invent arguments, and a key that is not a declared name may be a value.
-        let are_declared = arguments.keys().all(|name| schemas.declares(tool, name));
-        let Some(slots) = slots(arguments).filter(|_| are_declared) else {
+        let is_declared = schemas.declared(tool, arguments) == *arguments;
+        let Some(slots) = slots(arguments).filter(|_| is_declared) else {
             return;
         };
         known.alike.add(are_alike(&slots), DECAY);
@@ -855,10 +854,13 @@ impl Patterns {
         kept
     }
 
-    /// Cleans patterns that were read from a file: within the bounds, and with nothing but names, shapes and values
-    /// that the schemas name.
+    /// Cleans patterns that were read from a file: within the bounds, and with nothing but declared names, shapes and
+    /// values that the schemas name.
     pub fn admitted(mut self, schemas: &Schemas) -> Self {
         for (tool, known) in &mut self.tools {
+            let is_declared = |slot: &String| schemas.declares(tool, slot);
+            known.forms.retain(|(form, _)| form.iter().all(is_declared));
+            known.origins.retain(|slot, _| is_declared(slot));
             for (slot, origins) in &mut known.origins {
                 origins.retain(|traced| traced.origin.is_clean(schemas, tool, slot));
                 origins.truncate(ORIGINS);

@@ -114,7 +114,7 @@ fn is_table(fields: &Map<String, Value>) -> bool {
     })
 }
 
-/// Whether a text is the name of a field or of an argument, as programs name them.
+/// Whether a text that no schema declares is the name of a field or of an argument, as programs name them.
 pub(super) fn is_name(text: &str) -> bool {
     let mut signs = text.chars();
     text.len() <= 40
@@ -122,11 +122,23 @@ pub(super) fn is_name(text: &str) -> bool {
         && signs.all(|c| c.is_ascii_alphabetic() || matches!(c, '_' | '-'))
 }
 
-/// The places and values of arguments, such as `/flights/0/date`; `None` if they are too many or too deep.
+/// Whether a name that a schema declares can be a part of a place: it has no sign that separates parts, and is no number
+/// of an element.
+pub(super) fn is_part(name: &str) -> bool {
+    let is_sign = |c: char| c.is_alphanumeric() || "_-.$@".contains(c);
+    (1..=64).contains(&name.len()) && name.chars().all(is_sign) && !is_element(name)
+}
+
+/// Whether a part of a place is the number of a list's element.
+pub(super) fn is_element(part: &str) -> bool {
+    part.parse::<usize>().is_ok()
+}
+
+/// The places and values of declared arguments, such as `/flights/0/date`; `None` if they are too many or too deep.
 pub(super) fn slots(arguments: &Map<String, Value>) -> Option<Vec<(String, &Value)>> {
     let mut found = Vec::new();
     for (name, value) in arguments {
-        add_slot(&mut found, format!("/{name}"), value, 0).filter(|()| is_name(name))?;
+        add_slot(&mut found, format!("/{name}"), value, 0)?;
     }
     found.sort_by(|(a, _), (b, _)| a.cmp(b));
     Some(found)
@@ -144,7 +156,7 @@ fn add_slot<'a>(
     match value {
         _ if depth > 3 || found.len() > SLOTS => None,
         Value::Object(fields) => fields.iter().try_for_each(|(name, value)| {
-            add_slot(found, format!("{slot}/{name}"), value, depth + 1).filter(|()| is_name(name))
+            add_slot(found, format!("{slot}/{name}"), value, depth + 1)
         }),
         Value::Array(items) => items
             .iter()

@@ -26,8 +26,11 @@ const CASES: f64 = 3.5;
 /// more than the other is resumed.
 const STOP: f64 = 0.3;
 const RESUME: f64 = 0.6;
-/// The predictions of which one is made while a tool is stopped.
+/// The cases of which one is predicted while a tool is stopped.
 const TRIAL: u32 = 8;
+/// The calls in a row without a sure prediction of a stopped tool after which the patterns that were wrong count as
+/// forgotten.
+const FORGOTTEN: u32 = 40;
 
 /// The state of the patterns, for metrics.
 #[derive(Debug, Clone, Default)]
@@ -51,7 +54,9 @@ pub struct Memory {
 #[derive(Debug, Default)]
 pub(super) struct Learnt {
     book: Book,
+    /// By agent and tool.
     watched: BTreeMap<(String, String), Watched>,
+    figures: PatternFigures,
     /// `None` before the tools are known.
     schemas: Option<Schemas>,
     conversations: u64,
@@ -64,26 +69,34 @@ struct Keeper {
     store: Box<dyn PatternStore>,
     /// The store's last error, so that it is logged once.
     problem: Option<String>,
+    /// No other server keeps its patterns there.
+    is_ours: bool,
+    has_loaded: bool,
 }
 
 impl Memory {
     /// A memory that starts with the store's patterns and saves what it learns there. A store that cannot be read is
-    /// left alone until it can, which is logged.
+    /// left alone until it can, and so is one that another server uses, until that one has ended; both are logged.
     pub fn kept(store: Box<dyn PatternStore>) -> Self {
         let learnt: Arc<Mutex<Learnt>> = Arc::default();
         let mut keeper = Keeper {
             learnt: learnt.clone(),
             store,
             problem: None,
+            is_ours: true,
+            has_loaded: false,
         };
         keeper.look();
         let keeper = Arc::new(Mutex::new(keeper));
         let (awake, asleep) = sync_channel(1);
-        let keeps = keeper.clone();
+        // The store is free for others as soon as the memory is gone.
+        let keeps = Arc::downgrade(&keeper);
         let thread = std::thread::Builder::new().name("patterns".into());
         let started = thread.spawn(move || {
-            while asleep.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-                lock(&keeps).look();
+            while asleep.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout)
+                && let Some(keeper) = keeps.upgrade()
+            {
+                lock(&keeper).look();
             }
         });
         if let Err(error) = started {
@@ -157,8 +170,18 @@ impl Keeper {
     }
 
     fn exchange(&mut self) -> Result<(), PatternStoreError> {
-        if let Some(book) = self.store.load()? {
+        self.claim();
+        // What another server saves later would replace what this one has learned.
+        if !self.is_ours && self.has_loaded {
+            return Ok(());
+        }
+        let loaded = self.store.load()?;
+        self.has_loaded = true;
+        if let Some(book) = loaded {
             lock(&self.learnt).take_over(book);
+            return Ok(());
+        }
+        if !self.is_ours {
             return Ok(());
         }
         let book = {
@@ -180,6 +203,22 @@ impl Keeper {
             }
         }
     }
+
+    /// Takes the store if no other server has it.
+    fn claim(&mut self) {
+        let is_ours = self.store.claim();
+        match (self.is_ours, is_ours) {
+            (true, false) => tracing::warn!(
+                "another server keeps its patterns in the same file: what this one learns is lost when it ends; \
+                 name another file in speculation.patterns_file"
+            ),
+            (false, true) => {
+                tracing::info!("patterns are saved from now on: the other server has ended")
+            }
+            _ => {}
+        }
+        self.is_ours = is_ours;
+    }
 }
 
 impl Book {
@@ -200,10 +239,12 @@ impl Book {
 }
 
 impl Learnt {
-    /// Sets the tools from now on.
-    pub(super) fn admit(&mut self, schemas: &Schemas) {
+    /// Sets the tools, and the metrics of their predictions, from now on.
+    pub(super) fn admit(&mut self, schemas: &Schemas, figures: PatternFigures) {
         self.schemas = Some(schemas.clone());
         self.book = std::mem::take(&mut self.book).admitted(schemas);
+        self.figures = figures;
+        self.count_stopped();
     }
 
     fn take_over(&mut self, book: Book) {
@@ -212,6 +253,12 @@ impl Learnt {
             None => book,
         };
         self.changed = false;
+        let agents = &self.book.0;
+        self.watched.retain(|(agent, tool), _| {
+            let patterns = agents.get(agent);
+            patterns.is_some_and(|one| one.tools().any(|known| known == tool))
+        });
+        self.count_stopped();
     }
 
     /// Begins a conversation.
@@ -231,34 +278,54 @@ impl Learnt {
         self.book.0.entry(agent.to_owned()).or_default()
     }
 
-    fn watched(&mut self, agent: &str, tool: &str) -> &mut Watched {
-        let key = (agent.to_owned(), tool.to_owned());
-        self.watched.entry(key).or_default()
-    }
-
     /// Whether a prediction of this tool is made although it may be stopped.
-    pub(super) fn lets_through(&mut self, agent: &str, guess: &Guess) -> bool {
-        guess.confidence < SURE || self.watched(agent, &guess.tool).lets_through()
+    pub(super) fn lets_through(&self, agent: &str, guess: &Guess) -> bool {
+        let key = (agent.to_owned(), guess.tool.clone());
+        guess.confidence < SURE || self.watched.get(&key).is_none_or(Watched::lets_through)
     }
 
     /// Counts whether what was expected was right.
-    pub(super) fn judge(&mut self, agent: &str, tool: &str, hit: bool, figures: &PatternFigures) {
-        match self.watched(agent, tool).add(hit) {
+    pub(super) fn judge(&mut self, agent: &str, tool: &str, hit: bool) {
+        let key = (agent.to_owned(), tool.to_owned());
+        match self.watched.entry(key).or_default().add(hit) {
             Some(true) => {
                 tracing::warn!(
                     agent,
                     tool,
                     "a tool's calls are no longer predicted from earlier calls: the learned patterns are no longer right"
                 );
-                figures.drifts.inc();
-                figures.stopped.inc();
+                self.figures.drifts.inc();
             }
-            Some(false) => {
-                tracing::info!(agent, tool, "a tool's calls are predicted again");
-                figures.stopped.dec();
-            }
+            Some(false) => tracing::info!(agent, tool, "a tool's calls are predicted again"),
             None => {}
         }
+        self.count_stopped();
+    }
+
+    /// A call was made of which this was expected. A tool that has not been expected surely for long is no longer
+    /// stopped: what was wrong is forgotten.
+    pub(super) fn called(&mut self, agent: &str, expected: &[Guess]) {
+        let is_sure = |of: &str| {
+            expected
+                .iter()
+                .any(|one| one.tool == of && one.confidence >= SURE)
+        };
+        self.watched.retain(|(of, tool), watched| {
+            let is_over = of == agent && watched.is_forgotten(is_sure(tool));
+            if is_over {
+                let tool = tool.as_str();
+                tracing::info!(agent, tool, "a tool's calls may be predicted again");
+            }
+            !is_over
+        });
+        self.count_stopped();
+    }
+
+    fn count_stopped(&self) {
+        let stopped = self.watched.values().filter(|one| one.stopped).count();
+        self.figures
+            .stopped
+            .set(i64::try_from(stopped).unwrap_or(i64::MAX));
     }
 }
 
@@ -268,7 +335,10 @@ struct Watched {
     lately: Rate,
     usually: Rate,
     stopped: bool,
-    withheld: u32,
+    /// Cases since it was stopped.
+    cases: u32,
+    /// Calls since it was last expected surely while it is stopped.
+    unexpected: u32,
 }
 
 impl Watched {
@@ -285,15 +355,26 @@ impl Watched {
                 true => share(self.lately) < RESUME,
             };
         }
-        (self.stopped != before).then_some(self.stopped)
+        if self.stopped != before {
+            (self.cases, self.unexpected) = (0, 0);
+            return Some(self.stopped);
+        }
+        self.cases = (self.cases + 1) % TRIAL;
+        None
     }
 
-    fn lets_through(&mut self) -> bool {
-        if !self.stopped {
-            return true;
-        }
-        self.withheld = (self.withheld + 1) % TRIAL;
-        self.withheld == 0
+    /// Whether it is predicted in this case.
+    fn lets_through(&self) -> bool {
+        !self.stopped || self.cases == TRIAL - 1
+    }
+
+    /// Counts a call of which it `is_expected` surely, or not. Returns whether it is stopped for what is forgotten.
+    fn is_forgotten(&mut self, is_expected: bool) -> bool {
+        self.unexpected = match self.stopped && !is_expected {
+            true => self.unexpected + 1,
+            false => 0,
+        };
+        self.unexpected >= FORGOTTEN
     }
 }
 
@@ -358,6 +439,7 @@ mod tests {
         let whole = memory(&path);
         taught(&Desk::with(whole.clone()));
         whole.finish().await;
+        drop(whole);
         let text = std::fs::read_to_string(&path).expect("a file");
         let torn = &text[..text.len() / 2];
         let newer = text.replace("\"undertone_patterns\":1", "\"undertone_patterns\":9");
@@ -404,6 +486,59 @@ mod tests {
         memory.finish().await;
         let text = std::fs::read_to_string(&path).expect("a file");
         assert!(text.contains("status"));
+    }
+
+    #[tokio::test]
+    async fn a_tool_that_is_forgotten_by_hand_is_no_longer_stopped() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("patterns.json");
+        let memory = memory(&path);
+        let desk = Desk::with(memory.clone());
+        for at in 0..21 {
+            desk.session(&format!("BK{at:04}"), "status");
+        }
+        for at in 100..112 {
+            desk.session(&format!("BK{at:04}"), "cancel");
+        }
+        assert_eq!(desk.stopped(), 1);
+        memory.finish().await;
+        let forget = |book: &mut Book| book.0.values_mut().map(|one| one.forget("status")).sum();
+        let gone: usize = PatternFile::at(&path).edit(forget).expect("edited");
+        assert!(gone > 0);
+        memory.finish().await;
+        assert_eq!(desk.stopped(), 0);
+    }
+
+    /// Each of the two used to drop what it had learned for what the other had saved.
+    #[tokio::test]
+    async fn a_second_server_with_the_same_file_leaves_it_to_the_first() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("patterns.json");
+        let (first, second) = (memory(&path), memory(&path));
+        let (one, other) = (Desk::with(first.clone()), Desk::with(second.clone()));
+        taught(&one);
+        taught(&other);
+        second.finish().await;
+        assert!(!path.exists());
+        let learned = second.book();
+        first.finish().await;
+        second.finish().await;
+        assert_eq!(second.book(), learned);
+        // People edit the file, and the first server takes that over.
+        let forget = |book: &mut Book| book.0.values_mut().map(|one| one.forget("status")).sum();
+        let gone: usize = PatternFile::at(&path).edit(forget).expect("edited");
+        first.finish().await;
+        second.finish().await;
+        assert!(gone > 0 && !sure(&one, "BK7777") && sure(&other, "BK7777"));
+        // Once the first server has ended, the file is the second one's.
+        first.finish().await;
+        drop((one, first));
+        second.finish().await;
+        taught(&other);
+        second.finish().await;
+        let kept = PatternFile::at(&path).read().expect("patterns");
+        let text = |book: Book| book.text().expect("JSON");
+        assert_eq!(text(kept), text(second.book().kept()));
     }
 
     /// A store that panics when it saves for the first time.

@@ -26,7 +26,6 @@ pub struct Transitions {
     tools: HashMap<String, Arc<Declaration>>,
     schemas: Schemas,
     today: Today,
-    figures: PatternFigures,
     sessions: Mutex<HashMap<Uuid, Session>>,
     memory: Memory,
     /// How many calls ahead it predicts.
@@ -60,12 +59,11 @@ impl Transitions {
             .iter()
             .map(|tool| (tool.spec.name.clone(), tool.clone()));
         let schemas = Schemas::of(tools.iter().map(|tool| &**tool));
-        memory.lock().admit(&schemas);
+        memory.lock().admit(&schemas, figures);
         Self {
             schemas,
             tools: named.collect(),
             today,
-            figures,
             sessions: Mutex::default(),
             memory,
             depth: 2,
@@ -165,8 +163,12 @@ impl Transitions {
 
     /// Compares what was expected with the call that was made, or with none.
     fn judge(&self, learnt: &mut Learnt, session: &mut Session, made: Option<&Committed>) {
+        let expected = std::mem::take(&mut session.expected);
+        if made.is_some() {
+            learnt.called(&session.agent, &expected);
+        }
         // The first is what was expected; the others are what else might come.
-        let expected = std::mem::take(&mut session.expected).into_iter().next();
+        let expected = expected.into_iter().next();
         let Some(guess) = expected.filter(|one| one.confidence >= SURE) else {
             return;
         };
@@ -175,7 +177,7 @@ impl Transitions {
                 && call.arguments == self.canonical(&guess.tool, &guess.arguments)
         };
         let hit = made.is_some_and(is_made);
-        learnt.judge(&session.agent, &guess.tool, hit, &self.figures);
+        learnt.judge(&session.agent, &guess.tool, hit);
     }
 }
 

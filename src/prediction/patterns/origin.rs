@@ -1,9 +1,10 @@
 //! The origin of an argument's value in a conversation, without the value itself.
 
+use super::leaves::{is_element, is_name, is_part};
 use super::trail::{Made, Trail, shape};
 use crate::tools::Declaration;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -74,13 +75,17 @@ pub enum SpanPick {
 /// Elements of a list that are told apart by their number.
 const NUMBERED: u8 = 4;
 
-/// The values that the schemas of tools name, by tool and argument.
+/// The names that the schemas of tools declare and the values that they name, by tool.
 #[derive(Debug, Clone, Default)]
-pub struct Schemas(BTreeMap<String, BTreeMap<String, Named>>);
+pub struct Schemas(BTreeMap<String, Named>);
 
-/// The schema of one argument.
+/// The schema of a tool's arguments, or of a value in them, with all schemas that it refers to or combines.
 #[derive(Debug, Clone, Default)]
 struct Named {
+    /// `properties`: the names that it declares.
+    fields: BTreeMap<String, Named>,
+    /// `items`: the elements of a list.
+    items: Option<Box<Named>>,
     /// `enum`, `const` and `default`.
     values: Vec<Value>,
     /// These values as people say them.
@@ -95,6 +100,15 @@ struct Named {
 /// Whole numbers in the widest range whose numbers may be kept.
 const WIDEST: i64 = 16;
 
+/// The depth to which a schema is read. One that refers to itself is endless.
+const DEEPEST: usize = 8;
+
+/// Schemas of one tool whose fields are read, shared evenly among the fields of each.
+const ROOM: usize = 1_024;
+
+/// Schemas that together describe one value.
+const COMBINED: usize = 64;
+
 impl Schemas {
     /// Those of declared tools.
     pub fn of<'a>(tools: impl IntoIterator<Item = &'a Declaration>) -> Self {
@@ -107,11 +121,8 @@ impl Schemas {
 
     /// Adds a tool's.
     pub fn add(&mut self, tool: &str, schema: &Value) {
-        let properties = schema.get("properties").and_then(Value::as_object);
-        let named = properties.into_iter().flatten();
-        let named = named.filter(|(name, _)| super::leaves::is_name(name));
-        let named = named.map(|(name, schema)| (format!("/{name}"), Named::of(schema)));
-        self.0.insert(tool.to_owned(), named.collect());
+        let named = Named::of(schema, &[schema], DEEPEST, ROOM);
+        self.0.insert(tool.to_owned(), named);
     }
 
     /// Whether the tool is known.
@@ -119,10 +130,30 @@ impl Schemas {
         self.0.contains_key(tool)
     }
 
-    /// Whether the tool is known and declares this argument.
-    pub(super) fn declares(&self, tool: &str, name: &str) -> bool {
-        let declared = self.0.get(tool);
-        declared.is_some_and(|slots| slots.contains_key(&format!("/{name}")))
+    /// The part of a call's arguments whose names the tool declares, at any depth: a model may invent a name, and a key
+    /// that is not declared may be a value.
+    pub(super) fn declared(
+        &self,
+        tool: &str,
+        arguments: &Map<String, Value>,
+    ) -> Map<String, Value> {
+        Named::fields_of(self.0.get(tool), arguments)
+    }
+
+    /// Whether the tool declares every name of a place in its arguments. An argument of a tool that is not declared now
+    /// was when it was learned, but a name within it may be a value.
+    pub(super) fn declares(&self, tool: &str, place: &str) -> bool {
+        let Some(names) = place.strip_prefix('/') else {
+            return false;
+        };
+        let Some(schema) = self.0.get(tool) else {
+            return is_part(names);
+        };
+        let mut at = Some(schema);
+        names.split('/').all(|part| {
+            at = at.and_then(|schema| schema.within(part));
+            at.is_some() || is_element(part)
+        })
     }
 
     /// Whether the schema names this value.
@@ -141,33 +172,111 @@ impl Schemas {
     }
 
     fn named(&self, tool: &str, slot: &str) -> Option<&Named> {
-        self.0.get(tool)?.get(slot)
+        let mut parts = slot.strip_prefix('/')?.split('/');
+        parts.try_fold(self.0.get(tool)?, |schema, part| schema.within(part))
     }
 }
 
 impl Named {
-    fn of(schema: &Value) -> Self {
+    /// Reads schemas of one value together, which are parts of the schema `root`.
+    fn of(root: &Value, schemas: &[&Value], depth: usize, room: usize) -> Self {
+        let schemas = combined(root, schemas);
         let mut values: Vec<Value> = Vec::new();
-        let listed = schema.get("enum").and_then(Value::as_array);
-        values.extend(listed.into_iter().flatten().cloned());
-        values.extend(schema.get("const").cloned());
-        values.extend(schema.get("default").cloned());
+        let listed = each(&schemas, "enum").filter_map(Value::as_array);
+        values.extend(listed.flatten().cloned());
+        values.extend(each(&schemas, "const").cloned());
+        values.extend(each(&schemas, "default").cloned());
         values.retain(|value| !value.is_array() && !value.is_object() && !value.is_null());
         let said = values.iter().filter_map(|value| {
             let words = value.as_str()?.to_lowercase().replace(['_', '-'], " ");
             (!words.is_empty()).then(|| (format!(" {words} "), value.clone()))
         });
         let said: Vec<(String, Value)> = said.collect();
-        let whole = |name| schema.get(name).and_then(Value::as_i64);
-        let range = whole("minimum").zip(whole("maximum"));
+        let range = schemas.iter().find_map(|schema| {
+            let whole = |name| schema.get(name).and_then(Value::as_i64);
+            whole("minimum").zip(whole("maximum"))
+        });
+        let mut fields: BTreeMap<&String, Vec<&Value>> = BTreeMap::new();
+        let mut items: Vec<&Value> = Vec::new();
+        if depth > 0 && room > 0 {
+            let declared = each(&schemas, "properties").filter_map(Value::as_object);
+            for (name, schema) in declared.flatten().filter(|(name, _)| is_part(name)) {
+                fields.entry(name).or_default().push(schema);
+            }
+            items.extend(each(&schemas, "items"));
+        }
+        let room = room / (fields.len() + 1);
+        let within = |schemas: &[&Value]| Self::of(root, schemas, depth.saturating_sub(1), room);
         Self {
+            fields: fields
+                .iter()
+                .map(|(name, schemas)| ((*name).clone(), within(schemas)))
+                .collect(),
+            items: (!items.is_empty()).then(|| Box::new(within(&items))),
             parts: parts(&said),
             said,
-            boolean: schema.get("type").is_some_and(|kind| kind == "boolean"),
+            boolean: each(&schemas, "type").any(|kind| kind == "boolean"),
             range: range.filter(|(least, most)| most.saturating_sub(*least) < WIDEST),
             values,
         }
     }
+
+    /// The schema of a field or of an element, by its part of a place.
+    fn within(&self, part: &str) -> Option<&Self> {
+        match is_element(part) {
+            true => self.items.as_deref(),
+            false => self.fields.get(part),
+        }
+    }
+
+    /// The fields that a schema declares, and of their values what it declares.
+    fn fields_of(schema: Option<&Self>, fields: &Map<String, Value>) -> Map<String, Value> {
+        let declared = fields.iter().filter_map(|(name, value)| {
+            let field = schema?.fields.get(name)?;
+            Some((name.clone(), Self::part_of(Some(field), value)))
+        });
+        declared.collect()
+    }
+
+    fn part_of(schema: Option<&Self>, value: &Value) -> Value {
+        match value {
+            Value::Object(fields) => Value::Object(Self::fields_of(schema, fields)),
+            Value::Array(elements) => {
+                let element = schema.and_then(|schema| schema.items.as_deref());
+                let elements = elements.iter();
+                elements
+                    .map(|value| Self::part_of(element, value))
+                    .collect()
+            }
+            scalar => scalar.clone(),
+        }
+    }
+}
+
+/// These schemas, and those that they refer to or combine.
+fn combined<'a>(root: &'a Value, schemas: &[&'a Value]) -> Vec<&'a Value> {
+    let mut all = schemas.to_vec();
+    let mut at = 0;
+    while let Some(schema) = all.get(at).copied() {
+        at += 1;
+        let reference = schema.get("$ref").and_then(Value::as_str);
+        let place = reference.and_then(|reference| reference.strip_prefix('#'));
+        let referred = place.and_then(|place| root.pointer(place));
+        let kinds = ["anyOf", "oneOf", "allOf"].into_iter();
+        let parts = kinds.filter_map(|kind| schema.get(kind)?.as_array());
+        for part in referred.into_iter().chain(parts.flatten()) {
+            let is_known = all.iter().any(|known| std::ptr::eq(*known, part));
+            if !is_known && all.len() < COMBINED {
+                all.push(part);
+            }
+        }
+    }
+    all
+}
+
+/// This keyword's value in each schema that has it.
+fn each<'a>(schemas: &[&'a Value], keyword: &str) -> impl Iterator<Item = &'a Value> {
+    schemas.iter().filter_map(move |schema| schema.get(keyword))
 }
 
 /// The words that only one of these values has.
@@ -304,11 +413,7 @@ impl Origin {
 
     /// Whether it names a field that no schema does: in one conversation alone, a key may be a value.
     pub(super) fn names_a_field(&self) -> bool {
-        match self {
-            Self::Result { .. } => true,
-            Self::Argument { place, .. } => place.matches('/').count() > 1,
-            Self::Words { .. } | Self::Choice | Self::PartOfChoice | Self::Constant(_) => false,
-        }
+        matches!(self, Self::Result { .. })
     }
 
     /// Whether it holds nothing but names, places and what the schema names: a file may be edited.
@@ -318,7 +423,8 @@ impl Origin {
             shape.len() <= 80 && parts.all(|c| c.is_ascii_digit() || "AaNXx_-:/.@?".contains(c))
         };
         match self {
-            Self::Argument { place, .. } | Self::Result { place, .. } => is_place(place),
+            Self::Argument { tool, place } => schemas.declares(tool, place),
+            Self::Result { place, .. } => is_place(place),
             Self::Words { shape, .. } => is_shape(shape),
             Self::Choice | Self::PartOfChoice => true,
             Self::Constant(value) => schemas.names(tool, slot, value),
@@ -326,11 +432,11 @@ impl Origin {
     }
 }
 
-/// Whether each part of a place is a name, a number or a sign.
+/// Whether each part of a place in a result is a name, a number or a sign.
 fn is_place(place: &str) -> bool {
     let is_part = |part: &str| {
         matches!(part, "*" | "#" | "~")
-            || super::leaves::is_name(part)
+            || is_name(part)
             || part.len() <= 2 && part.parse::<u8>().is_ok()
     };
     place.is_empty()

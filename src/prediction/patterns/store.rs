@@ -1,12 +1,13 @@
 //! Stores patterns between runs of the server.
 //!
 //! The file is replaced as a whole, by renaming, so that no reader sees half of it. If somebody changes it while a
-//! server runs, the server loads the change and loses what it has learned since its last save.
+//! server runs, the server loads the change and loses what it has learned since its last save. Only one server at a time
+//! keeps its patterns in a file, or each would lose what it has learned to the other.
 
 use super::learner::{Patterns, VERSION};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -70,6 +71,11 @@ pub enum PatternStoreError {
 
 /// Keeps patterns while no server runs. Its methods may block.
 pub trait PatternStore: Send {
+    /// Takes the store for this server, until it is dropped. `false` if another server has it.
+    fn claim(&mut self) -> bool {
+        true
+    }
+
     /// Loads the patterns if they have changed since they were last loaded or saved here.
     ///
     /// # Errors
@@ -89,6 +95,8 @@ pub struct PatternFile {
     path: PathBuf,
     /// The file as it was last seen here; `None` if there was none.
     seen: Option<Stamp>,
+    /// Locked while the file is this server's.
+    claimed: Option<File>,
 }
 
 /// Tells one content of a file from another.
@@ -100,6 +108,7 @@ impl PatternFile {
         Self {
             path: path.to_owned(),
             seen: None,
+            claimed: None,
         }
     }
 
@@ -151,6 +160,22 @@ impl PatternFile {
 }
 
 impl PatternStore for PatternFile {
+    fn claim(&mut self) -> bool {
+        if self.claimed.is_some() {
+            return true;
+        }
+        // Beside the lock of each change, which people's edits take, too.
+        let Ok(file) = open(&self.path.with_extension("server")) else {
+            // Then nothing can be saved either, and saving says why.
+            return true;
+        };
+        if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+            return false;
+        }
+        self.claimed = Some(file);
+        true
+    }
+
     fn load(&mut self) -> Result<Option<Book>, PatternStoreError> {
         let path = &self.path;
         let stamp = self.stamp().map_err(in_file(path))?;
@@ -221,17 +246,22 @@ fn read(path: &Path) -> Result<Book, PatternStoreError> {
     Ok(book)
 }
 
-/// Waits until no other process writes the file. The folder is made.
+/// Waits until no other process writes the file.
 fn lock(path: &Path) -> io::Result<File> {
+    let file = open(&path.with_extension("lock"))?;
+    file.lock()?;
+    Ok(file)
+}
+
+/// Opens a file to be locked. The folder is made.
+fn open(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o700).create(folder)?;
     }
     let mut options = OpenOptions::new();
     let options = options.write(true).create(true).truncate(false);
-    let file = options.mode(0o600).open(path.with_extension("lock"))?;
-    file.lock()?;
-    Ok(file)
+    options.mode(0o600).open(path)
 }
 
 fn in_file(path: &Path) -> impl Fn(io::Error) -> PatternStoreError {

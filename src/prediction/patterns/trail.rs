@@ -183,13 +183,7 @@ impl Trail {
     }
 
     fn push(&mut self, schemas: &Schemas, tool: &str, arguments: &Map<String, Value>) {
-        // A model may invent arguments.
-        let declared = arguments
-            .iter()
-            .filter(|(name, _)| schemas.declares(tool, name));
-        let declared: Map<String, Value> = declared
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect();
+        let declared = schemas.declared(tool, arguments);
         let tool = named(schemas, tool);
         self.calls.push(Made {
             tool: tool.to_owned(),

@@ -57,11 +57,9 @@ impl BudgetShared {
     fn count(&self, spending: Spending, made: bool) -> BoxFuture<'static, bool> {
         let inner = self.0.clone();
         let count = async move { inner.count(&spending, made).await };
-        // To its end, also if nobody waits for it any more.
-        Box::pin(async move {
-            let counted = tokio::spawn(count.in_current_span());
-            counted.await.unwrap_or(false)
-        })
+        // At once and to its end, also if nobody waits for it: a session that ends drops what it waits for.
+        let counted = tokio::spawn(count.in_current_span());
+        Box::pin(async move { counted.await.unwrap_or(false) })
     }
 }
 
