@@ -42,8 +42,9 @@ const SAYINGS: &[(&str, &str)] = &[
     (r"^subtract N from N$", "$2 - $1"),
     (r"^take N (?:away )?from N$", "$2 - $1"),
     (r"^N subtracted from N$", "$2 - $1"),
-    (r"^multiply N (?:by|with|and|times) N$", "$1 * $2"),
-    (r"^divide N by N$", "$1 / $2"),
+    (r"^multiply N(?: (?:by|with|and|times) | ?x ?)N$", "$1 * $2"),
+    // Recognisers hear "by" as "x".
+    (r"^divide N(?: by | ?x ?)N$", "$1 / $2"),
     (r"^N into N$", "$2 / $1"),
     (r"\b(?:the )?(?:square root|sqrt) of N", "sqrt($1)"),
     (r"\b(?:the )?cube root of N", "cbrt($1)"),
@@ -250,6 +251,9 @@ mod tests {
     fn reads_what_is_said() {
         for (said, written) in [
             ("What's 12 times 7?", "12 * 7"),
+            ("Divide 96x12.", "96 / 12"),
+            ("divide 96 x 12", "96 / 12"),
+            ("Multiply 12x7.", "12 * 7"),
             ("12 x 7", "12 * 7"),
             ("What is 12x7x2?", "12 * 7 * 2"),
             ("how much is twenty percent of $50", "20% of 50"),
