@@ -41,8 +41,8 @@ pub(super) struct Assumed {
     next: Option<Next>,
     /// Assumed commits in the current turn.
     begun: u32,
-    /// The last run that was not worth it.
-    declined: Option<RunId>,
+    /// The last run that was not worth it, and its confidence then.
+    declined: Option<(RunId, f32)>,
 }
 
 /// A generation with the history as it will be when the current one has ended.
@@ -142,18 +142,19 @@ impl Assumed {
     pub(super) fn is_allowed(&self, common: &Common, guess: &Guess) -> bool {
         let policy = &common.policy.speculation;
         let tool = common.policy.tool(&guess.tool);
+        let is_likelier = |(run, then): (RunId, f32)| run != guess.run || guess.confidence > then;
         // A server that takes results is given them instead, and answers in the same stream.
         policy.enabled
             && !common.policy.briefing.tool_cache
             && !common.tokens_spent
             && tool.is_none_or(|tool| tool.speculation.assume)
             && self.begun < policy.assumed_per_turn
-            && self.declined != Some(guess.run)
+            && self.declined.is_none_or(is_likelier)
             && !common.pace.is_slowed()
     }
 
     /// Whether assumed commits of this tool are right often enough, and worth the tokens. Asked once for each
-    /// run.
+    /// run, and again when its call has become likelier.
     pub(super) fn is_worth_it(&mut self, common: &mut Common, guess: &Guess, tokens: u64) -> bool {
         let policy = &common.policy.speculation;
         let share = share(common, &guess.tool);
@@ -162,11 +163,13 @@ impl Assumed {
         let is_worth_it = hit * GAIN_MS / 1e3 * policy.value_per_second >= (1.0 - hit) * cost;
         let mut may = is_worth_it;
         if share < LEAST_SHARE {
-            guess.teaches(common, |tool| Lesson::Skipped { tool });
+            if self.declined.is_none_or(|(run, _)| run != guess.run) {
+                guess.teaches(common, |tool| Lesson::Skipped { tool });
+            }
             may &= common.experience.skipped(&guess.tool).is_multiple_of(TRIAL);
         }
         if !may {
-            self.declined = Some(guess.run);
+            self.declined = Some((guess.run, guess.confidence));
         }
         may
     }

@@ -1,13 +1,13 @@
 //! Calls that learned patterns would have predicted in a recorded session.
 
 use super::World;
-use crate::conversation::{Event, Policy};
+use crate::conversation::{Briefing, Event, Policy};
 use crate::prediction::patterns::{Book, Memory, PatternFigures, Transitions};
 use crate::prediction::{
     Evidence, Prediction, Predictor, Question, Source as Origin, Today, merged,
 };
 use crate::session::{Course, DEFAULT_AGENT};
-use crate::tools::Clock;
+use crate::tools::{Clock, Declaration};
 use futures_util::FutureExt;
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -31,21 +31,30 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// It begins with the patterns, and goes on learning from the session as the server would. `day` is that of the
-    /// session, if it is known.
-    pub(super) fn new(foresight: &Foresight, policy: &Policy, day: Option<Date>) -> Self {
+    /// It begins with the patterns, and goes on learning from the session as the server would, whose `tools` are those of
+    /// all agents. `day` is that of the session, if it is known.
+    pub(super) fn new(
+        foresight: &Foresight,
+        policy: &Policy,
+        tools: &[Arc<Declaration>],
+        day: Option<Date>,
+    ) -> Self {
         let today = day.map_or_else(Today::default, |day| {
             Today::new(Arc::new(Noon(day)), jiff::tz::TimeZone::UTC)
         });
         let memory = Memory::of(foresight.book.clone());
         let figures = PatternFigures::default();
-        let agent = policy.briefing.agent.as_deref().unwrap_or(DEFAULT_AGENT);
         Self {
-            transitions: Transitions::new(&policy.tools, today, figures, memory)
+            transitions: Transitions::new(tools, today, figures, memory)
                 .looking_ahead(foresight.depth),
-            agent: agent.into(),
+            agent: name_of(&policy.briefing),
             course: Course::default(),
         }
+    }
+
+    /// The session is handed over to another agent.
+    pub(super) fn change_agent(&mut self, to: &Briefing) {
+        self.agent = name_of(to);
     }
 
     pub(super) fn observe(&mut self, event: &Event, world: &World) {
@@ -68,6 +77,10 @@ impl Source {
         let answer = self.transitions.predict(Arc::new(question)).now_or_never();
         answer.and_then(Result::ok).unwrap_or_default()
     }
+}
+
+fn name_of(agent: &Briefing) -> Arc<str> {
+    agent.agent.as_deref().unwrap_or(DEFAULT_AGENT).into()
 }
 
 /// The recorded predictions of the other sources, and these.

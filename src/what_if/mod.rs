@@ -12,15 +12,18 @@ pub use foresight::Foresight;
 pub use turns::{TurnChange, TurnFigures};
 
 use crate::conversation::{
-    ClauseId, Conversation, Experience, Input, Micros, Output, Policy, Samples, Time, TurnRecord,
+    ClauseId, Conversation, Declarations, Experience, Input, Micros, Output, Policy, Samples, Time,
+    TurnRecord,
 };
 use crate::prediction::Prediction;
 use crate::recording::{Recording, Step};
 use crate::session::Pacer;
 use crate::stats::{Collector, Stats};
+use crate::tools::Declaration;
 use foresight::Source;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use turns::Turns;
 use world::{Job, JobId, World};
 
@@ -106,8 +109,8 @@ pub fn what_if(
 ) -> Result<WhatIf, MissingSamples> {
     MissingSamples::check(recording, &policy)?;
     let day = recording.header.day();
-    let source = foresight.map(|foresight| Source::new(foresight, &policy, day));
-    let tools = policy.tools.clone();
+    let tools = all_tools(&policy, &recording.steps);
+    let source = foresight.map(|foresight| Source::new(foresight, &policy, &tools, day));
     let reads = |name: &str| {
         let tool = tools.iter().find(|tool| tool.spec.name == name);
         tool.is_some_and(|tool| !tool.effect.changes())
@@ -135,10 +138,25 @@ pub fn what_if(
     })
 }
 
+/// The tools of all agents of a session, each as it was declared last.
+fn all_tools(policy: &Policy, steps: &[Step]) -> Declarations {
+    let later = steps.iter().filter_map(|step| match &step.input {
+        Some(Input::Agent(agent)) => Some(&agent.tools),
+        Some(Input::Tools { tools }) => Some(tools),
+        _ => None,
+    });
+    let offered = std::iter::once(&policy.tools).chain(later);
+    let mut all: Vec<Arc<Declaration>> = Vec::new();
+    for tool in offered.flat_map(|tools| tools.iter()) {
+        all.retain(|known| known.spec.name != tool.spec.name);
+        all.push(tool.clone());
+    }
+    Arc::new(all)
+}
+
 /// Extracts the recorded jobs and the turns' records.
 fn observe(recording: &Recording) -> (World, Turns) {
-    let policy = recording.header.policy.clone();
-    let mut world = World::new(policy.tools.clone());
+    let mut world = World::new(all_tools(&recording.header.policy, &recording.steps));
     let mut turns = Turns::default();
     let mut conversation = recording.header.conversation();
     let mut collect = |conversation: &mut Conversation, world: &mut World, at| {
@@ -240,6 +258,9 @@ impl Play {
     }
 
     fn deliver(&mut self, input: Input) {
+        if let (Some(source), Input::Agent(agent)) = (&mut self.source, &input) {
+            source.change_agent(&agent.briefing);
+        }
         let input = match input {
             Input::Synthesised {
                 clause,

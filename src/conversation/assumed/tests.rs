@@ -116,6 +116,20 @@ fn tokens_must_be_worth_their_price() {
     assert!(!may_begin(&mut assumed, &mut common, 2));
 }
 
+/// A call that was not worth it while it was unlikely stayed declined when it was certain.
+#[test]
+fn a_call_that_becomes_likelier_is_considered_again() {
+    let (mut common, mut assumed) = (common(), Assumed::default());
+    common.policy.speculation.token_price = 5.0;
+    let mut guess = guess(1);
+    guess.confidence = 0.45;
+    assert!(!assumed.is_worth_it(&mut common, &guess, 1_000));
+    assert!(!assumed.is_allowed(&common, &guess), "asked once");
+    guess.confidence = 0.95;
+    assert!(assumed.is_allowed(&common, &guess));
+    assert!(assumed.is_worth_it(&mut common, &guess, 1_000));
+}
+
 #[test]
 fn a_stale_result_or_another_call_ends_it() {
     let (mut common, mut assumed) = (common(), Assumed::default());

@@ -2,8 +2,8 @@
 //! are stopped, and whether it is worth asking for them.
 
 use super::drafts::{Draft, Sampled, Stage};
-use super::gate;
-use super::record::DraftRecord;
+use super::gate::{self, Odds};
+use super::record::{Discard, DraftRecord};
 use super::{Speculation, TrackId};
 use crate::conversation::client_settings::{ClientSettings, ClientTools};
 use crate::conversation::common::Common;
@@ -140,32 +140,13 @@ impl Speculation {
                 open: Vec::new(),
             });
         }
+        // No likelier to be committed than the tool's calls were so far.
         for prediction in predictions {
-            self.follow_draft(common, clients, track, prediction);
+            let rate = acceptance(&common.experience, &prediction.tool) as f32;
+            let odds = Odds::of(prediction.confidence.min(rate));
+            self.follow(common, clients, (track, Some(request)), prediction, odds);
         }
-        self.end_drafts(common, |_| false);
-    }
-
-    /// Passes a sampled call through the gate, as no likelier to be committed than the tool's calls were so far.
-    fn follow_draft(
-        &mut self,
-        common: &mut Common,
-        clients: ClientTools,
-        id: TrackId,
-        prediction: Prediction,
-    ) {
-        let (name, confidence) = (prediction.tool.clone(), prediction.confidence);
-        let hit = confidence.min(acceptance(&common.experience, &name) as f32);
-        let before = self
-            .track(id)
-            .and_then(|t| t.candidates.get(&name).cloned());
-        self.follow_as(common, clients, id, prediction, hit);
-        // A call of fewer samples does not replace a likelier one.
-        if let Some(before) = before.filter(|before| before.confidence > confidence)
-            && let Some(track) = self.track(id)
-        {
-            track.candidates.insert(name, before);
-        }
+        self.end_drafts(common, false);
     }
 
     /// Compares the drafts of this generation with a call that the main model has committed.
@@ -212,25 +193,28 @@ impl Speculation {
             };
             draft.move_to(common, stage);
         }
-        self.end_drafts(common, |_| false);
+        self.end_drafts(common, false);
     }
 
-    /// Ends the drafts of a track that closes. Returns the records of all drafts that have ended since this was last
-    /// called.
-    pub(super) fn close_drafts(&mut self, common: &mut Common, track: TrackId) -> Vec<DraftRecord> {
-        let of_track = |draft: &Draft| draft.track == track;
-        for draft in self.drafts.open.iter_mut().filter(|d| of_track(d)) {
+    /// Stops the drafts of a track that closes for this reason. Returns the records of all drafts that have ended since
+    /// this was last called: the samples that are stopped now still tell their tokens, unless the session is over.
+    pub(super) fn close_drafts(
+        &mut self,
+        common: &mut Common,
+        track: TrackId,
+        reason: Discard,
+    ) -> Vec<DraftRecord> {
+        for draft in self.drafts.open.iter_mut().filter(|d| d.track == track) {
             draft.move_to(common, Stage::Over);
         }
-        self.end_drafts(common, of_track);
+        self.end_drafts(common, reason == Discard::HungUp);
         std::mem::take(&mut self.drafts.ended)
     }
 
-    /// Ends the drafts whose generation is over and whose samples have all ended, or that are to end `at_once`.
-    fn end_drafts(&mut self, common: &mut Common, at_once: impl Fn(&Draft) -> bool) {
-        let has_ended = |draft: &mut Draft| {
-            draft.stage == Stage::Over && (draft.running == 0 || at_once(draft))
-        };
+    /// Ends the drafts whose generation is over and whose samples have all ended, or `at_once`.
+    fn end_drafts(&mut self, common: &mut Common, at_once: bool) {
+        let has_ended =
+            |draft: &mut Draft| draft.stage == Stage::Over && (draft.running == 0 || at_once);
         for draft in self.drafts.open.extract_if(.., has_ended) {
             learn(common, &draft);
             self.drafts.ended.push(draft.record());

@@ -166,14 +166,33 @@ pub fn verdict(tool: &Declaration, policy: &SpeculationPolicy) -> Verdict {
     }
 }
 
-/// The decision on a prediction with this confidence.
+/// How likely a prediction is right, 0..1.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::conversation) struct Odds {
+    /// That its tool is called, which must reach the tool's least confidence.
+    pub tool: f32,
+    /// That the very call is made, with which its cost is weighed.
+    pub call: f32,
+}
+
+impl Odds {
+    /// Of a prediction with this confidence, before the model has begun a call.
+    pub(in crate::conversation) fn of(confidence: f32) -> Self {
+        Self {
+            tool: confidence,
+            call: confidence,
+        }
+    }
+}
+
+/// The decision on a prediction.
 pub(in crate::conversation) fn decide(
     tool: &Declaration,
-    confidence: f32,
+    odds: Odds,
     situation: Situation,
     policy: &SpeculationPolicy,
 ) -> Decision {
-    let likely = confidence >= tool.speculation.min_confidence;
+    let likely = odds.tool >= tool.speculation.min_confidence;
     match eligibility(tool, policy) {
         Eligibility::Forbid => return Decision::Declined(Decline::Forbidden),
         Eligibility::WarmUp => return Decision::WarmedUp,
@@ -192,7 +211,7 @@ pub(in crate::conversation) fn decide(
         Decline::ToolCap
     } else if situation.running >= policy.at_once {
         Decline::AtOnceCap
-    } else if !worth_it(tool, confidence, situation.expected, policy) {
+    } else if !worth_it(tool, odds, situation.expected, policy) {
         Decline::NotWorthIt
     } else {
         return Decision::Started;
@@ -200,14 +219,19 @@ pub(in crate::conversation) fn decide(
     Decision::Declined(decline)
 }
 
-/// Break-even: P(hit) × value of the saved time against P(miss) × cost of the call.
-fn worth_it(
+/// Whether a prediction alone would begin its call: nothing but its odds is considered.
+pub(in crate::conversation) fn would_begin(
     tool: &Declaration,
-    confidence: f32,
+    odds: Odds,
     expected: Micros,
     policy: &SpeculationPolicy,
 ) -> bool {
-    let hit = f64::from(confidence);
+    odds.tool >= tool.speculation.min_confidence && worth_it(tool, odds, expected, policy)
+}
+
+/// Break-even: P(hit) × value of the saved time against P(miss) × cost of the call.
+fn worth_it(tool: &Declaration, odds: Odds, expected: Micros, policy: &SpeculationPolicy) -> bool {
+    let hit = f64::from(odds.call);
     let saved = expected.0 as f64 / 1e6 * policy.value_per_second;
     hit * saved >= (1.0 - hit) * tool.speculation.cost
 }
@@ -327,7 +351,8 @@ mod tests {
     fn caps_hold_at_their_number() {
         let read = tool(Effect::Read);
         let policy = SpeculationPolicy::default();
-        let decide = |confidence, situation| decide(&read, confidence, situation, &policy);
+        let decide =
+            |confidence, situation| decide(&read, Odds::of(confidence), situation, &policy);
         let free = Situation::default();
         assert_eq!(decide(0.5, free), Decision::Started);
         assert_eq!(decide(0.49, free), Decision::Declined(Decline::Unlikely));
@@ -376,9 +401,9 @@ mod tests {
             decide(0.9, lacking),
             Decision::Declined(Decline::ResultMissing)
         );
-        let keyed = super::decide(&tool(Effect::Keyed), 0.1, free, &policy);
+        let keyed = super::decide(&tool(Effect::Keyed), Odds::of(0.1), free, &policy);
         assert_eq!(keyed, Decision::WarmedUp);
-        let write = super::decide(&tool(Effect::Reversible), 1.0, free, &policy);
+        let write = super::decide(&tool(Effect::Reversible), Odds::of(1.0), free, &policy);
         assert_eq!(write, Decision::Declined(Decline::Forbidden));
     }
 
@@ -391,17 +416,33 @@ mod tests {
             expected: Micros::from_ms(seconds * 1_000),
             ..Situation::default()
         };
+        let decide =
+            |tool: &Declaration, odds, seconds| decide(tool, odds, taking(seconds), &policy);
+        let not_worth_it = Decision::Declined(Decline::NotWorthIt);
         // A second is worth as much as a call costs, so even odds break even.
-        assert_eq!(decide(&costly, 0.5, taking(1), &policy), Decision::Started);
-        assert_eq!(
-            decide(&costly, 0.9, taking(0), &policy),
-            Decision::Declined(Decline::NotWorthIt)
-        );
+        let even = Odds::of(0.5);
+        assert_eq!(decide(&costly, even, 1), Decision::Started);
+        assert_eq!(decide(&costly, Odds::of(0.9), 0), not_worth_it);
+        // The tool is certain, the call is not.
+        let begun = Odds { tool: 0.95, ..even };
+        assert_eq!(decide(&costly, begun, 1), Decision::Started);
+        let begun = Odds { call: 0.4, ..begun };
+        assert_eq!(decide(&costly, begun, 1), not_worth_it);
         costly.speculation.cost = 0.011;
-        assert_eq!(
-            decide(&costly, 0.5, taking(1), &policy),
-            Decision::Declined(Decline::NotWorthIt)
-        );
-        assert_eq!(decide(&costly, 0.5, taking(2), &policy), Decision::Started);
+        assert_eq!(decide(&costly, even, 1), not_worth_it);
+        assert_eq!(decide(&costly, even, 2), Decision::Started);
+    }
+
+    /// The confidence of the call was compared, and its cost was not.
+    #[test]
+    fn another_source_would_have_begun_a_call_by_the_rule_of_the_gate() {
+        let policy = SpeculationPolicy::default();
+        let mut quote = tool(Effect::ReadCostly);
+        let begins =
+            |tool: &Declaration, odds| would_begin(tool, odds, Micros::from_ms(1_000), &policy);
+        let [open, unlikely] = [(0.95, 0.4), (0.4, 0.4)].map(|(tool, call)| Odds { tool, call });
+        assert!(begins(&quote, open) && !begins(&quote, unlikely));
+        quote.speculation.cost = 0.01;
+        assert!(!begins(&quote, open) && begins(&quote, Odds::of(0.6)));
     }
 }

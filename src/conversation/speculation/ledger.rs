@@ -43,7 +43,10 @@ pub(in crate::conversation) struct Run {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in crate::conversation) struct Predicted {
     pub source: Source,
+    /// The confidence with which it began the run.
     pub confidence: f32,
+    /// The confidence now that the model's stream may have confirmed the call.
+    pub confirmed: f32,
     /// When another source would have begun it.
     pub rivalled: Option<Time>,
     /// Its result is there, and the words since make its tool's call with other arguments likely.
@@ -55,6 +58,7 @@ impl Predicted {
         Self {
             source,
             confidence,
+            confirmed: confidence,
             rivalled: None,
             superseded: false,
         }
@@ -267,6 +271,14 @@ impl Ledger {
         let run = self.get_mut(id).filter(|run| !run.is_running());
         let predicted = run.and_then(|run| run.predicted.as_mut());
         predicted.map(|one| one.superseded = superseded).is_some()
+    }
+
+    /// The model's stream has the call of this run with this confidence.
+    pub(in crate::conversation) fn confirm(&mut self, id: RunId, confidence: f32) {
+        let predicted = self.get_mut(id).and_then(|run| run.predicted.as_mut());
+        if let Some(predicted) = predicted {
+            predicted.confirmed = predicted.confirmed.max(confidence);
+        }
     }
 
     /// Marks runs as stale, whose results no later commit may use, and returns the uncommitted ones.

@@ -122,8 +122,7 @@ impl Speculation {
     /// Begins the answer to the utterance, which takes over its track.
     pub(super) fn begin_answer(&mut self) {
         let mut heard = self.take_heard();
-        // The words are final, and the model's first one may come before the sources' answer.
-        heard.unanswered = false;
+        heard.finish_words();
         if heard.is_before_words() {
             heard.renew_limits();
         }
@@ -184,7 +183,7 @@ impl Speculation {
             fillers_dropped: 0,
             fillers_saved: Micros(0),
             held: std::mem::take(&mut common.held),
-            drafts: self.close_drafts(common, id),
+            drafts: self.close_drafts(common, id, reason),
             continued: 0,
         };
         describe(&mut record);

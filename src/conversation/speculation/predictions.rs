@@ -1,9 +1,8 @@
 //! Predictions: requests to the sources, and what follows from their answers.
 
-use super::gate::{self, Decision, Decline, Situation};
+use super::gate::{self, Decision, Decline, Odds, Situation};
 use super::ledger::{Predicted, Run};
 use super::record::{Discard, PredictionRecord, SpeculationEvent};
-use super::request::Request;
 use super::track::Call;
 use super::{Speculation, TrackId};
 use crate::conversation::client_settings::{ClientSettings, ClientTools};
@@ -41,7 +40,6 @@ impl Speculation {
             return;
         }
         self.leave_before_words(common);
-        self.listening.asked = heard.clone();
         self.ask_router(common, self.listening.id, heard);
     }
 
@@ -70,7 +68,6 @@ impl Speculation {
             self.discard(common, run, Discard::Expired);
             self.listening.allow_restart(call);
         }
-        self.listening.asked = heard.clone();
         self.ask_router(common, self.listening.id, heard);
     }
 
@@ -105,7 +102,7 @@ impl Speculation {
         client: &ClientSettings,
     ) {
         let calls = self.past_calls();
-        let Some(track) = &mut self.answering else {
+        let Some(track) = &self.answering else {
             return;
         };
         let heard = Evidence {
@@ -116,7 +113,6 @@ impl Speculation {
         if track.asked == heard || !may_speculate(common, client) {
             return;
         }
-        track.asked = heard.clone();
         let id = track.id;
         self.ask_router(common, id, heard);
     }
@@ -124,7 +120,7 @@ impl Speculation {
     fn ask_router(&mut self, common: &mut Common, track: TrackId, heard: Evidence) {
         let request = common.request_id();
         if let Some(track) = self.track(track) {
-            (track.unanswered, track.request) = (true, Request::default());
+            track.ask(request, heard.clone());
         }
         self.routes.insert(request, track);
         common.outputs.push_back(Output::Route { request, heard });
@@ -166,6 +162,7 @@ impl Speculation {
         let Some(track) = self.track(id) else {
             return;
         };
+        track.answered(request);
         if is_last {
             track.unanswered = false;
             if !track.is_before_words() {
@@ -178,7 +175,8 @@ impl Speculation {
         }
         self.supersede(common, clients, id, &predictions);
         for prediction in predictions {
-            self.follow(common, clients, id, prediction);
+            let odds = Odds::of(prediction.confidence);
+            self.follow(common, clients, (id, Some(request)), prediction, odds);
         }
     }
 
@@ -212,62 +210,69 @@ impl Speculation {
         }
     }
 
-    /// Handles the prediction of a call whose result was superseded: it counts again, unless it is too old.
+    /// Handles the prediction of a call that has begun early: a result that was superseded counts again. One that is too
+    /// old is dropped once it may be needed: in mid-sentence it would be fetched again and again.
     fn take_up_again(
         &mut self,
         common: &mut Common,
         id: TrackId,
         tool: &Declaration,
         key: &Map<String, Value>,
+        source: Source,
     ) {
+        let may_be_needed = source == Source::Stream || self.may_be_said(id);
         let run = self.ledger.same(id, tool, key);
         let run = run.and_then(|run| self.ledger.get(run));
-        let Some(run) = run.filter(|run| run.is_superseded()).map(|run| run.id) else {
+        let Some(run) = run.filter(|run| !run.is_committed()).map(|run| run.id) else {
             return;
         };
-        if self.ledger.is_expired(run, tool, common.now) {
+        if may_be_needed && self.ledger.is_expired(run, tool, common.now) {
             self.discard(common, run, Discard::Expired);
         } else {
             self.ledger.supersede(run, false);
         }
     }
 
-    /// Passes a prediction through the gate and carries out the decision. Returns the run that it started.
-    pub(super) fn follow(
-        &mut self,
-        common: &mut Common,
-        clients: ClientTools,
-        id: TrackId,
-        prediction: Prediction,
-    ) -> Option<RunId> {
-        let hit = prediction.confidence;
-        self.follow_as(common, clients, id, prediction, hit)
+    /// Whether the words of a track may be complete.
+    fn may_be_said(&self, id: TrackId) -> bool {
+        id != self.listening.id || self.listening.asked.paused
     }
 
-    /// Notes that a second source is sure of a call that another one has started.
-    fn rival(
+    /// Handles the prediction of a call that another one has started: the model's stream confirms it, and any second
+    /// source may be sure enough to have begun it as well.
+    fn meet_again(
         &mut self,
         common: &Common,
         id: TrackId,
-        tool: &Declaration,
-        key: &Map<String, Value>,
+        (tool, key): (&Declaration, &Map<String, Value>),
         source: Source,
+        odds: Odds,
     ) {
-        let known = self.ledger.same(id, tool, key);
-        let begun = known.and_then(|run| self.ledger.get_mut(run)?.predicted.as_mut());
-        if let Some(begun) = begun.filter(|begun| begun.source != source) {
+        let Some(run) = self.ledger.same(id, tool, key) else {
+            return;
+        };
+        if source == Source::Stream {
+            self.ledger.confirm(run, odds.call);
+        }
+        let expected = super::expected(&common.experience, &tool.spec.name, 0.5);
+        let begun = self.ledger.get_mut(run);
+        let begun = begun.and_then(|run| run.predicted.as_mut());
+        if let Some(begun) = begun.filter(|begun| begun.source != source)
+            && gate::would_begin(tool, odds, expected, &common.policy.speculation)
+        {
             begun.rivalled.get_or_insert(common.now);
         }
     }
 
-    /// Handles a prediction like `follow`, with `hit` as its probability instead of its confidence.
-    pub(super) fn follow_as(
+    /// Passes a prediction through the gate and carries out the decision. `asked` is the question that it answers.
+    /// Returns the run that it started.
+    pub(super) fn follow(
         &mut self,
         common: &mut Common,
         clients: ClientTools,
-        id: TrackId,
+        (id, asked): (TrackId, Option<RequestId>),
         mut prediction: Prediction,
-        hit: f32,
+        odds: Odds,
     ) -> Option<RunId> {
         let tool = clients.declared(&common.policy, &prediction.tool).cloned();
         if let Some(tool) = &tool {
@@ -278,17 +283,17 @@ impl Speculation {
             None => Decision::Declined(Decline::UnknownTool),
             Some(tool) => {
                 let key = canonical(&tool, &prediction.arguments);
-                self.take_up_again(common, id, &tool, &key);
-                let decision = self.judge(common, id, &tool, &key, hit);
+                self.take_up_again(common, id, &tool, &key, prediction.source);
+                let decision = self.judge(common, id, &tool, &key, odds);
                 match decision {
                     Decision::Started => {
                         started = Some(self.start_early(common, id, &tool, key, &prediction));
                     }
                     Decision::WarmedUp => self.warm_up(common, &prediction.tool),
-                    Decision::Known if hit >= tool.speculation.min_confidence => {
-                        self.rival(common, id, &tool, &key, prediction.source);
+                    Decision::Known => {
+                        self.meet_again(common, id, (&tool, &key), prediction.source, odds);
                     }
-                    Decision::Known | Decision::Declined(_) => {}
+                    Decision::Declined(_) => {}
                 }
                 decision
             }
@@ -306,7 +311,7 @@ impl Speculation {
         }));
         if let Some(track) = self.track(id) {
             track.predictions.push(record);
-            track.consider(prediction);
+            track.consider(asked, prediction);
         }
         started
     }
@@ -317,7 +322,7 @@ impl Speculation {
         id: TrackId,
         tool: &Declaration,
         key: &Map<String, Value>,
-        hit: f32,
+        odds: Odds,
     ) -> Decision {
         let name = &tool.spec.name;
         let policy = &common.policy.speculation;
@@ -353,7 +358,7 @@ impl Speculation {
             lacks_result,
             expected,
         };
-        gate::decide(tool, hit, situation, policy)
+        gate::decide(tool, odds, situation, policy)
     }
 
     fn start_early(

@@ -1,6 +1,6 @@
 //! The gate and the ledger by themselves, for `cargo bench --bench core`.
 
-use super::gate::{Decision, Situation, decide};
+use super::gate::{Decision, Odds, Situation, decide};
 use super::ledger::{Ledger, Predicted, Run};
 use super::record::Discard;
 use super::track::TrackId;
@@ -53,7 +53,7 @@ impl Rehearsal {
             lacks_result: false,
             expected: Micros::from_ms(800),
         };
-        decide(&self.tool, confidence, situation, &self.policy)
+        decide(&self.tool, Odds::of(confidence), situation, &self.policy)
     }
 
     /// A turn with three speculative runs: one is committed, two are discarded. Returns how many records it leaves.

@@ -155,7 +155,7 @@ impl Speculation {
             run: run.id,
             tool: run.tool.clone(),
             arguments: run.arguments.clone(),
-            confidence: predicted.confidence,
+            confidence: predicted.confirmed,
             result: result.as_ref().ok()?.clone(),
             by_client: run.is_clients(),
         })

@@ -1,18 +1,19 @@
 //! The open call in the model's stream. Its tool starts as soon as the arguments can be complete, before the call
 //! is: at the name, if none is required; later, if no further argument can follow or their list is closed.
 
-use super::gate;
+use super::gate::{self, Odds};
 use super::ledger::Run;
 use super::open_call::OpenCall;
 use super::record::Discard;
 use super::{Speculation, TrackId};
 use crate::conversation::client_settings::ClientTools;
 use crate::conversation::common::Common;
+use crate::conversation::ids::RunId;
 use crate::prediction::{Prediction, Source};
 use crate::tools::{Declaration, Eligibility, ToolSpec, canonical};
 use serde_json::{Map, Value};
 
-/// The confidence of a call that lacks only its end, and of a predicted one that has begun.
+/// The confidence of a call that lacks only its end, and of the tool of one that has begun.
 const STREAMED: f32 = 0.95;
 
 /// The confidence of a call without arguments whose tool has optional ones. They may still come, so a tool with a
@@ -33,7 +34,8 @@ fn confidence(tool: &ToolSpec, arguments: &Map<String, Value>, whole: bool) -> O
 }
 
 impl Speculation {
-    /// Handles the beginning of a call: a prediction for that tool is now almost certain.
+    /// Handles the beginning of a call: its tool is now almost certain, and the predicted arguments are as likely as
+    /// before.
     pub(in crate::conversation) fn on_tool_opened(
         &mut self,
         common: &mut Common,
@@ -51,9 +53,14 @@ impl Speculation {
             run: again.and_then(|open| open.run),
             read: (Map::new(), false),
         });
-        if let Some(candidate) = of.candidates.get(name).cloned() {
-            let confidence = candidate.confidence.max(STREAMED);
-            self.follow_stream(common, clients, track, candidate.arguments, confidence);
+        if let Some(candidate) = of.candidates.get(name) {
+            let Prediction {
+                arguments,
+                confidence: call,
+                ..
+            } = candidate.call.clone();
+            let tool = call.max(STREAMED);
+            self.follow_stream(common, clients, track, arguments, Odds { tool, call });
         } else if let Some(tool) = clients.declared(&common.policy, name)
             && gate::eligibility(tool, &common.policy.speculation) > Eligibility::Forbid
         {
@@ -87,12 +94,16 @@ impl Speculation {
         let Some(tool) = tool else {
             return;
         };
+        let Some(confidence) = confidence(&tool.spec, &arguments, whole) else {
+            return;
+        };
         // At the name, the words say more about the arguments than the stream does.
-        if let Some(confidence) = confidence(&tool.spec, &arguments, whole)
-            && !(at_the_name && is_predicted)
-            && !self.is_started(track, tool, &arguments)
-        {
-            self.follow_stream(common, clients, track, arguments, confidence);
+        if at_the_name && is_predicted {
+            return;
+        }
+        match self.started(track, tool, &arguments) {
+            Some(run) => self.ledger.confirm(run, confidence),
+            None => self.follow_stream(common, clients, track, arguments, Odds::of(confidence)),
         }
     }
 
@@ -123,7 +134,7 @@ impl Speculation {
         tool: &str,
         arguments: Map<String, Value>,
     ) {
-        let track = self.listening.id;
+        let (track, asked) = (self.listening.id, self.listening.last_words());
         self.on_tool_closed(common, track, Some(&arguments));
         let prediction = Prediction {
             tool: tool.to_owned(),
@@ -132,7 +143,8 @@ impl Speculation {
             source: Source::Stream,
             open: Vec::new(),
         };
-        self.follow(common, clients, track, prediction);
+        let odds = Odds::of(STREAMED);
+        self.follow(common, clients, (track, asked), prediction, odds);
     }
 
     /// Whether the open call of its track turns out to be another than that of `run`.
@@ -149,35 +161,38 @@ impl Speculation {
         clients: ClientTools,
         track: TrackId,
         arguments: Map<String, Value>,
-        confidence: f32,
+        odds: Odds,
     ) {
-        let Some(open) = self.track(track).and_then(|track| track.open.as_ref()) else {
+        let Some(of) = self.track(track) else {
+            return;
+        };
+        let (Some(open), asked) = (&of.open, of.last_words()) else {
             return;
         };
         let prediction = Prediction {
             tool: open.tool.clone(),
             arguments,
-            confidence,
+            confidence: odds.call,
             source: Source::Stream,
             open: Vec::new(),
         };
-        let run = self.follow(common, clients, track, prediction);
+        let run = self.follow(common, clients, (track, asked), prediction, odds);
         if let Some(open) = self.track(track).and_then(|track| track.open.as_mut()) {
             open.run = run.or(open.run);
         }
     }
 
-    /// Whether the open call has started the run of exactly these arguments.
-    fn is_started(
+    /// The run of exactly these arguments, if the open call has started it.
+    fn started(
         &mut self,
         track: TrackId,
         tool: &Declaration,
         arguments: &Map<String, Value>,
-    ) -> bool {
+    ) -> Option<RunId> {
         let open = self.track(track).and_then(|track| track.open.as_ref());
-        let run = open.and_then(|open| open.run);
-        let run = run.and_then(|run| self.ledger.get(run));
-        run.is_some_and(|run| run.key == canonical(tool, arguments))
+        let run = open.and_then(|open| open.run)?;
+        let run = self.ledger.get(run)?;
+        (run.key == canonical(tool, arguments)).then_some(run.id)
     }
 
     /// Discards the run that the open call has started, if the call turns out to be another.

@@ -1,6 +1,7 @@
 //! Sessions with assumed commits: the answer to a call is generated before the model has made it.
 
 use super::sim::{Script, Sim, Step, call_with, end, read, say, streamed};
+use super::speculation::prediction;
 use super::*;
 use crate::llm::Message;
 use crate::prediction::{Prediction, Source};
@@ -202,6 +203,40 @@ fn a_result_of_a_run_that_the_stream_started_is_answered_before_the_commit() {
     assert!(held.len() == 1 && held[0].used, "{held:?}");
     let run = &sim.records()[0].runs[0];
     assert_eq!(run.source, Some(Source::Stream));
+}
+
+/// The run of an open call kept the confidence of the guess that had begun it, whether its result came before the
+/// arguments or after them.
+#[test]
+fn a_guess_that_the_stream_confirms_is_worth_its_tokens() {
+    let opened = |token_price, tool_ms, is_read| {
+        let mut policy = policy();
+        policy.speculation.token_price = token_price;
+        let mut call = streamed("weather", json!({"city": "boulder"}), 50, 400);
+        call.retain(|step| is_read || !matches!(step, Step::Event(LlmEvent::ToolRead { .. })));
+        let mut first = vec![Step::Wait(330), say("Let me see. "), Step::Wait(500)];
+        first.extend(call);
+        first.push(end());
+        let mut sim = scripted(Sim::new(policy), [first, answering()], tool_ms);
+        sim.router = Box::new(|_| vec![prediction("weather", json!({"city": "boulder"}), 0.45)]);
+        ask(&mut sim, QUESTION, 12_000);
+        sim
+    };
+    let before_commit = |sim: &Sim| {
+        let assumed = held(sim).into_iter();
+        let assumed = assumed.filter(|held| held.before == Before::Commit);
+        assumed.map(|held| held.used).collect::<Vec<bool>>()
+    };
+    let free = opened(0.0, 20, true);
+    assert_eq!(free.records()[0].runs[0].confidence, 0.45);
+    // Too much for the guess, and not for a call whose arguments are read.
+    let price = 5_000.0 / free.prompts[1].estimate() as f64;
+    let guessed = before_commit(&opened(price, 20, false));
+    assert!(guessed.is_empty(), "{guessed:?}");
+    for tool_ms in [20, 100] {
+        let confirmed = before_commit(&opened(price, tool_ms, true));
+        assert_eq!(confirmed, [true], "{tool_ms} ms");
+    }
 }
 
 /// The call was predicted for Boulder; when the stream says Denver, the answer about Boulder is dropped before

@@ -185,6 +185,28 @@ fn it_is_stopped_when_the_model_answers() {
     assert_eq!(sim.started(), []);
 }
 
+/// A draft ended with the answer that was interrupted, without what its samples had written.
+#[test]
+fn samples_that_an_interruption_stops_are_counted_with_what_they_have_written() {
+    let mut sim = Sim::new(drafting(vec![early("weather", Effect::Read)], 0.0));
+    sim.scripts
+        .extend([vec![Step::Wait(60_000)], vec![say("All right."), end()]]);
+    sim.drafts
+        .push_back(sampled([2_000; 3], "weather", boulder()));
+    ask(&mut sim, "what is the weather", 800);
+    sim.speak("no wait", 1_000);
+    sim.silence(6_000);
+    sim.input(Input::HangUp);
+    let records = sim.records();
+    assert_eq!(records[0].status, Some(ResponseStatus::Interrupted));
+    assert_eq!(records[0].drafts, []);
+    let drafts: Vec<_> = records.iter().flat_map(|record| &record.drafts).collect();
+    assert_eq!(drafts.len(), questions(&sim));
+    for draft in drafts {
+        assert_eq!(draft.usage.total(), 3 * SAMPLED.total(), "{draft:?}");
+    }
+}
+
 #[test]
 fn it_is_stopped_when_the_user_goes_on() {
     let mut sim = Sim::new(drafting(vec![early("weather", Effect::Read)], 0.0));
@@ -199,6 +221,46 @@ fn it_is_stopped_when_the_user_goes_on() {
     sim.silence(300);
     assert_eq!(stops(&sim).len(), 1);
     assert_eq!(questions(&sim), 2, "and asked again with the new words");
+}
+
+/// It was announced although the user went on.
+#[test]
+fn a_call_that_was_sampled_for_fewer_words_is_not_announced() {
+    let mut tool = early("weather", Effect::Read);
+    tool.fillers.short = vec!["Checking {{ city }}.".into()];
+    let mut policy = drafting(vec![tool], 0.0);
+    policy.filler.lead = FillerLead::Router;
+    let mut sim = Sim::new(policy);
+    (sim.by_prompt, sim.tool_ms, sim.completeness) = (true, 4_000, 0.5);
+    sim.scripts
+        .push_back(vec![Step::Wait(600), say("So do I."), end()]);
+    sim.drafts
+        .push_back(sampled([10, 20, 30], "weather", boulder()));
+    sim.speak("i like the weather in boulder", 1_000);
+    sim.silence(350);
+    assert_eq!(sim.started(), [(false, "weather".to_owned())]);
+    sim.speak("i like the weather in boulder in spring", 800);
+    sim.silence(6_000);
+    assert_eq!(sim.spoken(), ["So do I."]);
+}
+
+/// The first call that was sampled stayed the likeliest of its tool.
+#[test]
+fn the_call_that_most_samples_made_starts_when_the_model_begins_one() {
+    let mut tool = early("weather", Effect::Read);
+    tool.speculation.min_confidence = 0.9;
+    let mut sim = Sim::new(drafting(vec![tool], 0.0));
+    let mut drafts = sampled([10, 200, 300], "weather", boulder());
+    drafts[0] = sampled([10; 3], "weather", json!({"city": "rome"}))[0].clone();
+    sim.drafts.extend([drafts, Vec::new()]);
+    let [opened, closed] = call_with("weather", boulder());
+    let first = vec![Step::Wait(1_500), opened, Step::Wait(300), closed, end()];
+    sim.scripts
+        .extend([first, vec![say("It is sunny."), end()]]);
+    ask(&mut sim, "what is the weather in boulder", 9_000);
+    let runs = &sim.records()[0].runs;
+    let cities: Vec<&Value> = runs.iter().map(|run| &run.arguments["city"]).collect();
+    assert_eq!(cities, ["boulder"]);
 }
 
 #[test]

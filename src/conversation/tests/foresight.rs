@@ -372,8 +372,8 @@ fn other_settings_leave_what_runs_early() {
     assert_eq!(reasons(&sim), []);
 }
 
-/// Patterns of forty calls in which `orders` followed `profile`.
-fn usual_calls(policy: &Policy) -> Book {
+/// Patterns of an agent from forty calls in which `orders` followed `profile`.
+fn usual_calls(policy: &Policy, agent: &str) -> Book {
     let called = |tool: &str| Happened::Called(tool.into(), Default::default());
     let said = Happened::Said("where is my order".into());
     let result = || Happened::Resulted(json!({"ok": true}));
@@ -393,7 +393,7 @@ fn usual_calls(policy: &Policy) -> Book {
     for _ in 0..40 {
         patterns.study(&call, &schemas);
     }
-    Book([("default".to_owned(), patterns)].into())
+    Book([(agent.to_owned(), patterns)].into())
 }
 
 #[test]
@@ -411,7 +411,7 @@ fn a_recording_tells_what_looking_further_ahead_would_have_gained() {
     sim.scripts.push_back(vec![say("It is on its way."), end()]);
     ask(&mut sim, "where is my order", 12_000);
     let recording = Recording::read(sim.recording().as_bytes()).unwrap();
-    let book = usual_calls(&policy);
+    let book = usual_calls(&policy, "default");
     let ahead = |depth| {
         let book = book.clone();
         what_if(&recording, policy.clone(), Some(&Foresight { book, depth })).unwrap()
@@ -430,4 +430,52 @@ fn a_recording_tells_what_looking_further_ahead_would_have_gained() {
     let gained = two.changed.total.saved_seconds - one.changed.total.saved_seconds;
     let left = "of the second call, half a second was left";
     assert!((0.4..=0.6).contains(&gained), "{gained} s: {left}");
+}
+
+/// The tools, and the patterns, of the agent that had handed over were those of the whole recording.
+#[test]
+fn a_recording_is_counted_by_the_tools_and_patterns_of_the_agent_that_goes_on() {
+    let transfer = (*tool("transfer", Effect::Reversible)).clone();
+    let mut policy = with(vec![transfer, early("news")]);
+    policy.briefing.agent = Some("desk".into());
+    (
+        policy.speculation.preemptive,
+        policy.speculation.assumed_per_turn,
+    ) = (false, 0);
+    let mut sim = Sim::recorded(policy.clone(), "handed-over".into());
+    sim.tool_ms = 1_500;
+    for tool in ["transfer", "profile", "orders"] {
+        let mut script = vec![Step::Wait(500)];
+        script.extend(call_with(tool, json!({})));
+        script.push(end());
+        sim.scripts.push_back(script);
+    }
+    sim.scripts.push_back(vec![say("It is on its way."), end()]);
+    ask(&mut sim, "where is my order", 1_500);
+    let next = with(vec![early("profile"), early("orders")]);
+    sim.input(Input::Agent(Box::new(Agent {
+        briefing: Briefing {
+            agent: Some("billing".into()),
+            ..Briefing::default()
+        },
+        tools: next.tools.clone(),
+        speaker: Speaker::default(),
+        speculation: true,
+        max_tokens: None,
+    })));
+    sim.silence(12_000);
+    let recording = Recording::read(sim.recording().as_bytes()).unwrap();
+    let foresight = Foresight {
+        book: usual_calls(&next, "billing"),
+        depth: 1,
+    };
+    let found = what_if(&recording, policy, Some(&foresight)).unwrap();
+    assert_eq!(found.unknown.runs, 0);
+    let reads = (
+        found.recorded.committed_reads,
+        found.changed.committed_reads,
+    );
+    assert_eq!(reads, (2, 2));
+    let total = &found.changed.total;
+    assert_eq!((total.starts, total.hits), (1, 1));
 }

@@ -472,9 +472,55 @@ fn a_superseded_result_that_is_too_old_is_fetched_again() {
     let mut tool = early("weather");
     tool.speculation.ttl = Duration::from_millis(600);
     let sim = undecided(tool, 20);
-    assert_eq!(begun_early(&sim), ["boulder", "denver", "boulder"]);
+    assert_eq!(begun_early(&sim)[..3], ["boulder", "denver", "boulder"]);
     let fates = fates(&sim);
     assert!(is_discarded(&fates[0].1, Discard::Expired), "{fates:?}");
+}
+
+/// The result that had expired counted as the same call, which was not made again before its commit.
+#[test]
+fn a_result_that_expires_while_the_user_speaks_is_fetched_again_for_the_last_words() {
+    let mut tool = early("weather");
+    tool.speculation.ttl = Duration::from_millis(1_200);
+    let mut sim = Sim::new(with(vec![tool]));
+    weather_router(&mut sim);
+    sim.tool_ms = 20;
+    sim.scripts.extend(weather_answer("boulder"));
+    sim.speak("weather in boulder", 3_000);
+    sim.silence(6_000);
+    assert_eq!(begun_early(&sim), ["boulder", "boulder"]);
+    assert_eq!(sim.started().len(), 2);
+    let fates = fates(&sim);
+    assert!(is_discarded(&fates[0].1, Discard::Expired), "{fates:?}");
+    assert!(matches!(fates[1].1, Fate::Committed { .. }), "{fates:?}");
+}
+
+/// With every partial it was made again as soon as its result had expired, which used up the starts of the turn.
+#[test]
+fn a_result_that_expires_while_the_user_speaks_leaves_a_start_for_the_last_words() {
+    let mut weather = early("weather");
+    weather.speculation.ttl = Duration::from_millis(1_200);
+    let mut sim = Sim::new(with(vec![weather, early("news")]));
+    sim.router = Box::new(|heard| {
+        let weather = prediction("weather", json!({"city": "boulder"}), 0.9);
+        let news = prediction("news", json!({"city": "denver"}), 0.9);
+        let news = heard.text.ends_with("news").then_some(news);
+        [Some(weather), news].into_iter().flatten().collect()
+    });
+    sim.tool_ms = 20;
+    sim.scripts.push_back(vec![say("Let me see."), end()]);
+    let mut words = "weather in boulder".to_owned();
+    for more in ["", " please", " and after that", " the latest", " news"] {
+        words.push_str(more);
+        sim.speak(&words, 1_500);
+    }
+    assert_eq!(begun_early(&sim), ["boulder", "denver"]);
+    sim.silence(6_000);
+    assert_eq!(begun_early(&sim), ["boulder", "denver", "boulder"]);
+    let records = sim.records();
+    let decisions = records[0].predictions.iter().map(|one| one.decision);
+    let capped = Decision::Declined(Decline::TurnCap);
+    assert!(decisions.into_iter().all(|decision| decision != capped));
 }
 
 #[test]
@@ -573,27 +619,24 @@ fn an_overtaken_prediction_supersedes_nothing() {
     );
 }
 
+/// When the model begins its call, or at the commit if no more calls may begin early.
 #[test]
 fn an_expired_result_is_fetched_again() {
-    let mut tool = early("weather");
-    tool.speculation.ttl = std::time::Duration::from_millis(400);
-    let mut sim = Sim::new(with(vec![tool]));
-    weather_router(&mut sim);
-    let [mut first, second] = weather_answer("boulder");
-    first.insert(0, Step::Wait(1_000));
-    sim.scripts.extend([first, second]);
-    ask(&mut sim, "weather in boulder", 6_000);
-    assert_eq!(
-        sim.started(),
-        [(false, "weather".to_owned()), (true, "weather".to_owned())]
-    );
-    assert!(matches!(
-        sim.records()[0].runs[0].fate,
-        Fate::Discarded {
-            reason: Discard::Expired,
-            ..
-        }
-    ));
+    for (per_turn, at_commit) in [(3, false), (1, true)] {
+        let mut tool = early("weather");
+        tool.speculation.ttl = Duration::from_millis(700);
+        tool.speculation.per_turn = per_turn;
+        let mut sim = Sim::new(with(vec![tool]));
+        weather_router(&mut sim);
+        let [mut first, second] = weather_answer("boulder");
+        first.insert(0, Step::Wait(1_000));
+        sim.scripts.extend([first, second]);
+        ask(&mut sim, "weather in boulder", 6_000);
+        let weather = || "weather".to_owned();
+        assert_eq!(sim.started(), [(false, weather()), (at_commit, weather())]);
+        let fates = fates(&sim);
+        assert!(is_discarded(&fates[0].1, Discard::Expired), "{fates:?}");
+    }
 }
 
 #[test]
@@ -632,6 +675,35 @@ fn a_tool_the_model_begins_to_call_is_started_before_its_arguments_are_there() {
     let run = &sim.records()[0].runs[0];
     assert_eq!(run.source, Some(Source::Stream));
     assert_eq!(run.saved, Micros::from_ms(400));
+}
+
+/// Once its tool was open, any guess counted as almost certain.
+#[test]
+fn an_unlikely_guess_of_an_open_call_is_not_worth_its_cost() {
+    let opened = |cost| {
+        let mut quote = early("quote");
+        quote.effect = Effect::ReadCostly;
+        quote.speculation.cost = cost;
+        let mut policy = with(vec![quote]);
+        policy.speculation.preemptive = false;
+        let mut sim = Sim::new(policy);
+        sim.router = Box::new(|_| vec![prediction("quote", json!({"share": "acme"}), 0.02)]);
+        let [open, close] = call_with("quote", json!({"share": "acme"}));
+        let first = vec![say("Let me look."), open, Step::Wait(400), close, end()];
+        sim.scripts
+            .extend([first, vec![say("It is at ten."), end()]]);
+        ask(&mut sim, "how is acme", 5_000);
+        sim
+    };
+    let sim = opened(0.01);
+    assert_eq!(sim.started(), [(true, "quote".to_owned())]);
+    let record = &sim.records()[0];
+    let mut of_stream = record.predictions.iter();
+    let of_stream = of_stream.find(|one| one.source == Source::Stream);
+    let told = of_stream.map(|one| (one.confidence, one.decision));
+    let not_worth_it = Decision::Declined(Decline::NotWorthIt);
+    assert_eq!(told, Some((0.02, not_worth_it)));
+    assert_eq!(opened(0.0).started(), [(false, "quote".to_owned())]);
 }
 
 /// A read with these parameters, required or not, that may run early.
@@ -1071,6 +1143,32 @@ fn the_router_s_filler_is_said_once_and_at_once() {
     sim.scripts.push_back(vec![say("I like it."), end()]);
     ask(&mut sim, "i talked about the weather", 5_000);
     assert_eq!(sim.spoken().last().unwrap(), "I like it.");
+}
+
+/// A tool was announced until a later answer of the sources predicted it again.
+#[test]
+fn a_tool_that_the_last_words_do_not_ask_for_is_not_announced() {
+    for preemptive in [false, true] {
+        let mut tool = early("weather");
+        tool.fillers.short = vec!["Checking {{ city }}.".into()];
+        let mut policy = with(vec![tool]);
+        policy.filler.lead = FillerLead::Router;
+        policy.speculation.preemptive = preemptive;
+        let mut sim = Sim::new(policy);
+        sim.router = Box::new(|heard| {
+            let asks = heard.text.ends_with("boulder");
+            let weather = prediction("weather", json!({"city": "boulder"}), 0.95);
+            asks.then_some(weather).into_iter().collect()
+        });
+        (sim.by_prompt, sim.tool_ms) = (true, 4_000);
+        sim.scripts
+            .push_back(vec![Step::Wait(300), say("So do I."), end()]);
+        sim.speak("i like the weather in boulder", 1_000);
+        assert_eq!(sim.started().len(), 1);
+        sim.speak("i like the weather in boulder in spring", 800);
+        sim.silence(6_000);
+        assert_eq!(sim.spoken(), ["So do I."], "{preemptive}");
+    }
 }
 
 #[test]
