@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use secrecy::{ExposeSecret, SecretString};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::net::{IpAddr, SocketAddr};
 use subtle::ConstantTimeEq;
@@ -237,6 +237,16 @@ pub(super) struct Admitted {
 }
 
 impl Admitted {
+    /// Whether its secret configures the session beyond naming the agent.
+    pub(super) fn configures(&self) -> bool {
+        let mut fields = self.session.as_object().into_iter().flatten();
+        fields.any(|(name, value)| match (name.as_str(), value) {
+            (_, Value::Null) => false,
+            ("type", kind) => kind != "realtime",
+            (name, value) => name != "model" && *value != json!({}),
+        })
+    }
+
     /// The agent that the client gets, if it has a choice: that of its secret, or the one it names.
     ///
     /// # Errors

@@ -1,4 +1,5 @@
-//! The HTTP endpoints of the Realtime API beside calls: client secrets and the list of models.
+//! The HTTP endpoints of the Realtime API beside calls: client secrets and the list of models; and what is told where
+//! there is no endpoint.
 
 use super::access::{self, Admitted, admit_with_token, refusal};
 use super::errors::{error, fault};
@@ -8,6 +9,7 @@ use super::shared::Shared;
 use super::speech::session_offer;
 use crate::tools::{Named, Origin, SessionValues};
 use crate::transport::realtime::{self, Fault, Offered, Realtime};
+use crate::transport::{Action, Dialect};
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::State;
@@ -15,10 +17,10 @@ use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, VARY,
 };
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::map_response;
 use axum::response::{AppendHeaders, IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 use axum::{Json, extract::Path};
 use serde_json::{Map, Value, json};
 use std::ops::RangeInclusive;
@@ -45,8 +47,19 @@ pub(super) fn router() -> Router<Arc<Shared>> {
             "/v1/realtime/client_secrets",
             post(client_secret).options(preflight),
         )
+        .route(
+            "/v1/realtime/sessions",
+            post(beta_session).options(preflight),
+        )
+        .route(
+            "/v1/realtime/transcription_sessions",
+            post(beta_transcription_session).options(preflight),
+        )
         .route("/v1/models", get(models).options(preflight))
         .route("/v1/models/{model}", get(model).options(preflight))
+        .route("/v1/", any(unknown))
+        .route("/v1/{*unknown}", any(unknown))
+        .method_not_allowed_fallback(wrong_method)
         .layer(map_response(readable_everywhere))
 }
 
@@ -77,6 +90,19 @@ pub(super) async fn preflight(headers: HeaderMap) -> impl IntoResponse {
     )
 }
 
+/// The answer at a path that the server does not have.
+async fn unknown(method: Method, uri: Uri) -> Response {
+    let message = format!("There is no {method} {} here.", uri.path());
+    error(StatusCode::NOT_FOUND, "unknown_url", None, message)
+}
+
+/// The answer to a method that a path does not have.
+pub(super) async fn wrong_method(method: Method, uri: Uri) -> Response {
+    let message = format!("{} does not take {method}.", uri.path());
+    let status = StatusCode::METHOD_NOT_ALLOWED;
+    error(status, "method_not_supported", None, message)
+}
+
 /// Applies the operator's settings to a Realtime client that may choose what is `offered`.
 pub(super) fn as_set(dialect: Realtime, settings: &ServerSettings, offered: Offered) -> Realtime {
     dialect
@@ -103,58 +129,155 @@ pub(super) async fn read(shared: &Shared, body: Body, most: usize) -> Result<Byt
     }
 }
 
-/// Issues a client secret. A client secret is not enough to request another.
+/// Issues a client secret.
 async fn client_secret(
     State(shared): State<Arc<Shared>>,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    if let Err(denied) = admit_with_token(&shared, &headers) {
-        return refusal(&shared, denied);
-    }
-    let body = match read(&shared, body, MAX_BODY).await {
-        Ok(body) => body,
-        Err(refused) => return refused,
-    };
-    let settings = shared.settings();
-    // Without a token, whoever opens sessions may ask for secrets, too.
-    let origin = match access::shows_token(&headers, &settings) {
-        true => Origin::Verified,
-        false => Origin::Claimed,
-    };
-    let offered = session_offer(&shared, origin == Origin::Verified);
-    match granted(&body, secrets::now(), &settings, origin, offered) {
-        Ok((grant, session)) => {
-            let value = shared.secrets.issue(&grant);
-            let expires_at = grant.expires_at;
+    match issued(&shared, &headers, body, |body| body).await {
+        Ok(Issued {
+            value,
+            expires_at,
+            dialect,
+        }) => {
+            let session = dialect.shown();
             Json(json!({"value": value, "expires_at": expires_at, "session": session}))
                 .into_response()
         }
-        Err(wrong) => fault(&wrong),
+        Err(refused) => refused,
     }
 }
 
-/// Parses a request for a client secret made at `now`, seconds since 1970; `origin` is that of what it
-/// tells of the caller. Returns the grant, and the session as its client would see it.
-fn granted(
-    body: &[u8],
-    now: u64,
-    settings: &ServerSettings,
-    origin: Origin,
-    offered: Offered,
-) -> Result<(Grant, Value), Fault> {
-    let body: Map<String, Value> = match body.trim_ascii() {
-        b"" => Map::new(),
+/// Issues a client secret in the beta's form.
+async fn beta_session(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    beta(&shared, &headers, body, "realtime").await
+}
+
+/// The same for a transcription session.
+async fn beta_transcription_session(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    beta(&shared, &headers, body, "transcription").await
+}
+
+async fn beta(shared: &Shared, headers: &HeaderMap, body: Body, kind: &'static str) -> Response {
+    let issued = issued(shared, headers, body, |body| of_beta(body, kind));
+    match issued.await {
+        Ok(Issued {
+            value,
+            expires_at,
+            dialect,
+        }) => {
+            let mut session = seen_by_beta(dialect);
+            session["client_secret"] = json!({"value": value, "expires_at": expires_at});
+            Json(session).into_response()
+        }
+        Err(refused) => refused,
+    }
+}
+
+/// A request of the beta as one of today. Its body is the session, flat, and in it `client_secret` says how long the
+/// secret is valid.
+fn of_beta(mut body: Map<String, Value>, kind: &str) -> Map<String, Value> {
+    let secret = body.remove("client_secret").unwrap_or_default();
+    // The second name is that of transcription sessions.
+    let names = ["expires_after", "expires_at"];
+    let expires_after = names.iter().find_map(|name| secret.get(name)).cloned();
+    body.insert("type".into(), kind.into());
+    Map::from_iter([
+        ("session".to_owned(), Value::Object(body)),
+        (
+            "expires_after".to_owned(),
+            expires_after.unwrap_or_default(),
+        ),
+    ])
+}
+
+/// The session with which a client of the beta begins.
+fn seen_by_beta(dialect: Realtime) -> Value {
+    let mut begun = dialect.beta(true).start().into_iter();
+    let session = begun.find_map(|action| match action {
+        Action::Send(event) => {
+            let mut event: Value = serde_json::from_str(&event).ok()?;
+            event.get_mut("session").map(Value::take)
+        }
+        _ => None,
+    });
+    session.unwrap_or_default()
+}
+
+/// A client secret, and the dialect of its sessions.
+struct Issued {
+    value: String,
+    expires_at: u64,
+    dialect: Realtime,
+}
+
+/// Issues a client secret for a body that becomes a request by `form`. A client secret is not enough to request another.
+async fn issued(
+    shared: &Shared,
+    headers: &HeaderMap,
+    body: Body,
+    form: impl FnOnce(Map<String, Value>) -> Map<String, Value>,
+) -> Result<Issued, Response> {
+    if let Err(denied) = admit_with_token(shared, headers) {
+        return Err(refusal(shared, denied));
+    }
+    let body = read(shared, body, MAX_BODY).await?;
+    let settings = shared.settings();
+    // Without a token, whoever opens sessions may ask for secrets, too.
+    let origin = match access::shows_token(headers, &settings) {
+        true => Origin::Verified,
+        false => Origin::Claimed,
+    };
+    let offered = session_offer(shared, origin == Origin::Verified);
+    let asked = object(&body).map(form);
+    let granted =
+        asked.and_then(|asked| granted(&asked, secrets::now(), &settings, origin, offered));
+    let (grant, dialect) = granted.map_err(|wrong| fault(&wrong))?;
+    Ok(Issued {
+        value: shared.secrets.issue(&grant),
+        expires_at: grant.expires_at,
+        dialect,
+    })
+}
+
+/// The object in a body, which may be empty.
+fn object(body: &[u8]) -> Result<Map<String, Value>, Fault> {
+    match body.trim_ascii() {
+        b"" => Ok(Map::new()),
         body => serde_json::from_slice(body).map_err(|error| {
             Fault::whole(
                 "invalid_json",
                 format!("The body is not a JSON object: {error}."),
             )
-        })?,
-    };
+        }),
+    }
+}
+
+/// The error of a session's value that is not taken.
+pub(super) const UNFIT_VALUE: &str =
+    "It must have 1 to 1024 bytes and no control characters; 64 values at most.";
+
+/// Parses a request for a client secret made at `now`, seconds since 1970; `origin` is that of what it
+/// tells of the caller. Returns the grant, and the dialect of a client that has it.
+fn granted(
+    body: &Map<String, Value>,
+    now: u64,
+    settings: &ServerSettings,
+    origin: Origin,
+    offered: Offered,
+) -> Result<(Grant, Realtime), Fault> {
     let session = body.get("session").cloned().unwrap_or_default();
     let dialect = as_set(Realtime::new(None, None, false), settings, offered);
-    let shown = dialect.configured(session.clone())?.shown();
+    let dialect = dialect.configured(session.clone())?;
     if session.to_string().len() > MAX_SESSION {
         let message = format!(
             "A client secret carries at most {MAX_SESSION} bytes of session; set the rest with \
@@ -190,7 +313,7 @@ fn granted(
         agent,
         services: is_trusted,
     };
-    Ok((grant, shown))
+    Ok((grant, dialect))
 }
 
 /// The caller according to the field `undertone` of a request.
@@ -226,9 +349,7 @@ fn caller(told: &Value, origin: Origin) -> Result<SessionValues, Fault> {
         };
         values.add(name.clone(), text, origin);
         if values.get(&name).is_none() {
-            let message =
-                "It must have 1 to 1024 bytes and no control characters; 64 values at most.";
-            return wrong(format!("undertone.{at}"), message);
+            return wrong(format!("undertone.{at}"), UNFIT_VALUE);
         }
     }
     Ok(values)
@@ -317,15 +438,20 @@ mod tests {
             },
             ..ServerSettings::default()
         };
-        granted(
-            body.to_string().as_bytes(),
-            0,
-            &settings,
-            Origin::Verified,
-            Offered::default(),
-        )
-        .err()?
-        .param
+        grant(&body.to_string(), 0, &settings, Origin::Verified)
+            .err()?
+            .param
+    }
+
+    fn grant(
+        body: &str,
+        now: u64,
+        settings: &ServerSettings,
+        origin: Origin,
+    ) -> Result<Grant, Fault> {
+        let body = object(body.as_bytes())?;
+        let granted = granted(&body, now, settings, origin, Offered::default());
+        granted.map(|(grant, _)| grant)
     }
 
     /// Its session was applied as if whoever asked for it had shown the token, so it chose a paid recogniser.
@@ -334,10 +460,8 @@ mod tests {
         let session = json!({"audio": {"input": {"transcription": {"model": "nova"}}}});
         let body = json!({ "session": session }).to_string();
         for origin in [Origin::Claimed, Origin::Verified] {
-            let settings = ServerSettings::default();
-            let offered = Offered::default();
-            let granted = granted(body.as_bytes(), 0, &settings, origin, offered);
-            let (grant, _) = granted.expect("a grant");
+            let grant = grant(&body, 0, &ServerSettings::default(), origin);
+            let grant = grant.expect("a grant");
             assert_eq!(grant.services, origin == Origin::Verified, "{origin:?}");
         }
     }
@@ -346,14 +470,8 @@ mod tests {
     fn a_secret_is_valid_for_ten_minutes_by_default() {
         let expires = |body: &str| {
             let settings = ServerSettings::default();
-            granted(
-                body.as_bytes(),
-                1_000,
-                &settings,
-                Origin::Verified,
-                Offered::default(),
-            )
-            .map(|(grant, _)| grant.expires_at)
+            let grant = grant(body, 1_000, &settings, Origin::Verified);
+            grant.map(|grant| grant.expires_at)
         };
         assert_eq!(expires(""), Ok(1_600));
         assert_eq!(expires("{}"), Ok(1_600));
@@ -398,15 +516,39 @@ mod tests {
                 "session.instructions",
             ),
             (
-                json!({"session": {"tracing": {"group_id": "x".repeat(MAX_SESSION)}}}),
+                json!({"session": {
+                    "tracing": {"group_id": "x".repeat(MAX_SESSION / 2)},
+                    "include": ["x".repeat(MAX_SESSION / 2)],
+                }}),
                 "session",
             ),
         ] {
             assert_eq!(refused(body.clone()).as_deref(), Some(param), "{body}");
         }
-        let settings = ServerSettings::default();
-        let broken = granted(b"[1]", 0, &settings, Origin::Verified, Offered::default())
-            .expect_err("no object");
+        let broken = grant("[1]", 0, &ServerSettings::default(), Origin::Verified);
+        let broken = broken.expect_err("no object");
         assert_eq!(broken.code, "invalid_json");
+    }
+
+    #[test]
+    fn the_beta_says_in_its_session_how_long_a_secret_is_valid() {
+        for (name, kind) in [
+            ("expires_after", "realtime"),
+            ("expires_at", "transcription"),
+        ] {
+            let validity = json!({"anchor": "created_at", "seconds": 60});
+            let body =
+                json!({"input_audio_format": "g711_ulaw", "client_secret": {name: validity}});
+            let body = object(body.to_string().as_bytes()).expect("an object");
+            let asked = Value::Object(of_beta(body, kind));
+            let session = json!({"input_audio_format": "g711_ulaw", "type": kind});
+            assert_eq!(
+                asked,
+                json!({"session": session, "expires_after": validity})
+            );
+            let settings = ServerSettings::default();
+            let grant = grant(&asked.to_string(), 0, &settings, Origin::Verified);
+            assert_eq!(grant.map(|grant| grant.expires_at), Ok(60));
+        }
     }
 }

@@ -14,7 +14,10 @@ pub(super) fn error(
     message: impl Into<String>,
 ) -> Response {
     let message = message.into();
-    let kind = "invalid_request_error";
+    let kind = match status.is_server_error() {
+        true => "server_error",
+        false => "invalid_request_error",
+    };
     let error = json!({"message": message, "type": kind, "param": param, "code": code});
     (status, Json(json!({ "error": error }))).into_response()
 }

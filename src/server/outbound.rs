@@ -9,7 +9,7 @@ use placed::LATE;
 pub(super) use placed::{LONGEST, PlacedCalls};
 
 use super::access::{admit_with_token, refusal};
-use super::api::read;
+use super::api::{UNFIT_VALUE, read};
 use super::calls::busy;
 use super::errors::{error, fault};
 use super::shared::Shared;
@@ -143,11 +143,14 @@ async fn place(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Body
         Ok(agent) => agent,
         Err(wrong) => return fault(&wrong),
     };
-    let values = params
-        .iter()
-        .fold(SessionValues::default(), |values, (name, value)| {
-            values.with(Named::Param(name.clone()), value, Origin::Verified)
-        });
+    let mut values = SessionValues::default();
+    for (name, value) in &params {
+        let named = Named::Param(name.clone());
+        values.add(named.clone(), value, Origin::Verified);
+        if values.get(&named).is_none() {
+            return bad(Some(&format!("params.{name}")), UNFIT_VALUE.into());
+        }
+    }
     // Without it the person who answers would be told that all lines are busy.
     let place = match shared.admission.place(false) {
         Ok(place) => place,

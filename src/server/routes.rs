@@ -47,6 +47,7 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         .route("/healthz", get(async || HEALTHY))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
+        .method_not_allowed_fallback(api::wrong_method)
         .with_state(shared)
 }
 
@@ -163,6 +164,11 @@ async fn open_pcm(
         Ok(admitted) => admitted,
         Err(refused) => return refused,
     };
+    if admitted.configures() {
+        let message = "The client secret has a session configuration, which clients of /v1/pcm cannot have. Make it \
+                       without `session`, or with its `type` and `model` alone.";
+        return errors::fault(&Fault::new("invalid_value", "session", message));
+    }
     let agents = &shared.settings().agents;
     let agent = match admitted.agent(agents, query.agent.as_deref(), None) {
         Ok(agent) => agent,
@@ -197,8 +203,8 @@ async fn open_asterisk(
     headers: HeaderMap,
     upgrade: Upgrade,
 ) -> Response {
-    if let Err(refused) = admit(&shared, &headers) {
-        return refused;
+    if let Err(denied) = admit_with_token(&shared, &headers) {
+        return refusal(&shared, denied);
     }
     let limits = Limits::of_calls(&shared.settings());
     let upgrade = upgrade.map(|upgrade| upgrade.protocols(["media"]));
@@ -255,8 +261,8 @@ fn open_provider(
 ) -> Response {
     let token = query.token.as_deref();
     let has_token = token.is_some_and(|shown| access::is_token(shown, &shared.settings()));
-    if !has_token && let Err(refused) = admit(&shared, headers) {
-        return refused;
+    if !has_token && let Err(denied) = admit_with_token(&shared, headers) {
+        return refusal(&shared, denied);
     }
     let origin = trunk(has_token || access::shows_token(headers, &shared.settings()));
     let asked = client::values(uri, "", origin);

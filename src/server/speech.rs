@@ -1,24 +1,24 @@
 //! Speech without a session, in the form of OpenAI's audio API: recordings become text, text becomes
 //! speech. The models are those of the sessions, and live conversations go first.
 
+mod container;
 mod recording;
 mod wording;
 
 use super::access::{self, refusal, shows_token};
-use super::api::{preflight, readable_everywhere};
+use super::api::{self, preflight, readable_everywhere, wrong_method};
 use super::connections::Place;
 use super::errors::{error, fault};
 use super::shared::Shared;
-use super::upgrade::busy;
-use crate::audio::{RATE, decode, stretches, to_i16, to_pcm16le};
+use super::upgrade::RETRY_SECONDS;
+use crate::audio::{RATE, decode, stretches, to_i16};
 use crate::session::{Engines, KnownVoice, LiveEngines, Spoken};
 use crate::transport::realtime::Offered;
 use crate::tts::Speaker;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::multipart::MultipartRejection;
-use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, Multipart, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
@@ -26,6 +26,7 @@ use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use container::Writer;
 use futures_util::{Stream, StreamExt, stream};
 use recording::{Segment, Transcription};
 use serde_json::{Value, json};
@@ -38,7 +39,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::task_tracker::TaskTrackerToken;
-use wording::{Container, Wording};
+use wording::Wording;
 
 /// The largest recording, bytes: OpenAI's bound.
 const MAX_FILE: usize = 25 * 1024 * 1024;
@@ -92,14 +93,10 @@ pub(super) fn router() -> Router<Arc<Shared>> {
             "/v1/audio/transcriptions",
             post(transcriptions).layer(largest).options(preflight),
         )
-        .route(
-            "/v1/audio/speech",
-            post(speech)
-                .layer(DefaultBodyLimit::max(MAX_FIELDS))
-                .options(preflight),
-        )
+        .route("/v1/audio/speech", post(speech).options(preflight))
         .route("/v1/audio/voices", get(voices).options(preflight))
         .route("/v1/audio/models", get(models).options(preflight))
+        .method_not_allowed_fallback(wrong_method)
         .layer(map_response(readable_everywhere))
 }
 
@@ -145,12 +142,12 @@ fn admitted<'a>(shared: &'a Shared, headers: &HeaderMap) -> Result<Admitted<'a>,
 async fn turn(shared: &Shared, headers: &HeaderMap, place: Arc<Place>) -> Result<Turn, Response> {
     let speech = admitted(shared, headers)?;
     if shared.context.drain.is_cancelled() {
-        return Err(busy("the server shuts down"));
+        return Err(unavailable("The server shuts down."));
     }
     let permit = timeout(WAIT, speech.turns.clone().acquire_owned()).await;
     let Ok(Ok(permit)) = permit else {
-        return Err(busy(
-            "as many requests for speech are served as may be at once",
+        return Err(unavailable(
+            "As many requests for speech are served as may be at once.",
         ));
     };
     place.goes_on();
@@ -302,23 +299,28 @@ async fn speech(
     State(shared): State<Arc<Shared>>,
     Extension(place): Extension<Arc<Place>>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    body: Body,
 ) -> Response {
+    // Before the body is read, which may never come. It takes nobody's turn while it comes.
+    if let Err(refused) = admitted(&shared, &headers) {
+        return refused;
+    }
+    let body = match api::read(&shared, body, MAX_FIELDS).await {
+        Ok(body) => body,
+        Err(refused) => return refused,
+    };
     let turn = match turn(&shared, &headers, place).await {
         Ok(turn) => turn,
         Err(refused) => return refused,
-    };
-    let body = match body {
-        Ok(body) => body,
-        Err(rejection) => {
-            let message = format!("The body cannot be read: {rejection}.");
-            return error(rejection.status(), "invalid_body", None, message);
-        }
     };
     let services = may_use_services(&shared, shows_token(&headers, &shared.settings()));
     let wording = match Wording::read(&body, &offered(&turn.engines, services)) {
         Ok(wording) => wording,
         Err(wrong) => return fault(&wrong),
+    };
+    let writer = match wording.container.writer(SPEECH_RATE) {
+        Ok(writer) => writer,
+        Err(failure) => return failed(&failure),
     };
     let speaker = in_its_language(&turn.engines, wording.speaker);
     let mut spoken = turn.engines.speak(&speaker, &wording.text, SPEECH_RATE);
@@ -328,34 +330,65 @@ async fn speech(
         Some(Err(failure)) => return failed(&failure),
         None => Vec::new(),
     };
-    let mut begin = wording.container.header(SPEECH_RATE);
-    begin.extend(to_pcm16le(&to_i16(&first)));
-    let audio = stream::once(async { Ok(begin) }).chain(rest(turn, spoken));
+    let audio = written(turn, first, spoken, writer);
     if wording.as_events {
         return events(audio_events(audio));
     }
-    let kind = match wording.container {
-        Container::Wav => "audio/wav",
-        Container::Pcm => "audio/pcm",
-    };
+    let kind = wording.container.kind();
     ([(CONTENT_TYPE, kind)], Body::from_stream(audio)).into_response()
 }
 
-/// The clauses after the first, as PCM16. An error ends them: the connection breaks, so that the client
-/// does not take a part for the whole.
-fn rest(turn: Turn, spoken: Spoken) -> impl Stream<Item = Result<Vec<u8>, String>> {
-    stream::unfold(Some((turn, spoken)), async |state| {
-        let (turn, mut spoken) = state?;
-        let samples = spoken.next().await?;
+/// All clauses in their container. An error ends them: the connection breaks, so that the client does not take a part
+/// for the whole.
+fn written(
+    turn: Turn,
+    first: Vec<f32>,
+    spoken: Spoken,
+    writer: Box<dyn Writer>,
+) -> impl Stream<Item = Result<Vec<u8>, String>> {
+    let state = Some((turn, Some(first), spoken, writer));
+    stream::unfold(state, async |state| {
+        let (turn, first, mut spoken, writer) = state?;
+        let samples = match first {
+            Some(first) => Ok(Some(first)),
+            None => spoken.next().await.transpose(),
+        };
         turn.place.goes_on();
-        match samples {
-            Ok(samples) => Some((Ok(to_pcm16le(&to_i16(&samples))), Some((turn, spoken)))),
+        let written = match samples {
+            Ok(samples) => encoded(writer, samples).await,
+            Err(failure) => Err(failure),
+        };
+        match written {
+            Ok((bytes, writer)) => {
+                let rest = writer.map(|writer| (turn, None, spoken, writer));
+                Some((Ok(bytes), rest))
+            }
             Err(failure) => {
                 tracing::warn!(failure, "a text was only partly spoken");
                 Some((Err(failure), None))
             }
         }
     })
+    // An encoder may wait for more samples.
+    .filter(|bytes| std::future::ready(!bytes.as_ref().is_ok_and(Vec::is_empty)))
+}
+
+/// Bytes to send, and what writes the next ones; `None` behind the last.
+type Encoded = (Vec<u8>, Option<Box<dyn Writer>>);
+
+/// Writes samples, or the end if there are none. It takes milliseconds, so it is done where no session waits.
+async fn encoded(
+    mut writer: Box<dyn Writer>,
+    samples: Option<Vec<f32>>,
+) -> Result<Encoded, String> {
+    let encoding = move || -> Result<Encoded, String> {
+        Ok(match samples {
+            Some(samples) => (writer.write(&to_i16(&samples))?, Some(writer)),
+            None => (writer.end()?, None),
+        })
+    };
+    let encoded = tokio::task::spawn_blocking(encoding).await;
+    encoded.unwrap_or_else(|_| Err("the encoder has failed".to_owned()))
 }
 
 fn audio_events(audio: impl Stream<Item = Result<Vec<u8>, String>>) -> impl Stream<Item = Value> {
@@ -387,7 +420,18 @@ fn broken(failure: &str) -> Value {
 
 fn failed(failure: &str) -> Response {
     tracing::warn!(failure, "a request for speech was not served");
-    busy("the model is busy or has failed")
+    unavailable("The model is busy or has failed.")
+}
+
+/// A refusal that says when to come again.
+fn unavailable(message: &str) -> Response {
+    let refused = error(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "unavailable",
+        None,
+        message,
+    );
+    ([(RETRY_AFTER, RETRY_SECONDS)], refused).into_response()
 }
 
 fn too_slow() -> Response {

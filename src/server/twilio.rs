@@ -10,6 +10,7 @@ mod transfer;
 pub use account::Twilio;
 pub use transfer::TransferCall;
 
+use super::api::read;
 use super::shared::Shared;
 use super::upgrade::{Limits, Upgrade, open_admitted};
 use crate::metrics::Refusal;
@@ -20,7 +21,8 @@ use crate::transport::phone::{numbers, signature, tickets};
 use crate::transport::{Admission, Admitted};
 use account::{DIALED, MEDIA, PLACED, PLACED_STATUS, RELAY, VOICE, in_xml};
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Query, State};
+use axum::body::Body;
+use axum::extract::{Query, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
@@ -52,7 +54,6 @@ pub(super) fn router() -> Router<Arc<Shared>> {
         .route(PLACED_STATUS, post(placed_status))
         .route(MEDIA, get(open_media))
         .route(RELAY, get(open_relay))
-        .layer(DefaultBodyLimit::max(MAX_FORM))
 }
 
 /// Answers a call: connects it to this server if there is room.
@@ -60,9 +61,9 @@ async fn answer(
     State(shared): State<Arc<Shared>>,
     uri: Uri,
     headers: HeaderMap,
-    form: String,
+    body: Body,
 ) -> Response {
-    match asked(&shared, VOICE, &uri, &headers, &form) {
+    match asked(&shared, VOICE, &uri, &headers, body).await {
         Ok(form) => {
             let account = form.get("AccountSid").map_or("", String::as_str);
             match super::limits::may_call(&shared, account) {
@@ -80,9 +81,9 @@ async fn after_transfer(
     State(shared): State<Arc<Shared>>,
     uri: Uri,
     headers: HeaderMap,
-    form: String,
+    body: Body,
 ) -> Response {
-    match asked(&shared, DIALED, &uri, &headers, &form) {
+    match asked(&shared, DIALED, &uri, &headers, body).await {
         Ok(form) if form.get("DialCallStatus").map(String::as_str) == Some("completed") => {
             twiml("<Hangup/>")
         }
@@ -109,9 +110,9 @@ async fn answer_placed(
     Query(placed): Query<PlacedQuery>,
     uri: Uri,
     headers: HeaderMap,
-    form: String,
+    body: Body,
 ) -> Response {
-    let form = match asked(&shared, PLACED, &uri, &headers, &form) {
+    let form = match asked(&shared, PLACED, &uri, &headers, body).await {
         Ok(form) => form,
         Err(refused) => return refused,
     };
@@ -128,9 +129,9 @@ async fn placed_status(
     Query(placed): Query<PlacedQuery>,
     uri: Uri,
     headers: HeaderMap,
-    form: String,
+    body: Body,
 ) -> Response {
-    let form = match asked(&shared, PLACED_STATUS, &uri, &headers, &form) {
+    let form = match asked(&shared, PLACED_STATUS, &uri, &headers, body).await {
         Ok(form) => form,
         Err(refused) => return refused,
     };
@@ -149,22 +150,22 @@ async fn placed_status(
 }
 
 /// Returns the form posted to `path` if Twilio signed it.
-#[allow(
-    clippy::result_large_err,
-    reason = "the error is the response, made once per refused client"
-)]
-fn asked(
+async fn asked(
     shared: &Shared,
     path: &str,
     uri: &Uri,
     headers: &HeaderMap,
-    form: &str,
+    body: Body,
 ) -> Result<BTreeMap<String, String>, Response> {
     let settings = shared.settings();
     let twilio = settings.twilio.as_ref().ok_or_else(not_found)?;
-    let parameters: Vec<(String, String)> = url::form_urlencoded::parse(form.as_bytes())
-        .into_owned()
-        .collect();
+    // Who shows no signature is not waited for.
+    if !headers.contains_key(signature::HEADER) {
+        return Err(denied(shared));
+    }
+    let form = read(shared, body, MAX_FORM).await?;
+    let parameters: Vec<(String, String)> =
+        url::form_urlencoded::parse(&form).into_owned().collect();
     let path = uri.path_and_query().map_or(path, |path| path.as_str());
     if !is_signed(twilio, &twilio.at(path), &parameters, headers) {
         return Err(denied(shared));
@@ -318,6 +319,10 @@ fn caller(
             let mut values = redeemed.await.filter(|_| is_ours)?;
             // The request was signed, and the ticket proves that our own answer led to it.
             values.extend(claimed.vouched(Origin::Signalled));
+            if placed.is_some() {
+                // Twilio names the server's own number, and the person is the called one.
+                values = values.without(&Named::Caller);
+            }
             Some(Admitted { values, placed })
         })
     };

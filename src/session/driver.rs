@@ -287,7 +287,7 @@ impl Driver {
         let (zone, values) = (self.engines.zone.clone(), self.options.values.clone());
         // Lookups see no results of other lookups.
         let asking = SessionTools::of_call(zone, Arc::new(SystemClock), None, values);
-        let lookups = self.registry().lookups(&asking);
+        let lookups = self.registry().lookups(&self.key.to_string(), &asking);
         if lookups.is_empty() {
             return;
         }

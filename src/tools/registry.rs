@@ -161,15 +161,15 @@ impl Registry {
         }
     }
 
-    /// The lookups of a session that begins. They run when they are polled. `session` has none itself.
-    pub(crate) fn lookups(&self, session: &SessionTools) -> BTreeMap<String, Lookup> {
+    /// The lookups of the session `id`, which begins. They run when they are polled. `session` has none itself.
+    pub(crate) fn lookups(&self, id: &str, session: &SessionTools) -> BTreeMap<String, Lookup> {
         let tools = self.offered_to(Audience::Lookup).into_iter();
         let lookup = |tool: Arc<Declaration>| {
             let name = tool.spec.name.clone();
             let entry = self.tools.get(&name);
             let fixed = entry.and_then(|entry| entry.tool.fixed());
             let origin = fixed.map_or(Origin::Verified, Fixed::origin);
-            let context = CallContext::new(session.clone(), format!("lookup-{name}"));
+            let context = CallContext::new(session.clone(), format!("{id}-lookup-{name}"));
             let call = self.call(&name, Map::new(), &context);
             let found = async move {
                 match call.await {

@@ -15,6 +15,9 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 
 static PLAIN: LazyLock<Environment<'static>> = LazyLock::new(strict);
 
+/// Stands in an address for a value that is missing or blank: no path that is meant has a NUL.
+const MISSING: &str = "%00";
+
 /// Every value that is printed is percent-encoded; what the template itself says is not.
 static ENCODING: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut environment = strict();
@@ -22,7 +25,12 @@ static ENCODING: LazyLock<Environment<'static>> = LazyLock::new(|| {
         let text = value
             .as_str()
             .map_or_else(|| value.to_string(), str::to_owned);
-        out.write_str(&encoded(&text)).map_err(Error::from)
+        let is_missing = value.is_none() || value.is_undefined() || text.trim().is_empty();
+        let text = match is_missing {
+            true => MISSING.to_owned(),
+            false => encoded(&text),
+        };
+        out.write_str(&text).map_err(Error::from)
     });
     environment
 });
@@ -131,14 +139,20 @@ impl Template {
             .map_err(|error| error.to_string())
     }
 
-    /// As part of an address: what the values say is percent-encoded.
+    /// As an address: what the values say is percent-encoded. In the query a missing value is empty.
     ///
     /// # Errors
-    /// The error of minijinja.
+    /// The error of minijinja; or that a value in the path is missing or blank, because the address would then name
+    /// something else.
     pub fn address(&self, context: &Jinja) -> Result<String, String> {
-        ENCODING
-            .render_str(&self.0, context)
-            .map_err(|error| error.to_string())
+        let address = ENCODING.render_str(&self.0, context);
+        let address = address.map_err(|error| error.to_string())?;
+        let query = address.find(['?', '#']).unwrap_or(address.len());
+        let (path, query) = address.split_at(query);
+        if path.contains(MISSING) {
+            return Err("an argument in the address's path is empty".into());
+        }
+        Ok(format!("{path}{}", query.replace(MISSING, "")))
     }
 
     /// As JSON: a template that is one `{{ expression }}` keeps the expression's type, any other
@@ -271,6 +285,24 @@ mod tests {
             template("{% if n %}{{ n }}{% else %}none{% endif %}").text(&seen(json!({}))),
             Ok("none".into())
         );
+    }
+
+    /// `DELETE /bookings/{{ id }}` without an id named all bookings.
+    #[test]
+    fn an_address_whose_path_lacks_a_value_is_refused() {
+        let template = Template::new("https://a.b/{{ place }}?n={{ n }}", &known(&["place", "n"]));
+        let template = template.unwrap();
+        for place in [json!(""), json!(" \n"), Value::Null] {
+            let error = template.address(&seen(json!({"place": place, "n": 1})));
+            assert_eq!(
+                error.unwrap_err(),
+                "an argument in the address's path is empty"
+            );
+        }
+        for n in [json!(""), Value::Null] {
+            let address = template.address(&seen(json!({"place": "x", "n": n})));
+            assert_eq!(address.unwrap(), "https://a.b/x?n=");
+        }
     }
 
     #[test]

@@ -118,6 +118,13 @@ impl SessionValues {
         }
     }
 
+    /// These values without this one.
+    #[must_use]
+    pub fn without(mut self, name: &Named) -> Self {
+        self.0.retain(|known| known.name != *name);
+        self
+    }
+
     /// These values, each with at least the origin `origin`.
     #[must_use]
     pub fn vouched(mut self, origin: Origin) -> Self {

@@ -6,7 +6,7 @@ const client = new OpenAI({ apiKey: 'sk-test', baseURL: process.argv[2], maxRetr
 
 const spoken = await client.audio.speech.create({ model: 'tts-1', voice: 'alloy', input: TEXT });
 const recording = Buffer.from(await spoken.arrayBuffer());
-const file = () => toFile(recording, 'speech.wav');
+const file = () => toFile(recording, 'speech.mp3');
 const model = 'whisper-1';
 const { text } = await client.audio.transcriptions.create({ model, file: await file() });
 let done = null;

@@ -1,4 +1,4 @@
-"""The audio API of the openai package. `openai_audio.py URL`: prints what it got."""
+"""The audio API of the openai package, and its tokens for the beta. `openai_audio.py URL`: prints what it got."""
 
 import asyncio
 import io
@@ -7,13 +7,16 @@ import sys
 import wave
 
 from openai import AsyncOpenAI, BadRequestError
+from openai.types.audio import TranscriptionVerbose
+from openai.types.beta.realtime import SessionCreateResponse, TranscriptionSession
 
 TEXT = "The next train to Boston leaves at nine. Platform four is on the left."
 
 
 async def main(url):
     client = AsyncOpenAI(api_key="sk-test", base_url=url, max_retries=0)
-    spoken = await client.audio.speech.create(model="tts-1", voice="alloy", input=TEXT)
+    speak = client.audio.speech.create
+    spoken = await speak(model="tts-1", voice="alloy", input=TEXT, response_format="wav")
     recording = spoken.content
     audio = wave.open(io.BytesIO(recording))
     report = {
@@ -31,6 +34,9 @@ async def main(url):
             report["pieces"] += 1
             report["bytes"] += len(piece)
 
+    default = await speak(model="tts-1", voice="alloy", input="Hi.")
+    assert default.response.headers["content-type"] == "audio/mpeg", default.response.headers
+
     file = ("speech.wav", recording)
     heard = client.audio.transcriptions.create
     report["json"] = (await heard(model="whisper-1", file=file)).text
@@ -42,6 +48,8 @@ async def main(url):
         response_format="verbose_json",
         timestamp_granularities=["segment"],
     )
+    # The client itself does not check it.
+    TranscriptionVerbose.model_validate(verbose.to_dict())
     report["duration"] = verbose.duration
     report["segments"] = [[part.start, part.end, part.text] for part in verbose.segments]
     deltas, done = "", None
@@ -60,14 +68,21 @@ async def main(url):
         return None
 
     report["refused"] = [
-        await refused(client.audio.speech.create(model="m", voice="alloy", input="")),
-        await refused(client.audio.speech.create(model="m", voice="Nobody", input="Hi.")),
-        await refused(
-            client.audio.speech.create(model="m", voice="echo", input="Hi.", response_format="mp3")
-        ),
+        await refused(speak(model="m", voice="alloy", input="")),
+        await refused(speak(model="m", voice="Nobody", input="Hi.")),
+        await refused(speak(model="m", voice="echo", input="Hi.", response_format="aac")),
         await refused(heard(model="whisper-1", file=file, language="tlh")),
         await refused(heard(model="whisper-1", file=("notes.txt", b"no audio at all"))),
     ]
+    in_list = await refused(heard(model="whisper-1", file=file, languages=["tlh"]))
+    assert in_list == "language", in_list
+
+    beta = client.beta.realtime
+    session = await beta.sessions.create(instructions="Be brief.", voice="alloy")
+    assert SessionCreateResponse.model_validate(session.to_dict()).instructions == "Be brief."
+    session = await beta.transcription_sessions.create(input_audio_format="g711_ulaw")
+    session = TranscriptionSession.model_validate(session.to_dict())
+    assert session.input_audio_format == "g711_ulaw" and session.client_secret.value
     print(json.dumps(report))
 
 

@@ -454,3 +454,43 @@ async fn clients_choose_an_agent_with_a_secret_with_the_token_or_if_it_is_open_t
     let prompt = models[0].asked(Cue::words("hello")).await;
     assert_eq!(prompt.instructions.as_deref(), Some("You are billing."));
 }
+
+/// A secret for one agent reached any other, or `default` with all tools, where telephones come in; and one for
+/// transcripts an agent that answers at `/v1/pcm`.
+#[tokio::test]
+async fn a_client_secret_opens_no_telephone_call_and_no_other_session_than_it_configures() {
+    let llm = Scripted::always("<speech>Yes.</speech>");
+    let settings = ServerSettings {
+        auth_token: Some("operator".to_owned().into()),
+        ..choosable(&[("desk", true)])
+    };
+    let agents = vec![agent("desk", &llm, &[], &[])];
+    let server = live::serve_with(settings, engines(agents, Vec::new()));
+    let secret = async |body: Value| {
+        let url = format!("http://{}/v1/realtime/client_secrets", server.address);
+        let request = reqwest::Client::new().post(url).bearer_auth("operator");
+        let answer = request.json(&body).send().await.expect("an answer");
+        let answer: Value = answer.json().await.expect("JSON");
+        format!("Bearer {}", answer["value"].as_str().expect("a secret"))
+    };
+    let status = async |path: &str, bearer: &str| {
+        let opened = server.try_open(path, &[("authorization", bearer)]).await;
+        opened.map(drop)
+    };
+    let plain = secret(json!({"undertone": {"agent": "desk"}})).await;
+    for path in ["/asterisk/media", "/telnyx/media", "/plivo/media"] {
+        assert_eq!(status(path, &plain).await, Err(401), "{path}");
+        assert_eq!(status(path, "Bearer operator").await, Ok(()), "{path}");
+    }
+    assert_eq!(status("/v1/pcm", &plain).await, Ok(()));
+    let session = json!({"type": "realtime", "model": "desk", "audio": {}, "instructions": null});
+    let by_model = secret(json!({"session": session})).await;
+    assert_eq!(status("/v1/pcm", &by_model).await, Ok(()));
+    for session in [
+        json!({"type": "transcription"}),
+        json!({"type": "realtime", "instructions": "Be brief."}),
+    ] {
+        let configured = secret(json!({"session": session})).await;
+        assert_eq!(status("/v1/pcm", &configured).await, Err(400));
+    }
+}

@@ -2,15 +2,19 @@
 //! `foreign.rs`.
 
 use crate::support;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use std::io::Cursor;
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 use support::{PATIENCE, Script, Server, live, local};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use undertone::asr::{Asr, AsrError, Hints, Recognised};
+use undertone::audio::{RATE, decode};
 use undertone::llm::scripted::Scripted;
 use undertone::server::{App, ServerSettings};
 use undertone::session::{self, Builders, Engines, SessionOptions};
@@ -81,6 +85,10 @@ async fn a_request_for_speech_that_cannot_be_served_names_its_field() {
         (json!({"input": "Hi.", "voice": 5}), json!("voice")),
         (json!({"input": "Hi.", "speed": 4.5}), json!("speed")),
         (
+            json!({"input": "Hi.", "response_format": "aac"}),
+            json!("response_format"),
+        ),
+        (
             json!({"input": "Hi.", "stream_format": "none"}),
             json!("stream_format"),
         ),
@@ -116,6 +124,71 @@ async fn a_request_for_speech_that_cannot_be_served_names_its_field() {
     }
     let wrong = client.post(&url).body("{}").send().await;
     assert_eq!(wrong.expect("an answer").status(), StatusCode::BAD_REQUEST);
+}
+
+const SENTENCES: &str = "The kettle is on. The bread is in the oven. The cat is asleep.";
+
+/// The length of a file's audio, s.
+fn seconds(file: &[u8]) -> f64 {
+    let file = Box::new(Cursor::new(file.to_vec()));
+    let audio = decode(file, Duration::from_secs(60), || true);
+    audio.expect("audio").len() as f64 / f64::from(RATE)
+}
+
+/// Only WAV and PCM were written, and everything else was refused: also mp3, which is OpenAI's default.
+#[tokio::test]
+async fn clients_get_speech_in_the_form_that_they_ask_for() {
+    let server = serve(local());
+    let asked = |format: Option<&str>| {
+        let body = json!({"input": SENTENCES, "voice": "alloy", "response_format": format});
+        speech(&server, None, body)
+    };
+    let plain = asked(Some("pcm")).await.bytes().await.expect("audio");
+    let spoken = plain.len() as f64 / 48_000.0;
+    for (format, kind, first) in [
+        (None, "audio/mpeg", b"\xff".as_slice()),
+        (Some("mp3"), "audio/mpeg", b"\xff"),
+        (Some("opus"), "audio/ogg", b"OggS"),
+        (Some("flac"), "audio/flac", b"fLaC"),
+        (Some("wav"), "audio/wav", b"RIFF"),
+    ] {
+        let said = asked(format).await;
+        assert_eq!(said.status(), StatusCode::OK, "{format:?}");
+        assert_eq!(said.headers()["content-type"], kind, "{format:?}");
+        let file = said.bytes().await.expect("audio");
+        assert!(file.starts_with(first), "{format:?}");
+        let heard = seconds(&file);
+        assert!(
+            (-0.01..0.12).contains(&(heard - spoken)),
+            "{format:?}: {heard} s instead of {spoken}"
+        );
+    }
+}
+
+/// The request of LiveKit's plugin with its default model. It takes the bytes in the events for the form that it named.
+#[tokio::test]
+async fn events_carry_the_form_that_the_client_named() {
+    let server = serve(local());
+    let body = json!({"input": SENTENCES, "model": "gpt-4o-mini-tts", "voice": "ash",
+        "response_format": "mp3", "speed": 1.0, "stream_format": "sse"});
+    let said = speech(&server, None, body).await;
+    assert_eq!(said.headers()["content-type"], "text/event-stream");
+    let text = said.text().await.expect("text");
+    let events = text.lines().filter_map(|line| line.strip_prefix("data: "));
+    let events: Vec<Value> = events
+        .map(|event| serde_json::from_str(event).expect("JSON"))
+        .collect();
+    let (done, deltas) = events.split_last().expect("events");
+    assert_eq!(done["type"], "speech.audio.done");
+    assert!(deltas.len() > 1, "clause by clause: {}", deltas.len());
+    let mut file = Vec::new();
+    for delta in deltas {
+        assert_eq!(delta["type"], "speech.audio.delta");
+        let bytes = delta["audio"].as_str().expect("audio");
+        file.extend(STANDARD.decode(bytes).expect("base64"));
+    }
+    assert_eq!(file[0], 0xff);
+    assert!(seconds(&file) > 1.0);
 }
 
 /// A recogniser of German and English that says in which language it heard.
@@ -216,6 +289,26 @@ async fn a_recording_is_transcribed_in_each_language_that_the_recogniser_knows()
     assert!(message.contains("en, de"), "{message}");
 }
 
+/// LiveKit's plugin names the language in a list, and was not understood.
+#[tokio::test]
+async fn the_only_language_in_a_list_is_the_language() {
+    let llm = Arc::new(Scripted::always("<speech>Hello.</speech>"));
+    let server = live::serve(Builders {
+        asr: Box::new(|| Ok(Box::new(TwoLanguages))),
+        ..live::without_models(llm)
+    });
+    for (fields, text) in [
+        (&[("languages[]", "de")][..], "Guten Tag."),
+        (&[("languages[]", "de"), ("languages[]", "en")], "Hello."),
+        (&[("language", "en"), ("languages[]", "de")], "Hello."),
+    ] {
+        let request = reqwest::Client::new().post(at(&server, "/v1/audio/transcriptions"));
+        let answer = with_recording(request, fields).send().await;
+        let body: Value = answer.expect("an answer").json().await.expect("JSON");
+        assert_eq!(body["text"], text, "{fields:?}");
+    }
+}
+
 /// The route went on with the engines of the start, in their language.
 #[tokio::test]
 async fn after_a_reload_a_recording_is_heard_in_the_new_language() {
@@ -289,8 +382,8 @@ async fn open_webui_speaks_hears_and_lists_voices_with_its_documented_settings()
     let said = post("/v1/audio/speech").json(&body).send().await;
     let said = said.expect("an answer");
     assert_eq!(said.status(), 200);
-    assert_eq!(said.headers()["content-type"], "audio/wav");
-    assert!(said.bytes().await.expect("audio").starts_with(b"RIFF"));
+    assert_eq!(said.headers()["content-type"], "audio/mpeg");
+    assert!(seconds(&said.bytes().await.expect("audio")) > 0.1);
 
     let request = post("/v1/audio/transcriptions");
     let heard = with_recording(request, &[("model", "whisper-1")]).send();
@@ -352,6 +445,9 @@ async fn requests_for_speech_wait_for_their_turn_and_are_told_when_to_come_again
     let refused = speech(&server, None, json!({"input": "Hi."})).await;
     assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert!(refused.headers().contains_key("retry-after"));
+    // It was plain text.
+    let refused: Value = refused.json().await.expect("JSON");
+    assert_eq!(refused["error"]["type"], "server_error", "{refused}");
     drop(held);
     let served = speech(&server, None, json!({"input": "Hi."})).await;
     assert_eq!(served.status(), StatusCode::OK);
@@ -384,4 +480,62 @@ async fn a_drain_waits_for_requests_for_speech_and_takes_no_more() {
         .expect("in time")
         .expect("no panic")
         .expect("no error");
+}
+
+/// The answer had no body, which OpenAI's clients print as the reason.
+#[tokio::test]
+async fn unknown_paths_and_methods_are_answered_in_openais_form() {
+    let server = serve(local());
+    let client = reqwest::Client::new();
+    for (method, path, status, code) in [
+        (Method::GET, "/v1/", 404, "unknown_url"),
+        (Method::GET, "/v1/files", 404, "unknown_url"),
+        (Method::POST, "/v1/audio/translations", 404, "unknown_url"),
+        (Method::POST, "/v1/models/a/b", 404, "unknown_url"),
+        (Method::GET, "/v1/audio/speech", 405, "method_not_supported"),
+        (Method::PUT, "/v1/models", 405, "method_not_supported"),
+    ] {
+        let answer = client.request(method, at(&server, path)).send().await;
+        let answer = answer.expect("an answer");
+        assert_eq!(answer.status(), status, "{path}");
+        let allowed = answer.headers().contains_key("access-control-allow-origin");
+        assert!(allowed, "pages can read it");
+        let body: Value = answer.json().await.expect("JSON");
+        assert_eq!(body["error"]["code"], code, "{path}");
+        assert_eq!(body["error"]["type"], "invalid_request_error");
+        let message = body["error"]["message"].as_str().expect("a reason");
+        assert!(message.contains(path), "{message}");
+    }
+    let offer = client.post(at(&server, "/v1/realtime?model=undertone"));
+    let answer = offer.send().await.expect("an answer");
+    assert_eq!(answer.status(), 405);
+    let body: Value = answer.json().await.expect("JSON");
+    assert_eq!(body["error"]["code"], "method_not_supported");
+}
+
+/// The whole body was read first, so a stranger held a connection for half a minute.
+#[tokio::test]
+async fn a_body_that_never_comes_holds_no_connection() {
+    let wait = Duration::from_millis(500);
+    let secured = ServerSettings {
+        auth_token: Some("operator".to_owned().into()),
+        header_timeout: 100 * wait,
+        ..local()
+    };
+    let impatient = ServerSettings {
+        header_timeout: wait,
+        ..local()
+    };
+    for (settings, status) in [(secured, "401"), (impatient, "408")] {
+        let server = serve(settings);
+        let mut slow = TcpStream::connect(server.address).await.expect("open");
+        let head = "POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\n\
+                    Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n";
+        slow.write_all(head.as_bytes()).await.expect("sent");
+        let mut told = [0; 12];
+        let read = timeout(PATIENCE, slow.read_exact(&mut told)).await;
+        read.expect("in time").expect("an answer");
+        let told = String::from_utf8_lossy(&told);
+        assert_eq!(told, format!("HTTP/1.1 {status}"));
+    }
 }

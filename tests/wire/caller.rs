@@ -5,6 +5,7 @@ use crate::support;
 use crate::twilio::{Order, Phone};
 use axum::Router;
 use axum::extract::{RawQuery, State};
+use axum::http::HeaderMap;
 use axum::routing::get;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -40,7 +41,11 @@ impl Bank {
                 .push(query.unwrap_or_default());
             r#"{"balance": 1200}"#
         };
-        let customer = |RawQuery(query): RawQuery| async move {
+        let customer = |State(bank): State<Self>, headers: HeaderMap, RawQuery(query): RawQuery| async move {
+            if let Some(key) = headers.get("idempotency-key") {
+                let key = key.to_str().expect("text").to_owned();
+                bank.0.lock().expect("no panic").push(key);
+            }
             match query.as_deref() {
                 Some("phone=%2B15551230000") => r#"{"id": "c-7", "name": "Ann", "note": null}"#,
                 _ => "{}",
@@ -317,6 +322,36 @@ query = {{ phone = "{{{{ phone }}}}" }}
     assert_eq!(prompt.messages[0], Message::System { text });
     assert_eq!(prompt.instructions.as_deref(), Some("Be kind."));
     assert!(prompt.tools.iter().all(|tool| tool.name != "customer"));
+}
+
+/// A service that repeats its answer for a key told later callers what it knew of the first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_lookup_of_each_session_has_an_idempotency_key_of_its_own() {
+    let (bank, llm) = (Bank::default(), Scripted::default());
+    let address = bank.open().await;
+    let lookup = format!(
+        r#"
+name = "customer"
+kind = "http"
+lookup = true
+fixed = {{ phone = "{{{{ session.caller }}}}" }}
+parameters = {{ properties = {{ phone = {{ type = "string" }} }}, required = ["phone"] }}
+[http]
+allow_private = true
+url = "http://{address}/customer"
+query = {{ phone = "{{{{ phone }}}}" }}
+idempotency_header = "Idempotency-Key"
+"#
+    );
+    let server = serve_all(settings("http://127.0.0.1:1"), &llm, &[&lookup], None);
+    for calls in 1..=2 {
+        let phone = Phone::call(&server).await;
+        until(async || (bank.asked().len() == calls).then_some(())).await;
+        drop(phone);
+    }
+    let keys = bank.asked();
+    assert!(keys[0].ends_with("-lookup-customer"), "{keys:?}");
+    assert_ne!(keys[0], keys[1]);
 }
 
 #[tokio::test]

@@ -255,6 +255,11 @@ async fn a_call_through_twilio_is_placed_answered_and_over() {
     assert_eq!(options.placed, Some(watched()));
     let cake = options.values.get(&Named::Param("cake".into()));
     assert_eq!(cake.map(|(value, _)| value), Some("lemon"));
+    // Twilio names the server's own number as the caller's: of two people called, the second was told of the first's
+    // booking with `once_per = "caller"`.
+    assert_eq!(options.values.get(&Named::Caller), None);
+    let called = options.values.get(&Named::Called);
+    assert_eq!(called.map(|(value, _)| value), Some(CALLEE));
     assert_eq!(status(&server, &id).await, "answered");
     // It speaks at once, and to a person it speaks on.
     phone.until("mark").await;
@@ -347,6 +352,16 @@ async fn calls_are_placed_for_the_token_alone_to_allowed_numbers_and_not_too_man
         ),
         (
             place(&server, KEY, json!({"to": CALLEE, "form": OWN})).await,
+            400,
+            "invalid_value",
+        ),
+        (
+            place(
+                &server,
+                KEY,
+                json!({"to": CALLEE, "params": {"note": "two\nlines"}}),
+            )
+            .await,
             400,
             "invalid_value",
         ),

@@ -60,7 +60,7 @@ impl Transcription {
     /// The response that names the field.
     pub(super) async fn read(mut form: Multipart) -> Result<Self, Response> {
         let (mut file, mut shape, mut streams) = (None, Shape::default(), false);
-        let mut language = None;
+        let (mut language, mut languages) = (None, Vec::new());
         while let Some(field) = form.next_field().await.map_err(unreadable)? {
             let name = field.name().unwrap_or_default().to_owned();
             match name.as_str() {
@@ -73,9 +73,8 @@ impl Transcription {
                 }
                 "response_format" => shape = shape_of(&text(field).await?)?,
                 "stream" => streams = text(field).await? == "true",
-                "language" => {
-                    language = Some(tag_of(&text(field).await?)).filter(|tag| !tag.is_empty())
-                }
+                "language" => language = tag_of(&text(field).await?),
+                "languages[]" | "languages" => languages.extend(tag_of(&text(field).await?)),
                 "timestamp_granularities[]" | "timestamp_granularities" => {
                     check_granularity(&text(field).await?)?;
                 }
@@ -89,6 +88,10 @@ impl Transcription {
                 "It is missing.",
             ));
         };
+        // The recogniser cannot be told to choose among several.
+        if languages.len() == 1 {
+            language = language.or_else(|| languages.pop());
+        }
         Ok(Self {
             file,
             shape,
@@ -128,11 +131,12 @@ fn shape_of(name: &str) -> Result<Shape, Response> {
     })
 }
 
-/// The tag of a language that is named by a tag or by its name in English.
-fn tag_of(typed: &str) -> String {
+/// The tag of a language that is named by a tag or by its name in English; `None` if it is empty.
+fn tag_of(typed: &str) -> Option<String> {
     let typed = typed.trim().to_ascii_lowercase().replace('_', "-");
     let named = packs().find(|pack| pack.name.eq_ignore_ascii_case(&typed));
-    named.map_or(typed, |pack| pack.tag.to_owned())
+    let tag = named.map_or(typed, |pack| pack.tag.to_owned());
+    Some(tag).filter(|tag| !tag.is_empty())
 }
 
 /// The refusal of a language that the recogniser does not know.
@@ -208,7 +212,12 @@ fn verbose(segments: &[Segment], seconds: f64) -> Value {
             let Segment {
                 start, end, text, ..
             } = segment;
-            json!({"id": id, "start": start, "end": end, "text": text})
+            // Clients require all of these fields. The recogniser tells none of the last six.
+            json!({
+                "id": id, "start": start, "end": end, "text": text,
+                "seek": 0, "tokens": [], "temperature": 0.0,
+                "avg_logprob": 0.0, "compression_ratio": 1.0, "no_speech_prob": 0.0,
+            })
         })
         .collect();
     let language = segments.first().map_or(ENGLISH, |first| &first.language);
@@ -281,5 +290,24 @@ mod tests {
              2\n01:02:03,004 --> 01:02:04,000\nGoodbye.\n\n"
         );
         assert!(subtitles(&segments, '.').starts_with("00:00:00.000 --> 00:00:02.500\nHello."));
+    }
+
+    /// The AI SDK refused the whole transcript without them.
+    #[test]
+    fn a_segment_has_every_field_that_clients_require() {
+        let segment = Segment {
+            start: 0.5,
+            end: 2.5,
+            text: "Hello.".into(),
+            language: "en".into(),
+        };
+        assert_eq!(
+            verbose(&[segment], 3.0)["segments"],
+            json!([{
+                "id": 0, "start": 0.5, "end": 2.5, "text": "Hello.", "seek": 0, "tokens": [],
+                "temperature": 0.0, "avg_logprob": 0.0, "compression_ratio": 1.0,
+                "no_speech_prob": 0.0,
+            }])
+        );
     }
 }

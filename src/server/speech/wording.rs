@@ -1,5 +1,6 @@
 //! A request to speak a text.
 
+use super::container::Container;
 use crate::transport::realtime::{Fault, Offered};
 use crate::tts::{Speaker, Speed};
 use serde_json::{Map, Value};
@@ -14,15 +15,6 @@ pub(super) struct Wording {
     pub(super) container: Container,
     /// Whether the audio is sent as events instead of bytes.
     pub(super) as_events: bool,
-}
-
-/// The form of the audio: mono PCM16.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Container {
-    /// With a header whose length is open, because the end is not known when it is sent.
-    Wav,
-    /// Samples alone.
-    Pcm,
 }
 
 impl Wording {
@@ -51,10 +43,13 @@ impl Wording {
         if !text.chars().any(char::is_alphanumeric) {
             return invalid("input", "There is nothing to say.");
         }
-        let container = match field("response_format").map(Value::as_str) {
-            None | Some(Some("wav")) => Container::Wav,
-            Some(Some("pcm")) => Container::Pcm,
-            Some(_) => return invalid("response_format", "It must be wav, the default, or pcm."),
+        let container = match field("response_format") {
+            None => Some(Container::Mp3),
+            Some(name) => name.as_str().and_then(Container::named),
+        };
+        let Some(container) = container else {
+            let message = "It must be mp3, the default, opus, flac, wav or pcm.";
+            return invalid("response_format", message);
         };
         let as_events = match field("stream_format").map(Value::as_str) {
             None | Some(Some("audio")) => false,
@@ -96,46 +91,31 @@ fn invalid<T>(param: &str, message: &str) -> Result<T, Fault> {
     Err(Fault::new("invalid_value", param, message))
 }
 
-impl Container {
-    /// The bytes before the samples, which have `rate`, Hz.
-    pub(super) fn header(self, rate: u32) -> Vec<u8> {
-        if self == Self::Pcm {
-            return Vec::new();
-        }
-        const OPEN: [u8; 4] = u32::MAX.to_le_bytes();
-        [
-            b"RIFF".as_slice(),
-            &OPEN,
-            b"WAVEfmt ",
-            &16_u32.to_le_bytes(),
-            // PCM, one channel.
-            &1_u16.to_le_bytes(),
-            &1_u16.to_le_bytes(),
-            &rate.to_le_bytes(),
-            &(2 * rate).to_le_bytes(),
-            // Bytes and bits of a sample.
-            &2_u16.to_le_bytes(),
-            &16_u16.to_le_bytes(),
-            b"data",
-            &OPEN,
-        ]
-        .concat()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audio::{decode, to_pcm16le};
-    use std::io::Cursor;
-    use std::time::Duration;
+    use serde_json::json;
+
+    fn container(format: Value) -> Option<Container> {
+        let body = json!({"input": "Hello.", "response_format": format}).to_string();
+        let wording = Wording::read(body.as_bytes(), &Offered::default());
+        wording.ok().map(|wording| wording.container)
+    }
 
     #[test]
-    fn a_header_of_open_length_is_read_to_the_end_of_the_samples() {
-        let mut wav = Container::Wav.header(16_000);
-        wav.extend(to_pcm16le(&[0, 16_384, -16_384]));
-        let audio = decode(Box::new(Cursor::new(wav)), Duration::from_secs(1), || true).unwrap();
-        assert_eq!(audio, [0.0, 0.5, -0.5]);
-        assert!(Container::Pcm.header(16_000).is_empty());
+    fn speech_is_mp3_unless_the_client_wants_another_form() {
+        assert_eq!(container(Value::Null), Some(Container::Mp3));
+        for (name, wanted) in [
+            ("mp3", Container::Mp3),
+            ("opus", Container::Opus),
+            ("flac", Container::Flac),
+            ("wav", Container::Wav),
+            ("pcm", Container::Pcm),
+        ] {
+            assert_eq!(container(json!(name)), Some(wanted));
+        }
+        for unknown in [json!("aac"), json!("MP3"), json!(""), json!(3)] {
+            assert_eq!(container(unknown.clone()), None, "{unknown}");
+        }
     }
 }
