@@ -79,6 +79,7 @@ use secrets::Secrets;
 use shared::Shared;
 use speech::Speech;
 use std::convert::Infallible;
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -331,15 +332,21 @@ async fn serve(stream: TcpStream, place: Arc<Place>, router: Router, shared: Arc
     builder.http1().header_read_timeout(None);
     let (router, asked) = (TowerToHyperService::new(router), place.clone());
     let service = service_fn(move |mut request: hyper::Request<_>| {
-        asked.serve();
+        let is_served = asked.serve();
         request.extensions_mut().insert(asked.clone());
         let (answer, asked) = (router.call(request), asked.clone());
         async move {
+            if !is_served {
+                // It was displaced, and is about to be dropped.
+                return pending::<Result<_, Infallible>>().await;
+            }
             let answer = answer.await?;
             if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
                 asked.answered();
+            } else if !asked.admitted() {
+                return pending().await;
             }
-            Ok::<_, Infallible>(answer)
+            Ok(answer)
         }
     });
     let connection = async {

@@ -53,6 +53,19 @@ pub(super) enum Activity {
 }
 
 impl SpeechDetector {
+    /// One in the middle of an utterance.
+    pub(super) fn amid_speech() -> Self {
+        Self {
+            speaking: true,
+            ..Self::default()
+        }
+    }
+
+    /// Whether an utterance has begun and was not ended.
+    pub(super) fn is_speaking(&self) -> bool {
+        self.speaking
+    }
+
     /// Judges a window. `start_windows` of speech in a row begin an utterance; within one, a single window of
     /// speech continues it.
     pub(super) fn push(
@@ -87,10 +100,14 @@ impl SpeechDetector {
         if self.run < start_windows {
             return Activity::Silence;
         }
-        let first = Samples(end.0.saturating_sub(u64::from(self.run) * WINDOW));
         self.speaking = true;
         self.loudest = Some(f32::from(window.level));
-        Activity::Started(first.minus_ms(policy.pre_roll_ms))
+        Activity::Started(self.silent_to(end).minus_ms(policy.pre_roll_ms))
+    }
+
+    /// The end of the silence before the windows of speech in a row, the last of which ends at `end`.
+    pub(super) fn silent_to(&self, end: Samples) -> Samples {
+        Samples(end.0.saturating_sub(u64::from(self.run) * WINDOW))
     }
 
     /// Whether a window of this level is quiet beside the loudest.

@@ -13,6 +13,7 @@
 //! | `endpointer` | what counts as speech; how much silence ends a turn |
 //! | `utterance` | the user's utterance, from first sound to transcript; when the turn is over |
 //! | `turn` | which audio belongs to the utterance; turns that the client commits by hand |
+//! | `dictation` | how audio is transcribed that the client has not committed yet |
 //! | `partials`, `segments` | transcripts of speech that goes on, and of long speech |
 //! | `overlap` | which speech over the agent's voice interrupts it |
 //! | `interruption` | barge-in and false interruptions |
@@ -61,6 +62,7 @@ mod clauses;
 mod client_settings;
 mod common;
 mod confirm;
+mod dictation;
 mod draft;
 mod early_tools;
 mod ending;

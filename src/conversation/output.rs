@@ -149,13 +149,17 @@ pub enum Output {
     },
 }
 
+/// Says that a turn ends because its words could not be transcribed.
+const WORDS_LOST: &str = "what was said could not be transcribed";
+
 /// Events for clients. Every dialect translates them into its own messages.
 ///
 /// The order within a turn: `SpeechStarted`, `PartialTranscript`*, `SpeechStopped`, then `UserItem` or
 /// `UtteranceDropped`; then the response: `ResponseStarted`, agent items one after another
 /// (`AgentItemStarted`, `AgentSpeech`* with audio between, `AgentItemDone`), `ResponseDone`. Tool calls are
 /// reported at once (`ToolCalled`, and for the server's tools `ToolFinished` later), even while the filler
-/// before them is still being sent. Only one spoken response is open at a time.
+/// before them is still being sent. Only one spoken response is open at a time. Where the client ends turns by
+/// hand, `PartialTranscript`* and `AudioCommitted` come in place of `SpeechStarted`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
@@ -184,6 +188,16 @@ pub enum Event {
     },
     /// The utterance was a false alarm: no turn follows.
     UtteranceDropped,
+    /// The client's commit was accepted. Its turn follows with `UserItem` or `UtteranceDropped`, behind those of earlier
+    /// commits; partial transcripts are of later audio.
+    AudioCommitted,
+    /// There is nothing that the client could commit.
+    NothingToCommit {
+        /// The reason.
+        message: String,
+    },
+    /// The client's uncommitted audio was discarded.
+    AudioCleared,
     /// The user's turn is over.
     UserItem {
         /// The item in the history.
@@ -386,4 +400,19 @@ pub enum Event {
         /// The reason, and what would be right.
         message: String,
     },
+}
+
+impl Event {
+    /// The failure of a turn whose words could not be transcribed. [`Event::UtteranceDropped`] follows.
+    pub fn words_lost() -> Self {
+        Self::StageFailed {
+            stage: "asr".into(),
+            message: WORDS_LOST.into(),
+        }
+    }
+
+    /// Whether this is [`Event::words_lost`]. After other failures of the stage `asr` another recogniser stands in.
+    pub fn loses_words(&self) -> bool {
+        matches!(self, Self::StageFailed { stage, message } if stage == "asr" && message == WORDS_LOST)
+    }
 }

@@ -16,7 +16,20 @@ pub(super) struct Segments {
 #[derive(Debug)]
 struct Segment {
     request: RequestId,
-    text: Option<String>,
+    from: Samples,
+    to: Samples,
+    words: Words,
+}
+
+/// The words of a finished part.
+#[derive(Debug)]
+enum Words {
+    /// They are requested, `again` if that has failed before.
+    Awaited { again: bool },
+    /// They are these.
+    Known(String),
+    /// They could not be transcribed.
+    Lost,
 }
 
 impl Segments {
@@ -37,9 +50,28 @@ impl Segments {
         self.finished.is_empty()
     }
 
-    /// Whether all finished parts are transcribed.
+    /// Whether no words of finished parts are awaited any more.
     pub(super) fn are_transcribed(&self) -> bool {
-        self.finished.iter().all(|segment| segment.text.is_some())
+        let awaited = |segment: &Segment| matches!(segment.words, Words::Awaited { .. });
+        !self.finished.iter().any(awaited)
+    }
+
+    /// Whether any words of finished parts are known.
+    pub(super) fn have_words(&self) -> bool {
+        !self.text("").is_empty()
+    }
+
+    /// Whether a finished part could not be transcribed.
+    pub(super) fn lack_words(&self) -> bool {
+        let lost = |segment: &Segment| matches!(segment.words, Words::Lost);
+        self.finished.iter().any(lost)
+    }
+
+    /// The beginning of the first finished part that may have to be requested again.
+    pub(super) fn may_ask_again_from(&self) -> Option<Samples> {
+        let mut finished = self.finished.iter();
+        let first = |segment: &&Segment| matches!(segment.words, Words::Awaited { again: false });
+        finished.find(first).map(|segment| segment.from)
     }
 
     /// Finishes parts until the rest up to `end` is short enough for the recogniser. Returns whether it finished any.
@@ -71,34 +103,59 @@ impl Segments {
         is_long
     }
 
-    fn cut(&mut self, common: &mut Common, to: Samples) {
-        let request = common.request_id();
-        let text = None;
-        self.finished.push(Segment { request, text });
+    /// Leaves out the audio before `from`, in which nobody spoke.
+    pub(super) fn skip_to(&mut self, from: Samples) {
+        self.from = self.from.max(from);
+    }
+
+    /// Finishes a part at `to`.
+    pub(super) fn cut(&mut self, common: &mut Common, to: Samples) {
+        self.finish(common, to, false);
+    }
+
+    /// Finishes a part at `to` whose transcription has failed before.
+    pub(super) fn cut_again(&mut self, common: &mut Common, to: Samples) {
+        self.finish(common, to, true);
+    }
+
+    fn finish(&mut self, common: &mut Common, to: Samples, again: bool) {
         let from = std::mem::replace(&mut self.from, to);
-        common.outputs.push_back(Output::Transcribe {
-            request,
+        self.finished.push(Segment {
+            request: ask(common, from, to),
             from,
             to,
-            partial: false,
+            words: Words::Awaited { again },
         });
     }
 
-    /// Handles a finished transcription. Returns whether it succeeded; `None` if it is of none of these parts.
+    /// Handles a finished transcription. After a first failure the words are requested again. Returns whether they
+    /// were; `None` if it is of none of these parts.
     pub(super) fn on_transcript(
         &mut self,
+        common: &mut Common,
         request: RequestId,
         heard: &Result<Recognised, ()>,
     ) -> Option<bool> {
         let mut finished = self.finished.iter_mut();
         let segment = finished.find(|segment| segment.request == request)?;
-        segment.text = heard.as_ref().ok().map(|heard| heard.text.clone());
-        Some(heard.is_ok())
+        let may_ask = matches!(segment.words, Words::Awaited { again: false });
+        segment.words = match heard {
+            Ok(heard) => Words::Known(heard.text.clone()),
+            Err(()) if may_ask => {
+                segment.request = ask(common, segment.from, segment.to);
+                Words::Awaited { again: true }
+            }
+            Err(()) => Words::Lost,
+        };
+        Some(heard.is_err() && may_ask)
     }
 
     /// The words so far, with `tail` for the unfinished part.
     pub(super) fn text(&self, tail: &str) -> String {
-        let finished = self.finished.iter().filter_map(|s| s.text.as_deref());
+        let finished = self.finished.iter().filter_map(|s| match &s.words {
+            Words::Known(text) => Some(text.as_str()),
+            Words::Awaited { .. } | Words::Lost => None,
+        });
         finished
             .chain([tail])
             .map(str::trim)
@@ -106,6 +163,18 @@ impl Segments {
             .collect::<Vec<_>>()
             .join(" ")
     }
+}
+
+/// Requests the words of a part.
+fn ask(common: &mut Common, from: Samples, to: Samples) -> RequestId {
+    let request = common.request_id();
+    common.outputs.push_back(Output::Transcribe {
+        request,
+        from,
+        to,
+        partial: false,
+    });
+    request
 }
 
 /// The longest part, samples.
@@ -130,7 +199,8 @@ mod tests {
         assert!(!segments.are_transcribed());
         let request = segments.finished[0].request;
         let text = Ok("One, ".into());
-        assert_eq!(segments.on_transcript(request, &text), Some(true));
+        let again = segments.on_transcript(&mut common, request, &text);
+        assert_eq!(again, Some(false));
         assert_eq!(segments.text("two"), "One, two");
         let after_pause = segments.cut_long(&mut common, at(ms + ms * 3 / 5), true);
         assert!(after_pause, "sooner behind a pause");
@@ -139,5 +209,34 @@ mod tests {
         assert!(segments.cut_all(&mut common, end));
         assert!(!segments.cut_all(&mut common, end));
         assert_eq!(segments.unfinished_from().since(before), at(2 * ms).0);
+    }
+
+    #[test]
+    fn a_part_that_fails_is_requested_once_more() {
+        let mut common = Common::new(Policy::default(), Experience::default());
+        let at = Samples::from_ms;
+        let mut segments = Segments::new(at(0));
+        segments.cut(&mut common, at(1_000));
+        segments.cut(&mut common, at(2_000));
+        assert_eq!(segments.may_ask_again_from(), Some(at(0)));
+        let first = segments.finished[0].request;
+        let again = segments.on_transcript(&mut common, first, &Err(()));
+        assert_eq!(again, Some(true));
+        let asked = common.outputs.back();
+        assert!(
+            matches!(asked, Some(Output::Transcribe { from, to, .. })
+                if (*from, *to) == (at(0), at(1_000))),
+            "{asked:?}"
+        );
+        assert_eq!(segments.may_ask_again_from(), Some(at(1_000)));
+        let second = segments.finished[0].request;
+        assert_ne!(second, first);
+        let again = segments.on_transcript(&mut common, second, &Err(()));
+        assert_eq!(again, Some(false));
+        assert!(segments.lack_words() && !segments.have_words());
+        let other = segments.finished[1].request;
+        segments.on_transcript(&mut common, other, &Ok("two".into()));
+        assert!(segments.are_transcribed());
+        assert_eq!(segments.text(""), "two");
     }
 }

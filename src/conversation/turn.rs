@@ -2,6 +2,7 @@
 
 use super::clarity::Misheard;
 use super::common::Common;
+use super::dictation::Dictation;
 use super::endpointer::{Activity, SpeechDetector, Window};
 use super::ids::RequestId;
 use super::output::Event;
@@ -42,6 +43,8 @@ pub(super) struct Turn {
     overlap: Option<Overlap>,
     /// Audio that the client committed after the utterance, oldest first.
     committed: VecDeque<Committed>,
+    /// Audio behind that, where the client ends turns by hand.
+    dictation: Dictation,
     /// The user was asked to repeat, and has not been understood since.
     asked_again: bool,
     /// The optional work that the server has no room for.
@@ -51,10 +54,9 @@ pub(super) struct Turn {
 /// A turn that the client committed by hand while the previous one was being transcribed.
 #[derive(Debug)]
 struct Committed {
-    from: Samples,
+    utterance: Utterance,
+    /// Its end.
     to: Samples,
-    /// The client cancelled the answer to it.
-    given_up: bool,
 }
 
 /// The outcome of a client's commit.
@@ -110,6 +112,22 @@ impl Turn {
         })
     }
 
+    /// Handles the VAD result of a window that the client is to commit. `partials`: whether the words so far are wanted.
+    pub(super) fn dictate(
+        &mut self,
+        common: &mut Common,
+        vad: &VadPolicy,
+        window: Window,
+        partials: bool,
+    ) {
+        if window.end <= self.audio_from {
+            return;
+        }
+        let partials = partials && self.shed < Shed::Partials;
+        self.dictation
+            .on_window(common, vad, window, self.audio_from, partials);
+    }
+
     /// Counts a window of the utterance, and sets the deadline for more audio.
     pub(super) fn watch_audio(&mut self, common: &mut Common, probability: f32) {
         if let Some(utterance) = &mut self.utterance {
@@ -124,22 +142,36 @@ impl Turn {
         self.audio_from = self.audio_end;
     }
 
-    /// Audio from here on belongs to the next turn.
-    pub(super) fn take_audio_from(&mut self, from: Samples) {
+    /// The speech from here on belongs to the turn that the client commits next.
+    pub(super) fn dictate_from(&mut self, common: &mut Common, from: Samples) {
         self.audio_from = from;
+        self.dictation = Dictation::since(common, from, self.audio_end);
+    }
+
+    /// The client commits no turns any more.
+    pub(super) fn end_dictation(&mut self) {
+        self.dictation = Dictation::default();
+    }
+
+    /// Discards the audio that belongs to no turn.
+    pub(super) fn clear_audio(&mut self, common: &mut Common) {
+        self.forget_audio();
+        self.end_dictation();
+        common.notify(Event::AudioCleared);
     }
 
     /// The audio before this position is no longer needed.
     pub(super) fn audio_needed_from(&self, vad: &VadPolicy, rule: EndOfTurnRule) -> Samples {
-        match &self.utterance {
-            Some(utterance) => utterance.from(),
-            None if rule == EndOfTurnRule::Client => self.audio_from,
-            None => {
-                // The pre-roll and the windows that begin an utterance.
-                let windows = vad.start_windows.max(vad.interrupt_windows);
-                let kept_ms = vad.pre_roll_ms + u64::from(windows) * 32 + MARGIN_MS;
-                self.audio_from.max(self.audio_end.minus_ms(kept_ms))
-            }
+        if let Some(utterance) = &self.utterance {
+            return utterance.from();
+        }
+        // The pre-roll and the windows that begin an utterance.
+        let windows = vad.start_windows.max(vad.interrupt_windows);
+        let kept_ms = vad.pre_roll_ms + u64::from(windows) * 32 + MARGIN_MS;
+        let recent = self.audio_from.max(self.audio_end.minus_ms(kept_ms));
+        match rule {
+            EndOfTurnRule::Client => self.dictation.audio_needed_from(self.audio_from, recent),
+            _ => recent,
         }
     }
 }
@@ -239,12 +271,16 @@ impl Turn {
         &mut self,
         request: RequestId,
         heard: Result<Recognised, ()>,
-        common: &Common,
+        common: &mut Common,
     ) -> Transcribed {
-        match &mut self.utterance {
-            Some(utterance) => utterance.on_transcript(request, heard, common),
-            None => Transcribed::Dead,
+        let committed = self.committed.iter_mut().map(|next| &mut next.utterance);
+        for utterance in self.utterance.iter_mut().chain(committed) {
+            match utterance.on_transcript(request, heard.clone(), common) {
+                Transcribed::Dead => {}
+                of_it => return of_it,
+            }
         }
+        self.dictation.on_transcript(request, heard, common)
     }
 
     /// Whether the turn is over. `asks`: whether the words are a whole request for a tool; `is_nothing`: whether they
@@ -311,40 +347,43 @@ impl Turn {
 impl Turn {
     /// Commits the user's turn. `None` if the client is told that there is nothing to commit.
     pub(super) fn commit(&mut self, common: &mut Common, rule: EndOfTurnRule) -> Option<Commit> {
-        if self.is_open() && !self.is_committed() {
+        let is_open = self.is_open() && !self.is_committed();
+        if let Some(utterance) = self.utterance.as_mut().filter(|_| is_open) {
+            // Its words are told once they are all known.
+            utterance.partials().cut();
             self.commit_utterance(common);
+            common.notify(Event::AudioCommitted);
             return Some(Commit::Utterance);
         }
-        if let Err(message) = self.may_commit(rule) {
+        if let Some(message) = self.lacks_audio(rule) {
+            common.notify(Event::NothingToCommit { message });
+            return None;
+        }
+        if self.committed.len() == MOST_COMMITTED {
+            let message = format!(
+                "{MOST_COMMITTED} turns wait to be transcribed; wait for their transcripts"
+            );
             common.refuse("CommitAudio", message);
             return None;
         }
-        self.committed.push_back(Committed {
-            from: self.audio_from,
-            to: self.audio_end,
-            given_up: false,
-        });
+        let (from, to) = (self.audio_from, self.audio_end);
+        let utterance = self.dictation.take(common, from, to);
+        self.committed.push_back(Committed { utterance, to });
         self.forget_audio();
+        common.notify(Event::AudioCommitted);
         Some(Commit::Audio)
     }
 
-    /// Whether the audio since the last turn can be committed without an utterance.
-    fn may_commit(&self, rule: EndOfTurnRule) -> Result<(), String> {
+    /// The reason why the audio since the last turn cannot be committed without an utterance.
+    fn lacks_audio(&self, rule: EndOfTurnRule) -> Option<String> {
         let length = Samples(self.audio_end.since(self.audio_from)).as_ms();
         if length < MIN_COMMIT_MS {
-            return Err(format!(
+            return Some(format!(
                 "the buffer holds {length} ms of audio; at least {MIN_COMMIT_MS} ms are needed"
             ));
         }
-        if rule != EndOfTurnRule::Client {
-            return Err("nobody has spoken since the last turn; with turn detection on, turns are committed by themselves".into());
-        }
-        if self.committed.len() == MOST_COMMITTED {
-            return Err(format!(
-                "{MOST_COMMITTED} turns wait to be transcribed; wait for their transcripts"
-            ));
-        }
-        Ok(())
+        let message = "nobody has spoken since the last turn; with turn detection on, turns are committed by themselves";
+        (rule != EndOfTurnRule::Client).then(|| message.to_owned())
     }
 
     /// Commits the utterance up to the end of the audio.
@@ -368,11 +407,7 @@ impl Turn {
             return false;
         };
         self.overlap = None;
-        let mut utterance = Utterance::spoken(next.from, next.to, common.now, 0);
-        if next.given_up {
-            utterance.give_up();
-        }
-        self.utterance = Some(utterance);
+        self.utterance = Some(next.utterance);
         self.commit_until(common, next.to);
         true
     }
@@ -380,7 +415,7 @@ impl Turn {
     /// Drops the answer to the last committed turn that is not transcribed yet. `false` if there is none.
     fn give_up_committed(&mut self) -> bool {
         if let Some(last) = self.committed.back_mut() {
-            last.given_up = true;
+            last.utterance.give_up();
             return true;
         }
         let utterance = self.utterance.as_mut().filter(|u| u.is_committed());
@@ -394,8 +429,8 @@ impl Turn {
         !gives_up && !self.is_open()
     }
 
-    /// Drops all committed turns but the open one.
-    pub(super) fn forget_committed(&mut self) {
-        self.committed.clear();
+    /// Drops all committed turns but the open one. Returns their number.
+    pub(super) fn forget_committed(&mut self) -> usize {
+        std::mem::take(&mut self.committed).len()
     }
 }

@@ -15,6 +15,7 @@ use crate::asr::Recognised;
 use crate::language::Pack;
 use crate::time::{Samples, Time};
 
+mod by_hand;
 mod end;
 #[cfg(test)]
 mod tests;
@@ -39,7 +40,7 @@ pub(super) struct Utterance {
     segments: Segments,
     partials: Partials,
     clarity: Clarity,
-    /// A part of it could not be transcribed.
+    /// The words behind the last segment could not be transcribed.
     failed: bool,
     /// Preemptive generations that were requested.
     generations: u32,
@@ -69,8 +70,8 @@ enum Stage {
     Fading,
     /// A silence, heard up to here, that may be the end of the turn.
     Pausing(Samples),
-    /// The client has committed it.
-    Committed,
+    /// The client has committed it, up to here.
+    Committed(Samples),
 }
 
 /// A finished transcription.
@@ -80,10 +81,12 @@ pub(super) enum Transcribed {
     Dead,
     /// A partial of the audio since the last segment; `None` if it failed or the words before it are not known.
     Partial(Option<String>),
-    /// A segment was transcribed, or failed.
+    /// A segment was transcribed, or failed, or the rest behind it is requested again.
     Segment,
     /// All words up to a pause; `None` if they could not be transcribed.
     Pause(Option<String>),
+    /// A part of audio that the client has not committed: all words so far, if they have changed.
+    Uncommitted(Option<String>),
 }
 
 /// Whether the turn is over.
@@ -145,7 +148,7 @@ impl Utterance {
 
     /// Whether the client has committed it.
     pub(super) fn is_committed(&self) -> bool {
-        self.stage == Stage::Committed
+        matches!(self.stage, Stage::Committed(_))
     }
 
     /// Whether the client transcribes it.
@@ -269,19 +272,6 @@ impl Utterance {
         None
     }
 
-    /// Commits the utterance up to `end`.
-    pub(super) fn commit(&mut self, common: &mut Common, end: Samples) {
-        if self.segments.cut_all(common, end) {
-            self.partials.cut();
-            // Its words are in the segments.
-            self.pause = Pause::default();
-        }
-        self.stage = Stage::Committed;
-        if self.pause.lacks_transcript() {
-            self.ask_transcript(common, end);
-        }
-    }
-
     /// Requests a partial, every half second of speech.
     pub(super) fn ask_partial(&mut self, common: &mut Common, end: Samples) {
         self.partials
@@ -330,10 +320,12 @@ impl Utterance {
         &mut self,
         request: RequestId,
         heard: Result<Recognised, ()>,
-        common: &Common,
+        common: &mut Common,
     ) -> Transcribed {
-        if let Some(succeeded) = self.segments.on_transcript(request, &heard) {
-            self.failed |= !succeeded;
+        if let Some(again) = self.segments.on_transcript(common, request, &heard) {
+            if again {
+                self.pause.asked = common.now;
+            }
             return Transcribed::Segment;
         }
         if let Some(partial) = self.partials.on_transcript(request, &heard) {
@@ -354,6 +346,10 @@ impl Utterance {
                     heard.text.clone_from(&self.answered);
                 }
                 self.pause.transcript = Some((heard, common.now));
+            }
+            Err(()) if self.may_ask_rest_again() => {
+                self.ask_rest_again(common);
+                return Transcribed::Segment;
             }
             Err(()) => self.failed = true,
         }

@@ -243,7 +243,7 @@ pub(super) async fn serve_tcp(
             Ok(1..) if webrtc::is_call(first[0]) => {}
             _ => return Some(stream),
         }
-        calls.carry(stream, client, || place.serve()).await;
+        calls.carry(stream, client, || place.admitted()).await;
         None
     };
     tokio::select! {

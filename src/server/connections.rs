@@ -5,7 +5,8 @@
 //! is the oldest idle connection of the address that has the most. So a flood displaces itself, and
 //! a health check that sends its request at once is served in the middle of it. A connection is
 //! never displaced while a request is being served, until the last byte of the response is written,
-//! or once it has become a session.
+//! or once it has become a session. Since a request costs as little as a connection, this holds for
+//! half of all places per address; its further connections are served, but count as idle.
 
 use super::tls::Stream;
 use crate::metrics::{Metrics, Refusal};
@@ -31,6 +32,9 @@ const SESSION_FILES: usize = 8;
 /// The divisor for the share of all connections that may be idle connections of one address.
 const WAITING_SHARE: usize = 4;
 
+/// The divisor for the share of all connections that one address may have served without giving way.
+const SERVED_SHARE: usize = 2;
+
 /// How long a client's remaining data is read after the server has closed. Closing a socket with
 /// unread data resets it, and the client may lose the last response.
 const LINGER: Duration = Duration::from_secs(2);
@@ -52,6 +56,8 @@ pub(super) struct Connections {
     most: usize,
     /// The most idle connections of one address.
     most_waiting: usize,
+    /// The most connections of one address that do not give way while they are served.
+    most_served: usize,
     open: Mutex<Open>,
     /// Notified when a connection has closed.
     gone: Notify,
@@ -67,6 +73,19 @@ struct Open {
     turn: u64,
     /// Idle connections, by address and turn.
     waiting: HashMap<IpAddr, BTreeMap<u64, CancellationToken>>,
+    /// The numbers of connections that are being served, by address.
+    served: HashMap<IpAddr, usize>,
+}
+
+/// Whether a connection gives way to others.
+#[derive(Debug)]
+enum Standing {
+    /// It does, in its turn.
+    Idle(u64),
+    /// It does not, and counts for its address.
+    Served,
+    /// It does not: it has become a session.
+    Session,
 }
 
 /// The result of looking for a place.
@@ -83,6 +102,7 @@ impl Connections {
         Arc::new(Self {
             most,
             most_waiting: (most / WAITING_SHARE).max(1),
+            most_served: (most / SERVED_SHARE).max(1),
             open: Mutex::default(),
             gone: Notify::new(),
             metrics,
@@ -122,12 +142,12 @@ impl Connections {
         }
         open.count += 1;
         let displaced = CancellationToken::new();
-        let turn = Mutex::new(open.wait(address, &displaced));
+        let standing = Mutex::new(open.wait(address, &displaced));
         Try::Found(Arc::new(Place {
             connections: self.clone(),
             address,
             displaced,
-            turn,
+            standing,
             unwritten: AtomicBool::new(false),
             requests: watch::channel(0).0,
         }))
@@ -155,6 +175,11 @@ impl Connections {
         }
     }
 
+    /// Whether one more connection of this address is served without giving way.
+    fn may_serve(&self, open: &Open, address: IpAddr) -> bool {
+        is_here(address) || open.served_of(address) < self.most_served
+    }
+
     fn lock(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -165,25 +190,52 @@ impl Open {
         self.waiting.get(&address).map_or(0, BTreeMap::len)
     }
 
-    /// The turn of a connection that is idle from now on; `None` if it was displaced.
-    fn wait(&mut self, address: IpAddr, displaced: &CancellationToken) -> Option<u64> {
-        if displaced.is_cancelled() {
-            return None;
-        }
+    fn served_of(&self, address: IpAddr) -> usize {
+        self.served.get(&address).copied().unwrap_or_default()
+    }
+
+    /// The standing of a connection that is idle from now on.
+    fn wait(&mut self, address: IpAddr, displaced: &CancellationToken) -> Standing {
         self.turn += 1;
         let waiting = self.waiting.entry(address).or_default();
         waiting.insert(self.turn, displaced.clone());
-        Some(self.turn)
+        Standing::Idle(self.turn)
     }
 
-    fn wait_no_more(&mut self, address: IpAddr, turn: u64) {
-        if let Some(waiting) = self.waiting.get_mut(&address) {
-            waiting.remove(&turn);
-            if waiting.is_empty() {
-                self.waiting.remove(&address);
+    /// The standing of a connection that is served from now on.
+    fn serve(&mut self, address: IpAddr) -> Standing {
+        *self.served.entry(address).or_default() += 1;
+        Standing::Served
+    }
+
+    /// Counts a connection no more as it stood so far. One that was displaced has lost its turn already.
+    fn forget(&mut self, address: IpAddr, standing: Standing) {
+        match standing {
+            Standing::Idle(turn) => {
+                if let Some(waiting) = self.waiting.get_mut(&address) {
+                    waiting.remove(&turn);
+                    if waiting.is_empty() {
+                        self.waiting.remove(&address);
+                    }
+                }
             }
+            Standing::Served => {
+                if let Some(served) = self.served.get_mut(&address) {
+                    *served -= 1;
+                    if *served == 0 {
+                        self.served.remove(&address);
+                    }
+                }
+            }
+            Standing::Session => {}
         }
     }
+}
+
+/// Whether the clients of an address are on this machine. One of them may be a proxy for everybody.
+pub(super) fn is_here(address: IpAddr) -> bool {
+    // The network of ::1 is ::.
+    address.is_loopback() || address.is_unspecified()
 }
 
 /// The network that counts as one address: an IPv6 subscriber has a whole /64.
@@ -203,8 +255,7 @@ pub(super) struct Place {
     connections: Arc<Connections>,
     address: IpAddr,
     displaced: CancellationToken,
-    /// Its turn while it is idle.
-    turn: Mutex<Option<u64>>,
+    standing: Mutex<Standing>,
     /// A response exists that has not been written completely.
     unwritten: AtomicBool,
     /// Odd while a request is being served; grows with each request, response and sign of progress.
@@ -212,13 +263,26 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Notes that a request has arrived: from now on the connection is not displaced.
-    pub(super) fn serve(&self) {
+    /// Notes that a request has arrived: from now on the connection is not displaced, unless its address has too many
+    /// that are served. False if it has been displaced already: it must be dropped.
+    #[must_use]
+    pub(super) fn serve(&self) -> bool {
         self.requests.send_modify(|requests| *requests |= 1);
         self.unwritten.store(false, Relaxed);
-        if let Some(turn) = self.turn().take() {
-            self.connections.lock().wait_no_more(self.address, turn);
+        self.hold()
+    }
+
+    /// Notes that the connection has become a session: from now on it is not displaced, and does not count for its
+    /// address. False if it has been displaced already: it must be dropped.
+    #[must_use]
+    pub(super) fn admitted(&self) -> bool {
+        self.requests.send_modify(|requests| *requests |= 1);
+        let mut open = self.connections.lock();
+        let is_displaced = self.displaced.is_cancelled();
+        if !is_displaced {
+            self.stand(&mut open, Standing::Session);
         }
+        !is_displaced
     }
 
     /// The response takes long and makes progress: the time that it may take begins anew.
@@ -226,9 +290,8 @@ impl Place {
         self.requests.send_modify(|requests| *requests += 2);
         // Not all of it was written so far.
         self.unwritten.store(true, Relaxed);
-        if let Some(turn) = self.turn().take() {
-            self.connections.lock().wait_no_more(self.address, turn);
-        }
+        // One that was displaced is being dropped.
+        self.hold();
     }
 
     /// A response exists; once it is written, the connection is idle again.
@@ -241,10 +304,31 @@ impl Place {
     fn written(&self) {
         if self.unwritten.swap(false, Relaxed) {
             let mut open = self.connections.lock();
-            let turn = open.wait(self.address, &self.displaced);
-            drop(open);
-            *self.turn() = turn;
+            if !self.displaced.is_cancelled() {
+                let idle = open.wait(self.address, &self.displaced);
+                self.stand(&mut open, idle);
+            }
         }
+    }
+
+    /// Keeps an idle connection from being displaced, if its address may have one more served. False if it has been
+    /// displaced already.
+    fn hold(&self) -> bool {
+        let mut open = self.connections.lock();
+        if self.displaced.is_cancelled() {
+            return false;
+        }
+        let is_idle = matches!(*self.standing(), Standing::Idle(_));
+        if is_idle && self.connections.may_serve(&open, self.address) {
+            let served = open.serve(self.address);
+            self.stand(&mut open, served);
+        }
+        true
+    }
+
+    fn stand(&self, open: &mut Open, standing: Standing) {
+        let before = std::mem::replace(&mut *self.standing(), standing);
+        open.forget(self.address, before);
     }
 
     /// The address that it counts for: of IPv6, the network.
@@ -281,19 +365,17 @@ impl Place {
         *self.requests.borrow() > 0
     }
 
-    fn turn(&self) -> MutexGuard<'_, Option<u64>> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    /// To be locked only while all connections are.
+    fn standing(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let turn = self.turn().take();
         let mut open = self.connections.lock();
         open.count -= 1;
-        if let Some(turn) = turn {
-            open.wait_no_more(self.address, turn);
-        }
+        self.stand(&mut open, Standing::Session);
         if self.displaced.is_cancelled() {
             open.leaving -= 1;
         }
@@ -431,7 +513,7 @@ mod tests {
         let connections = connections(40);
         let visitor = hold(&connections, elsewhere(1)).await;
         let served = connections.place(HERE).await.unwrap();
-        served.serve();
+        assert!(served.serve());
         for _ in 0..200 {
             hold(&connections, HERE).await;
         }
@@ -453,12 +535,12 @@ mod tests {
             connections.place(HERE).await.unwrap(),
             connections.place(elsewhere(1)).await.unwrap(),
         ];
-        places.iter().for_each(|place| place.serve());
+        assert!(places.iter().all(|place| place.serve()));
         assert!(connections.place(elsewhere(2)).await.is_none());
         let [first, _second] = places;
         drop(first);
         let third = connections.place(elsewhere(2)).await.unwrap();
-        third.serve();
+        assert!(third.serve());
         third.answered();
         assert!(connections.place(elsewhere(3)).await.is_none());
         third.written();
@@ -473,7 +555,7 @@ mod tests {
         let connections = connections(1);
         let place = connections.place(HERE).await.unwrap();
         connections.make_room();
-        place.serve();
+        assert!(!place.serve());
         place.answered();
         place.written();
         drop(place);
@@ -482,6 +564,64 @@ mod tests {
         assert_eq!((open.leaving, open.waiting_of(HERE)), (0, 1));
         drop(open);
         drop(place);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_is_displaced_as_it_speaks_is_dropped_and_the_next_can_give_way() {
+        let connections = connections(8);
+        let first = connections.place(HERE).await.unwrap();
+        let second = connections.place(HERE).await.unwrap();
+        connections.make_room();
+        assert!(!first.serve() && !first.admitted());
+        assert_eq!(connections.lock().leaving, 1);
+        drop(first);
+        assert_eq!(connections.lock().leaving, 0);
+        assert!(!second.displaced.is_cancelled());
+        connections.make_room();
+        assert!(second.displaced.is_cancelled());
+    }
+
+    #[tokio::test]
+    async fn requests_of_one_address_that_never_end_leave_places_for_others() {
+        let connections = connections(40);
+        let flood = elsewhere(1);
+        for _ in 0..40 {
+            let place = connections.place(flood).await.unwrap();
+            assert!(place.serve());
+            tokio::spawn(async move { place.displaced().await });
+        }
+        assert_eq!(connections.lock().served_of(flood), 20, "half stays");
+        let visitor = connections.place(elsewhere(2)).await.unwrap();
+        assert!(visitor.serve());
+        for _ in 0..40 {
+            let place = connections.place(flood).await.unwrap();
+            assert!(place.serve());
+            tokio::spawn(async move { place.displaced().await });
+        }
+        assert!(connections.lock().count <= 40);
+        assert!(!visitor.displaced.is_cancelled());
+        visitor.answered();
+        visitor.written();
+        drop(visitor);
+        assert_eq!(connections.lock().served_of(elsewhere(2)), 0);
+    }
+
+    #[tokio::test]
+    async fn sessions_and_what_this_machine_asks_for_never_give_way() {
+        let this = IpAddr::from(Ipv6Addr::LOCALHOST);
+        for (address, is_session) in [(elsewhere(1), true), (HERE, false), (this, false)] {
+            let connections = connections(8);
+            let mut places = Vec::new();
+            for _ in 0..8 {
+                let place = connections.place(address).await.unwrap();
+                assert!(place.serve());
+                assert!(!is_session || place.admitted());
+                places.push(place);
+            }
+            assert!(connections.place(elsewhere(2)).await.is_none(), "{address}");
+            drop(places);
+            assert!(connections.lock().served.is_empty());
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -493,7 +633,7 @@ mod tests {
         let began = tokio::time::Instant::now();
         place.overdue(first, answer, again).await;
         assert_eq!(began.elapsed(), first);
-        place.serve();
+        assert!(place.serve());
         place.overdue(first, answer, again).await;
         assert_eq!(began.elapsed(), first + answer);
         place.answered();

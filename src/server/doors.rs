@@ -51,9 +51,9 @@ async fn accept_at(
         let (mut context, places) = (context.clone(), places.clone());
         tokio::spawn(async move {
             match speaks(&stream, &connection, &shared).await {
-                Spoken::Yes => connection.serve(),
+                Spoken::Yes if connection.serve() => {}
                 Spoken::TooLate => return door.turn_away(stream).await,
-                Spoken::Gone => return,
+                Spoken::Yes | Spoken::Gone => return,
             }
             let place = match &places {
                 Some(places) => shared.admission.place_among(places),
@@ -64,6 +64,7 @@ async fn accept_at(
                 Ok(_) if places.is_none() && !limits::may_open(&shared, address) => {
                     door.turn_away(stream).await;
                 }
+                Ok(_) if !connection.admitted() => {}
                 Ok(permit) => {
                     if places.is_some() {
                         context.sessions = if_not_too_many(&shared, address, context.sessions);
@@ -117,12 +118,13 @@ async fn speaks(stream: &TcpStream, connection: &Place, shared: &Shared) -> Spok
     let patience = shared.settings().header_timeout;
     let mut first = [0];
     tokio::select! {
+        biased;
+        () = connection.displaced() => Spoken::Gone,
         spoken = stream.peek(&mut first) => match spoken {
             Ok(1..) => Spoken::Yes,
             Ok(0) | Err(_) => Spoken::Gone,
         },
         () = connection.overdue(patience, patience, patience) => Spoken::TooLate,
-        () = connection.displaced() => Spoken::Gone,
         () = shared.context.drain.cancelled() => Spoken::Yes,
     }
 }

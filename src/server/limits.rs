@@ -6,7 +6,7 @@
 //! counted together, by the account that has signed them. A client that comes back to its session is not counted.
 
 use super::access;
-use super::connections::Place;
+use super::connections::{Place, is_here};
 use super::errors::error;
 use super::realtime_client::RealtimeQuery;
 use super::resume::Resumptions;
@@ -181,9 +181,7 @@ fn address(request: &Request) -> Option<IpAddr> {
 
 /// The address, unless it is this machine's.
 fn elsewhere(address: IpAddr) -> Option<IpAddr> {
-    // The network of ::1 is ::.
-    let is_here = address.is_loopback() || address.is_unspecified();
-    (!is_here).then_some(address)
+    (!is_here(address)).then_some(address)
 }
 
 fn refused(shared: &Shared, wait: Duration) -> Response {

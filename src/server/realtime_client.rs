@@ -78,7 +78,13 @@ pub(super) fn realtime_client(
     let agents = &shared.settings().agents;
     let agent = admitted.agent(agents, query.agent.as_deref(), query.model.as_deref());
     let agent = agent.map_err(|wrong| errors::fault(&wrong))?;
-    let dialect = Realtime::new(query.model.map(clip), name(headers), vendor_events)
+    let dialect = Realtime::new(query.model.map(clip), name(headers), vendor_events);
+    // What a configuration leaves open depends on it.
+    let dialect = match query.intent.as_deref() {
+        Some("transcription") => dialect.transcribing(),
+        _ => dialect,
+    };
+    let dialect = dialect
         .with_agent(agent)
         .knowing(admitted.values)
         .knowing(values(uri, "realtime", Origin::Claimed));
@@ -89,12 +95,9 @@ pub(super) fn realtime_client(
     let dialect = dialect
         .offering(session_offer(shared, admitted.is_trusted))
         .configured(asked)
-        .map_err(|wrong| errors::fault(&wrong))?
+        .map_err(|wrong| errors::fault(&wrong))?;
+    Ok(dialect
         .beta(realtime::asks_for_beta(headers))
         .traced(parent(headers))
-        .demonstrating(is_set(query.demonstration.as_deref()));
-    Ok(match query.intent.as_deref() {
-        Some("transcription") => dialect.transcribing(),
-        _ => dialect,
-    })
+        .demonstrating(is_set(query.demonstration.as_deref())))
 }

@@ -294,7 +294,9 @@ pub(super) async fn open(
             }
         },
         Ok(1..) if first[0].is_ascii_uppercase() => {
-            place.serve();
+            if !place.serve() {
+                return None;
+            }
             let mut socket = Socket::new(Stream::Plain(stream), place.clone());
             if let Err(error) = socket.write_all(PLAIN.as_bytes()).await {
                 tracing::trace!(%error, "a client over plain HTTP has left");

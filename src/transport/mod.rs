@@ -199,6 +199,12 @@ pub trait Dialect: Send + 'static {
         Vec::new()
     }
 
+    /// Whether so much waits for the session that nothing more is read from the client for now. Once the session has
+    /// answered, the client is read from again.
+    fn is_busy(&self) -> bool {
+        false
+    }
+
     /// Handles the loss of `dropped` of the client's audio, which arrived faster than the limit.
     fn overrun(&mut self, dropped: Micros) -> Vec<Action>;
 

@@ -13,13 +13,26 @@ pub const MAX_AUDIO: Micros = Micros::from_ms(500);
 /// Messages other than audio that may wait; a client that lets more pile up is disconnected.
 pub const MAX_MESSAGES: usize = 1024;
 
+/// Bytes of messages that may wait; a client that lets more pile up is disconnected. A longer one may wait alone.
+pub const MAX_BYTES: usize = 4 * 1024 * 1024;
+
 /// While this many messages wait, nothing more is read from the client.
 const BUSY_MESSAGES: usize = 64;
+
+/// While this many bytes of messages wait, nothing more is read from the client: its requests may have long echoes.
+const BUSY_BYTES: usize = 256 * 1024;
 
 #[derive(Debug)]
 struct Waiting {
     frame: Frame,
-    audio: Option<Micros>,
+    share: Share,
+}
+
+/// The part that a frame takes of what may wait.
+#[derive(Debug)]
+enum Share {
+    Audio(Micros),
+    Message { bytes: usize },
 }
 
 /// The frames that wait to be written to one client.
@@ -28,19 +41,24 @@ pub struct Outbox {
     frames: VecDeque<Waiting>,
     audio: Micros,
     messages: usize,
+    /// Bytes of the messages.
+    bytes: usize,
 }
 
 impl Outbox {
     /// Adds a message. False if there is no room: the client must go.
     #[must_use]
     pub fn push(&mut self, text: String) -> bool {
-        if self.messages == MAX_MESSAGES {
+        let bytes = text.len();
+        let fits = self.messages == 0 || self.bytes + bytes <= MAX_BYTES;
+        if self.messages == MAX_MESSAGES || !fits {
             return false;
         }
         self.messages += 1;
+        self.bytes += bytes;
         self.frames.push_back(Waiting {
             frame: Frame::Text(text),
-            audio: None,
+            share: Share::Message { bytes },
         });
         true
     }
@@ -54,23 +72,27 @@ impl Outbox {
         self.audio = self.audio + length;
         self.frames.push_back(Waiting {
             frame,
-            audio: Some(length),
+            share: Share::Audio(length),
         });
         true
     }
 
     /// Drops the audio; the messages stay.
     pub fn drop_audio(&mut self) {
-        self.frames.retain(|waiting| waiting.audio.is_none());
+        self.frames
+            .retain(|waiting| matches!(waiting.share, Share::Message { .. }));
         self.audio = Micros(0);
     }
 
     /// Takes the next frame to write.
     pub fn pop(&mut self) -> Option<Frame> {
         let waiting = self.frames.pop_front()?;
-        match waiting.audio {
-            Some(length) => self.audio = Micros(self.audio.0.saturating_sub(length.0)),
-            None => self.messages -= 1,
+        match waiting.share {
+            Share::Audio(length) => self.audio = Micros(self.audio.0.saturating_sub(length.0)),
+            Share::Message { bytes } => {
+                self.messages -= 1;
+                self.bytes -= bytes;
+            }
         }
         Some(waiting.frame)
     }
@@ -85,9 +107,9 @@ impl Outbox {
         self.frames.is_empty()
     }
 
-    /// Whether too many messages wait to read further requests from the client.
+    /// Whether too much waits, other than audio, to read further requests from the client.
     pub fn is_busy(&self) -> bool {
-        self.messages >= BUSY_MESSAGES
+        self.messages >= BUSY_MESSAGES || self.bytes >= BUSY_BYTES
     }
 }
 
@@ -128,5 +150,42 @@ mod tests {
         let mut outbox = Outbox::default();
         let kept = (0..2000).filter(|_| outbox.push("x".into())).count();
         assert_eq!(kept, MAX_MESSAGES);
+    }
+
+    #[test]
+    fn long_messages_that_wait_do_not_take_a_gigabyte() {
+        let mut outbox = Outbox::default();
+        let echo = "x".repeat(1024 * 1024);
+        let kept = (0..100).filter(|_| outbox.push(echo.clone())).count();
+        assert_eq!(kept, 4);
+        assert!(outbox.push_audio(frame(), Micros::from_ms(20)));
+        outbox.pop();
+        assert!(outbox.push(echo));
+        assert!(!outbox.push("x".into()));
+    }
+
+    #[test]
+    fn a_message_of_any_length_may_wait_alone() {
+        let mut outbox = Outbox::default();
+        assert!(outbox.push("x".repeat(MAX_BYTES + 1)));
+        assert!(!outbox.push("x".into()));
+        assert!(outbox.pop().is_some());
+        assert!(outbox.push("x".into()));
+    }
+
+    #[test]
+    fn many_or_long_messages_that_wait_stop_the_reading() {
+        let is_busy = |messages: usize, length: usize| {
+            let mut outbox = Outbox::default();
+            assert!((0..messages).all(|_| outbox.push("x".repeat(length))));
+            let is_busy = outbox.is_busy();
+            while outbox.pop().is_some() {}
+            assert!(!outbox.is_busy());
+            is_busy
+        };
+        assert!(!is_busy(BUSY_MESSAGES - 1, 1));
+        assert!(is_busy(BUSY_MESSAGES, 1));
+        assert!(!is_busy(3, BUSY_BYTES / 4));
+        assert!(is_busy(4, BUSY_BYTES / 4));
     }
 }

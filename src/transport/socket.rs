@@ -346,6 +346,7 @@ impl<D: Dialect> Pump<D> {
             self.question = self.dialect.question();
         }
         let asked = self.question.is_some();
+        let may_read = !asked && !self.outbox.is_busy() && !self.dialect.is_busy();
         let must_write =
             self.patience.is_writing() || self.ping.is_some() || !self.outbox.is_empty();
         if must_write {
@@ -360,7 +361,7 @@ impl<D: Dialect> Pump<D> {
             signal = self.link.next() => Wakeup::Signal(signal),
             returning = arrival(&mut self.returns) => Wakeup::Returned(returning),
             may = answer(&mut self.question), if asked => Wakeup::Admitted(may),
-            message = source.next(), if !asked && !self.outbox.is_busy() => Wakeup::Received(message),
+            message = source.next(), if may_read => Wakeup::Received(message),
             () = sleep_until(deadline) => Wakeup::Tick,
         }
     }

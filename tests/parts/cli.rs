@@ -252,6 +252,22 @@ fn a_bench_writes_its_report_its_plots_and_the_page() {
     );
 }
 
+/// The path was ignored, and the figures were those of generated data.
+#[test]
+fn data_that_a_bench_does_not_read_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for names in [&["turn"][..], &["next-call", "model"], &[]] {
+        let arguments = [&["bench"][..], names, &["--data", "nowhere"]].concat();
+        let output = run(folder.path(), &arguments);
+        assert_eq!(output.status.code(), Some(1), "{names:?}");
+        let error = stderr(&output);
+        let other = names.last().unwrap_or(&"turn");
+        let expected = format!("--data nowhere: the bench {other} reads no data");
+        assert!(error.contains(&expected), "{error}");
+        assert!(error.contains("sweep, next-call, spoken"), "{error}");
+    }
+}
+
 #[test]
 fn the_bench_of_capacity_holds_a_few_calls() {
     let _alone = crate::common::alone_blocking();

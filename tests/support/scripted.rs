@@ -246,7 +246,11 @@ impl Scripted {
                     self.by_hand = detection.rule == EndOfTurnRule::Client;
                 }
             }
-            Input::CommitAudio => self.end_turn().await,
+            Input::CommitAudio => {
+                self.tell(Event::AudioCommitted).await;
+                self.end_turn().await;
+            }
+            Input::ClearAudio => self.tell(Event::AudioCleared).await,
             Input::AddItem { id, item, .. } => self.add(id, item).await,
             Input::DeleteItem { item } => self.tell(Event::ItemDeleted { item }).await,
             Input::Truncate { item, heard } => self.truncate(item, heard).await,

@@ -1,9 +1,11 @@
 //! Tests the Realtime dialect over real sockets.
 
 use crate::support;
+use futures_util::SinkExt;
 use serde_json::{Value, json};
 use support::scripted::ANSWER_FRAMES;
 use support::{Client, Script, Server, types};
+use tokio_tungstenite::tungstenite::Message;
 
 const SPEECH: [&str; 7] = [
     "input_audio_buffer.speech_started",
@@ -226,6 +228,32 @@ async fn items_of_the_client_keep_their_ids_and_their_order() {
     assert_eq!(gone["code"], "item_retrieve_invalid_item_id");
     user_message(&mut client, "one", "again").await;
     assert_eq!(client.event().await["error"]["param"], "item.id");
+}
+
+/// From the 65th on they were refused: clients resend a whole history at once.
+#[tokio::test]
+async fn a_burst_of_items_is_added_in_order() {
+    let server = Server::start(Script::default()).await;
+    let mut client = server.realtime().await;
+    let names: Vec<String> = (0..200).map(|n| format!("item_{n}")).collect();
+    for name in &names {
+        let content = json!([{"type": "input_text", "text": "x"}]);
+        let item = json!({"id": name, "type": "message", "role": "user", "content": content});
+        let event = json!({"type": "conversation.item.create", "item": item});
+        let fed = client.socket.feed(Message::text(event.to_string())).await;
+        fed.expect("room");
+    }
+    client.socket.flush().await.expect("sent");
+    let mut added = Vec::new();
+    while added.len() < names.len() {
+        let event = client.event().await;
+        match event["type"].as_str() {
+            Some("conversation.item.added") => added.push(event["item"]["id"].clone()),
+            Some("conversation.item.done") => {}
+            _ => panic!("{event}"),
+        }
+    }
+    assert_eq!(added, names);
 }
 
 #[tokio::test]

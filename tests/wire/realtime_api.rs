@@ -584,6 +584,152 @@ async fn a_transcription_session_sends_transcripts_and_never_answers() {
     assert_fits_the_types(&events);
 }
 
+/// Opens a transcription session in which the client ends turns by hand.
+async fn dictating(server: &Server) -> Client {
+    let mut client = server.open("/v1/realtime?intent=transcription").await;
+    client.event().await;
+    let input = json!({"turn_detection": null});
+    let session = json!({"type": "transcription", "audio": {"input": input}});
+    update(&mut client, session).await;
+    client
+}
+
+async fn commit(client: &mut Client) {
+    let event = json!({"type": "input_audio_buffer.commit"});
+    client.send(event).await;
+}
+
+const COMPLETED: &str = "conversation.item.input_audio_transcription.completed";
+
+/// There were no deltas before the commit.
+#[tokio::test]
+async fn words_are_streamed_before_a_client_without_turn_detection_commits_them() {
+    let server = talking(&Scripted::default());
+    let call = live::Call::at(&server, "/v1/realtime?intent=transcription").await;
+    let mut call = call.expect("a session");
+    let input = json!({"turn_detection": null});
+    let session = json!({"type": "transcription", "audio": {"input": input}});
+    call.send(json!({"type": "session.update", "session": session}))
+        .await;
+    call.until("session.updated").await;
+    call.say(&live::tone(3_000)).await;
+    let delta = "conversation.item.input_audio_transcription.delta";
+    let told = call.until(delta).await;
+    let told = &told.last().expect("one").event;
+    assert_eq!(told["delta"], "How are you?");
+    call.send(json!({"type": "input_audio_buffer.commit"}))
+        .await;
+    let done = call.until(COMPLETED).await;
+    let completed = &done.last().expect("one").event;
+    assert_eq!(completed["item_id"], told["item_id"]);
+    assert_eq!(completed["transcript"], "How are you?");
+}
+
+/// A client that stops once its audio is cleared, and no committed item is open, lost the last turn.
+#[tokio::test]
+async fn a_clear_behind_a_commit_is_answered_behind_it() {
+    let server = talking(&Scripted::default());
+    let mut client = dictating(&server).await;
+    client.append(&live::tone(1_000)).await;
+    commit(&mut client).await;
+    client
+        .send(json!({"type": "input_audio_buffer.clear"}))
+        .await;
+    let mut told = client.until("input_audio_buffer.cleared").await;
+    find(&told, "input_audio_buffer.committed");
+    if !told.iter().any(|event| event["type"] == COMPLETED) {
+        told.extend(client.until(COMPLETED).await);
+    }
+    assert_eq!(find(&told, COMPLETED)["transcript"], "How are you?");
+    assert_fits_the_types(&told);
+}
+
+/// It ended in `transcription.failed`, which clients take for a failing recogniser, and had no item, for which they wait.
+#[tokio::test]
+async fn a_commit_without_words_has_an_item_and_an_empty_transcript() {
+    let mut builders = live::without_models(Arc::new(Scripted::default()));
+    builders.asr = Box::new(|| Ok(Box::new(live::Hears(|_: &[f32]| Ok(String::new())))));
+    let server = live::serve(builders);
+    let mut client = dictating(&server).await;
+    client.append(&live::tone(1_000)).await;
+    commit(&mut client).await;
+    let told = client.until(COMPLETED).await;
+    let expected = [
+        "input_audio_buffer.committed",
+        "conversation.item.added",
+        "conversation.item.done",
+        COMPLETED,
+    ];
+    assert_eq!(support::types(&told), expected);
+    let name = &told[0]["item_id"];
+    assert_eq!(told[2]["item"]["id"], *name);
+    assert_eq!(told[2]["item"]["content"][0]["transcript"], "");
+    assert_eq!(told[3]["item_id"], *name);
+    assert_eq!(told[3]["transcript"], "");
+    assert_fits_the_types(&told);
+    client
+        .send(json!({"type": "conversation.item.delete", "item_id": name}))
+        .await;
+    assert_eq!(client.event().await["type"], "conversation.item.deleted");
+}
+
+/// The server's own turn detection had ended the turn, and the commit was an error.
+#[tokio::test]
+async fn a_recogniser_without_turn_detection_gets_one_transcript_for_each_commit() {
+    for model in ["gpt-realtime-whisper", "gpt-live-transcribe"] {
+        let server = talking(&Scripted::default());
+        let mut client = server.open("/v1/realtime?intent=transcription").await;
+        client.event().await;
+        let input = json!({"transcription": {"model": model}});
+        let session = json!({"type": "transcription", "audio": {"input": input}});
+        let updated = update(&mut client, session.clone()).await;
+        let detection = &updated["session"]["audio"]["input"]["turn_detection"];
+        assert_eq!(*detection, Value::Null);
+        client.speak(1_000, 2_000).await;
+        commit(&mut client).await;
+        let mut told = client.until(COMPLETED).await;
+        client
+            .send(json!({"type": "session.update", "session": session}))
+            .await;
+        told.extend(client.until("session.updated").await);
+        let completed = told.iter().filter(|event| event["type"] == COMPLETED);
+        assert_eq!(completed.count(), 1, "{model}");
+        let mut kinds = told.iter().map(|event| &event["type"]);
+        assert!(!kinds.any(|kind| kind == "error"), "{told:?}");
+    }
+}
+
+/// It came with turn detection, because the secret was read first.
+#[tokio::test]
+async fn a_secret_names_a_recogniser_without_turn_detection_for_a_transcription_session() {
+    let server = Server::with(with_token(), Script::default()).await;
+    let input = json!({"transcription": {"model": "gpt-live-transcribe"}});
+    let body = json!({"session": {"type": "realtime", "audio": {"input": input}}});
+    let path = "/v1/realtime/client_secrets";
+    let (status, made) = post(&server, path, Some("the operator's token"), &body).await;
+    assert_eq!(status, 200, "{made}");
+    let bearer = format!("Bearer {}", made["value"].as_str().expect("a secret"));
+    let headers = [("authorization", bearer.as_str())];
+    let path = "/v1/realtime?intent=transcription";
+    let client = server.try_open(path, &headers).await;
+    let created = client.expect("the secret is good").event().await;
+    let input = &created["session"]["audio"]["input"];
+    assert_eq!(input["transcription"]["model"], "gpt-live-transcribe");
+    assert_eq!(input.get("turn_detection"), Some(&Value::Null), "{created}");
+}
+
+/// It was `request_refused`; clients tolerate only this code.
+#[tokio::test]
+async fn an_empty_commit_under_turn_detection_has_openais_code() {
+    let server = talking(&Scripted::default());
+    let mut client = server.realtime().await;
+    client.append(&[0; 24 * 200]).await;
+    let commit = json!({"type": "input_audio_buffer.commit", "event_id": "mine"});
+    let error = client.error_of(commit).await;
+    assert_eq!(error["code"], "input_audio_buffer_commit_empty");
+    assert_eq!(error["event_id"], "mine");
+}
+
 #[tokio::test]
 async fn audio_in_a_client_item_is_transcribed_in_place() {
     let llm = fine();
@@ -771,4 +917,68 @@ async fn a_transcription_client_of_the_beta_is_understood() {
     let last = "conversation.item.input_audio_transcription.completed";
     let told = client.until(last).await;
     assert_eq!(find(&told, last)["transcript"], "How are you?");
+}
+
+/// The beta was understood, but its clients could not get a token.
+#[tokio::test]
+async fn clients_of_the_beta_get_their_tokens() {
+    let server = Server::with(with_token(), Script::default()).await;
+    let token = Some("the operator's token");
+    let validity = json!({"anchor": "created_at", "seconds": 60});
+    let conversation = json!({"model": "gpt-4o-realtime-preview", "instructions": "Be kind.",
+        "voice": "marin", "modalities": ["audio", "text"], "input_audio_format": "g711_ulaw",
+        "turn_detection": null});
+    let transcription = json!({"input_audio_format": "g711_alaw",
+        "input_audio_transcription": {"model": "whisper-1", "language": "en"}});
+    for (path, session, name, created) in [
+        (
+            "/v1/realtime/sessions",
+            conversation,
+            "expires_after",
+            "session.created",
+        ),
+        (
+            "/v1/realtime/transcription_sessions",
+            transcription,
+            "expires_at",
+            "transcription_session.created",
+        ),
+    ] {
+        let mut asked = session.clone();
+        asked["client_secret"] = json!({name: validity});
+        let (status, _) = post(&server, path, None, &asked).await;
+        assert_eq!(status, 401, "{path}");
+
+        let (status, made) = post(&server, path, token, &asked).await;
+        assert_eq!(status, 200, "{made}");
+        let has = |shown: &Value| {
+            for (field, value) in session.as_object().expect("fields") {
+                assert_eq!(&shown[field], value, "{field} in {shown}");
+            }
+        };
+        has(&made);
+        let secret = &made["client_secret"];
+        let seconds = secret["expires_at"].as_u64().expect("a time");
+        assert!(seconds > 1_700_000_000, "{secret}");
+        let secret = secret["value"].as_str().expect("a secret");
+        let bearer = format!("Bearer {secret}");
+        let headers = [
+            ("authorization", bearer.as_str()),
+            ("openai-beta", "realtime=v1"),
+        ];
+        let client = server.try_open("/v1/realtime", &headers).await;
+        let event = client.expect("the secret is good").event().await;
+        assert_eq!(event["type"], created);
+        has(&event["session"]);
+
+        let (status, _) = post(&server, path, Some(secret), &asked).await;
+        assert_eq!(status, 401, "no secret makes another");
+        asked["prompt"] = json!({"id": "p"});
+        let (status, error) = post(&server, path, token, &asked).await;
+        assert_eq!(status, 400);
+        assert_eq!(error["error"]["param"], "session.prompt");
+        // None of the fields is required.
+        let (status, made) = post(&server, path, token, &json!({})).await;
+        assert_eq!(status, 200, "{made}");
+    }
 }

@@ -966,11 +966,7 @@ fn a_second_commit_before_the_first_transcript_is_a_turn_of_its_own() {
     sim.speak("what can you do", 200);
     sim.input(Input::CommitAudio);
     sim.input(Input::CommitAudio);
-    assert!(
-        sim.saw(
-            |event| matches!(event, Event::Refused { request, .. } if request == "CommitAudio")
-        )
-    );
+    assert!(sim.saw(|event| matches!(event, Event::NothingToCommit { .. })));
     respond(&mut sim, ResponseTerms::default());
     sim.silence(3_000);
     let mut transcribed = sim.outputs.iter().filter_map(|(_, output)| match output {
@@ -987,6 +983,201 @@ fn a_second_commit_before_the_first_transcript_is_a_turn_of_its_own() {
     let items: Vec<_> = items.collect();
     assert_eq!(items.len(), 2);
     assert_eq!(prompted(&sim), items, "answered once");
+}
+
+/// The events about commits, without their words.
+fn commits(sim: &Sim) -> Vec<&'static str> {
+    let told = sim.events.iter().filter_map(|(_, event)| match event {
+        Event::AudioCommitted => Some("committed"),
+        Event::AudioCleared => Some("cleared"),
+        Event::UserItem { .. } => Some("words"),
+        _ => None,
+    });
+    told.collect()
+}
+
+/// The open one was told as one without words, and the others never.
+#[test]
+fn committed_turns_whose_words_the_end_of_the_session_cuts_off_are_lost() {
+    let mut policy = Policy::default();
+    policy.timeouts.session = Micros::from_ms(10_000);
+    policy.timeouts.transcript_timeout = Micros::from_ms(60_000);
+    let mut sim = Sim::new(policy);
+    sim.asr_ms = 60_000;
+    configure(&mut sim, by_hand());
+    for _ in 0..3 {
+        sim.speak("what time is it", 512);
+        sim.input(Input::CommitAudio);
+    }
+    sim.silence(12_000);
+    let ends = sim.events.iter().filter_map(|(_, event)| match event {
+        Event::UtteranceDropped => Some("dropped"),
+        event => event.loses_words().then_some("lost"),
+    });
+    assert_eq!(ends.collect::<Vec<_>>(), ["lost", "dropped"].repeat(3));
+}
+
+/// The client was told that the audio is cleared, and only later of the turn that it had committed before.
+#[test]
+fn a_clear_does_not_overtake_the_commit_before_it() {
+    let mut sim = sim();
+    sim.asr_ms = 500;
+    sim.input(Input::Configure(Box::new(by_hand())));
+    sim.speak("what time is it", 1_000);
+    sim.input(Input::CommitAudio);
+    sim.input(Input::ClearAudio);
+    sim.silence(1_000);
+    assert_eq!(commits(&sim), ["committed", "cleared", "words"]);
+}
+
+/// Only the last minute of audio was transcribed, because nothing was before the commit.
+#[test]
+fn the_first_words_of_a_long_dictation_are_not_lost() {
+    for transcribe_only in [false, true] {
+        let mut sim = sim();
+        configure(
+            &mut sim,
+            Settings {
+                transcribe_only,
+                ..by_hand()
+            },
+        );
+        sim.speak("dear all", 26_000);
+        sim.silence(320);
+        sim.speak("the meeting is on Monday", 30_000);
+        sim.speak("yours", 45_000);
+        sim.input(Input::CommitAudio);
+        sim.silence(1_000);
+        let items = sim.events.iter().filter_map(|(_, event)| match event {
+            Event::UserItem { text, .. } => Some(text.as_str()),
+            _ => None,
+        });
+        let text = items.collect::<Vec<_>>().join("|");
+        assert!(text.starts_with("dear all the meeting"), "{text}");
+        assert!(text.ends_with("yours"), "{text}");
+        for (when, output) in &sim.outputs {
+            if let Output::Transcribe { from, to, .. } = output {
+                let ago = when.as_ms() - from.as_ms();
+                assert!(ago < 60_000, "audio of {ago} ms ago is no longer kept");
+                assert!(to.since(*from) <= Samples::from_ms(26_000).0);
+            }
+        }
+    }
+}
+
+#[test]
+fn words_are_told_before_the_client_commits_them() {
+    let told = |transcribe_only| {
+        let mut sim = sim();
+        let settings = Settings {
+            transcribe_only,
+            ..by_hand()
+        };
+        configure(&mut sim, settings);
+        sim.speak("what time", 1_000);
+        sim.speak("what time is it", 2_000);
+        let partials = sim.events.iter().filter_map(|(_, event)| match event {
+            Event::PartialTranscript { text } => Some(text.clone()),
+            _ => None,
+        });
+        let partials: Vec<_> = partials.collect();
+        sim.input(Input::CommitAudio);
+        sim.silence(500);
+        assert!(
+            sim.saw(|e| matches!(e, Event::UserItem { text, .. } if text == "what time is it"))
+        );
+        partials
+    };
+    // Twice and more: clients are told the words on which two partials agree.
+    let partials = told(true);
+    let (first, all) = ("what time", "what time is it");
+    assert_eq!(partials, [first, first, all, all, all]);
+    let none: Vec<String> = Vec::new();
+    assert_eq!(told(false), none, "nobody asks for them");
+}
+
+#[test]
+fn turns_whose_words_are_known_wait_for_no_more_audio() {
+    let mut sim = sim();
+    sim.policy().timeouts.transcript_timeout = Micros::from_ms(60_000);
+    configure(&mut sim, by_hand());
+    sim.asr_ms = 20_000;
+    sim.speak("one", 500);
+    sim.input(Input::CommitAudio);
+    sim.asr_ms = 70;
+    for words in ["two", "three"] {
+        sim.speak(words, 500);
+        sim.silence(6_000);
+        sim.input(Input::CommitAudio);
+    }
+    sim.no_audio(20_000);
+    let items = sim.events.iter().filter_map(|(_, event)| match event {
+        Event::UserItem { text, .. } => Some(text.as_str()),
+        _ => None,
+    });
+    assert_eq!(items.collect::<Vec<_>>(), ["one", "two", "three"]);
+}
+
+/// Partials behind a commit would be taken for words of the next turn.
+#[test]
+fn a_partial_that_comes_behind_its_commit_is_not_told() {
+    let mut sim = sim();
+    let settings = Settings {
+        transcribe_only: true,
+        ..by_hand()
+    };
+    configure(&mut sim, settings);
+    sim.asr_ms = 300;
+    sim.speak("what time is it", 600);
+    sim.input(Input::CommitAudio);
+    sim.silence(1_000);
+    let is_partial = |event: &Event| matches!(event, Event::PartialTranscript { .. });
+    assert!(!sim.saw(is_partial));
+    assert_eq!(commits(&sim), ["committed", "words"]);
+}
+
+#[test]
+fn speech_before_turn_detection_is_switched_off_belongs_to_the_next_commit() {
+    let mut sim = sim();
+    sim.speak("what time is it", 30_000);
+    configure(&mut sim, by_hand());
+    sim.speak("in Paris", 500);
+    sim.input(Input::CommitAudio);
+    sim.silence(500);
+    let asked = sim.outputs.iter().filter_map(|(_, output)| match output {
+        Output::Transcribe {
+            from,
+            to,
+            partial: false,
+            ..
+        } => Some((from.as_ms(), to.as_ms())),
+        _ => None,
+    });
+    let asked: Vec<_> = asked.collect();
+    // The speech began at zero: its first part is transcribed anew.
+    assert_eq!(asked[asked.len() - 2..], [(0, 25_000), (25_000, 30_528)]);
+    let words = "what time is it in Paris";
+    assert!(sim.saw(|e| matches!(e, Event::UserItem { text, .. } if text == words)));
+}
+
+/// Clients tolerate an empty commit by its code, and no other refusal.
+#[test]
+fn a_commit_of_nothing_is_told_apart_from_one_too_many() {
+    let mut sim = sim();
+    sim.speak("what time is it", 1_000);
+    sim.silence(2_000);
+    sim.input(Input::CommitAudio);
+    assert!(sim.saw(|event| matches!(event, Event::NothingToCommit { .. })));
+    assert!(!sim.saw(|event| matches!(event, Event::Refused { .. })));
+    sim.asr_ms = 600_000;
+    configure(&mut sim, by_hand());
+    for _ in 0..100 {
+        sim.speak("what time is it", 128);
+        sim.input(Input::CommitAudio);
+    }
+    let is_refused =
+        |event: &Event| matches!(event, Event::Refused { request, .. } if request == "CommitAudio");
+    assert!(sim.saw(is_refused));
 }
 
 #[test]

@@ -41,12 +41,15 @@ impl Utterance {
 
     /// Handles the report of a recogniser that judges turns. If it takes the user for done, the words are requested
     /// again unless they are awaited, because they are settled now. `true` if the user goes on, so that an answer to
-    /// the words so far is not needed.
+    /// the words so far is not needed. Of a committed utterance, which is over, it says nothing.
     pub(in crate::conversation) fn on_turn_report(
         &mut self,
         common: &mut Common,
         report: TurnReport,
     ) -> bool {
+        if self.is_committed() {
+            return false;
+        }
         let spoken_to = self.last_speech.0;
         match self.verdict.take(common.now, report, spoken_to) {
             News::Settled => {
@@ -128,9 +131,12 @@ impl Utterance {
             };
             return plausible.map_or(EndOfTurn::NotYet, EndOfTurn::Perhaps);
         }
+        let rest_is_lost = self.failed && !is_cut;
         match transcript {
-            _ if self.failed => EndOfTurn::Lost,
+            _ if rest_is_lost && !self.segments.have_words() => EndOfTurn::Lost,
+            Some(text) if text.is_empty() && self.segments.lack_words() => EndOfTurn::Lost,
             Some(text) => EndOfTurn::Over(text),
+            None if rest_is_lost => EndOfTurn::Over(self.text("")),
             None => {
                 let patience = common.policy.timeouts.transcript_timeout;
                 let overdue = due.max(self.pause.asked) + patience;

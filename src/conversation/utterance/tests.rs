@@ -1,6 +1,7 @@
 //! Unit tests of an utterance; whole sessions are in `../tests/`.
 
 use super::*;
+use crate::asr::{TurnReport, TurnState};
 use crate::conversation::experience::Experience;
 use crate::conversation::output::Output;
 use crate::conversation::policy::Policy;
@@ -32,7 +33,7 @@ fn paused(ms: u64, words: &str) -> (Utterance, Common) {
         false,
     );
     let request = utterance.pause.transcription.unwrap();
-    let transcribed = utterance.on_transcript(request, Ok(words.into()), &common);
+    let transcribed = utterance.on_transcript(request, Ok(words.into()), &mut common);
     assert_eq!(transcribed, Transcribed::Pause(Some(words.into())));
     (utterance, common)
 }
@@ -123,7 +124,7 @@ fn a_turn_without_its_transcript_waits_for_it() {
     assert_eq!(judge(&utterance, &mut common, 2_000), EndOfTurn::NotYet);
     assert!(common.timers.is_set(Timer::TranscriptOverdue));
     let request = utterance.pause.transcription.unwrap();
-    let failed = utterance.on_transcript(request, Err(()), &common);
+    let failed = utterance.on_transcript(request, Err(()), &mut common);
     assert_eq!(failed, Transcribed::Pause(None));
     assert_eq!(judge(&utterance, &mut common, 2_000), EndOfTurn::Lost);
 }
@@ -134,7 +135,7 @@ fn a_committed_turn_is_over_as_soon_as_its_words_are_there() {
     utterance.commit(&mut common, at(1_000));
     assert!(utterance.is_committed());
     let request = utterance.pause.transcription.unwrap();
-    utterance.on_transcript(request, Ok("set a timer for".into()), &common);
+    utterance.on_transcript(request, Ok("set a timer for".into()), &mut common);
     let over = judge(&utterance, &mut common, 1_000);
     assert_eq!(over, EndOfTurn::Over("set a timer for".into()));
 }
@@ -162,7 +163,7 @@ fn fallen() -> (Utterance, Common, RequestId) {
     let (mut utterance, mut common) = speaking(1_000);
     utterance.ask_partial(&mut common, at(500));
     let first = requested(&common).unwrap();
-    utterance.on_transcript(first, Ok(certain("What")), &common);
+    utterance.on_transcript(first, Ok(certain("What")), &mut common);
     utterance.goes_on(at(1_000), common.now);
     utterance.fades(&mut common, at(1_032), false);
     let gap = requested(&common).unwrap();
@@ -173,7 +174,7 @@ fn fallen() -> (Utterance, Common, RequestId) {
 fn words_up_to_a_gap_that_are_certainly_all_are_not_transcribed_again() {
     let (mut utterance, mut common, gap) = fallen();
     let heard = Ok(certain("What time is it?"));
-    let partial = utterance.on_transcript(gap, heard, &common);
+    let partial = utterance.on_transcript(gap, heard, &mut common);
     assert_eq!(
         partial,
         Transcribed::Partial(Some("What time is it?".into()))
@@ -198,12 +199,12 @@ fn a_pause_behind_words_that_are_awaited_is_transcribed_when_they_turn_out_not_t
         None
     );
     assert_eq!(requested(&common), Some(gap), "it is awaited");
-    utterance.on_transcript(gap, Ok("What time".into()), &common);
+    utterance.on_transcript(gap, Ok("What time".into()), &mut common);
     pauses(&mut utterance, &mut common, rule, at(1_128), false);
     let pause = requested(&common).unwrap();
     assert_ne!(pause, gap);
     let heard = Ok(certain("What time is it?"));
-    utterance.on_transcript(pause, heard, &common);
+    utterance.on_transcript(pause, heard, &mut common);
     let over = EndOfTurn::Over("What time is it?".into());
     pauses(&mut utterance, &mut common, rule, at(1_224), false);
     assert_eq!(judge(&utterance, &mut common, 1_240), over);
@@ -219,10 +220,10 @@ fn a_pause_does_not_wait_long_for_words_up_to_a_gap() {
     let pause = requested(&common).unwrap();
     assert_ne!(pause, gap);
     // The first to come counts.
-    utterance.on_transcript(gap, Ok(certain("What time is it?")), &common);
+    utterance.on_transcript(gap, Ok(certain("What time is it?")), &mut common);
     let all = pauses(&mut utterance, &mut common, rule, at(1_288), false);
     assert_eq!(all.as_deref(), Some("What time is it?"));
-    let late = utterance.on_transcript(pause, Ok("What time".into()), &common);
+    let late = utterance.on_transcript(pause, Ok("What time".into()), &mut common);
     assert_eq!(late, Transcribed::Dead);
 }
 
@@ -231,7 +232,7 @@ fn words_whose_end_was_loud_behind_the_audio_of_the_partial_are_transcribed_agai
     let (mut utterance, mut common) = speaking(1_000);
     utterance.ask_partial(&mut common, at(1_000));
     let half = requested(&common).unwrap();
-    utterance.on_transcript(half, Ok(certain("I am six")), &common);
+    utterance.on_transcript(half, Ok(certain("I am six")), &mut common);
     utterance.goes_on(at(1_032), common.now);
     utterance.goes_on(at(1_064), common.now);
     let rule = EndOfTurnRule::Semantic;
@@ -239,7 +240,7 @@ fn words_whose_end_was_loud_behind_the_audio_of_the_partial_are_transcribed_agai
     assert_eq!(all, None);
     let pause = requested(&common).unwrap();
     assert_ne!(pause, half);
-    let heard = utterance.on_transcript(pause, Ok(certain("I am sixty.")), &common);
+    let heard = utterance.on_transcript(pause, Ok(certain("I am sixty.")), &mut common);
     assert_eq!(heard, Transcribed::Pause(Some("I am sixty.".into())));
 }
 
@@ -248,13 +249,13 @@ fn a_voice_that_falls_behind_the_audio_of_a_partial_is_transcribed_up_to_there()
     let (mut utterance, mut common) = speaking(1_000);
     utterance.ask_partial(&mut common, at(1_000));
     let half = requested(&common).unwrap();
-    utterance.on_transcript(half, Ok(certain("I am six")), &common);
+    utterance.on_transcript(half, Ok(certain("I am six")), &mut common);
     utterance.goes_on(at(1_032), common.now);
     utterance.goes_on(at(1_064), common.now);
     utterance.fades(&mut common, at(1_096), false);
     let gap = requested(&common).unwrap();
     assert_ne!(gap, half);
-    utterance.on_transcript(gap, Ok(certain("I am sixty.")), &common);
+    utterance.on_transcript(gap, Ok(certain("I am sixty.")), &mut common);
     let rule = EndOfTurnRule::Semantic;
     let all = pauses(&mut utterance, &mut common, rule, at(1_128), false);
     assert_eq!(all.as_deref(), Some("I am sixty."));
@@ -270,7 +271,7 @@ fn words_that_are_only_likely_all_are_transcribed_again_though_all_waits_are_ali
         marks: certain("").marks,
         ..Recognised::from("What time is it in")
     };
-    utterance.on_transcript(gap, Ok(heard), &common);
+    utterance.on_transcript(gap, Ok(heard), &mut common);
     let rule = EndOfTurnRule::Semantic;
     let all = pauses(&mut utterance, &mut common, rule, at(1_064), false);
     assert_eq!(all, None);
@@ -284,8 +285,8 @@ fn a_pause_that_could_not_be_transcribed_is_not_lost_if_the_words_up_to_a_gap_ar
     pauses(&mut utterance, &mut common, rule, at(1_256), false);
     let pause = requested(&common).unwrap();
     assert_ne!(pause, gap);
-    utterance.on_transcript(pause, Err(()), &common);
-    utterance.on_transcript(gap, Ok(certain("What time is it?")), &common);
+    utterance.on_transcript(pause, Err(()), &mut common);
+    utterance.on_transcript(gap, Ok(certain("What time is it?")), &mut common);
     let all = pauses(&mut utterance, &mut common, rule, at(1_288), false);
     assert_eq!(all.as_deref(), Some("What time is it?"));
     let over = EndOfTurn::Over("What time is it?".into());
@@ -299,7 +300,7 @@ fn a_committed_turn_that_is_cut_has_its_words_once() {
     let rule = EndOfTurnRule::Semantic;
     pauses(&mut utterance, &mut common, rule, at(24_700), false);
     let pause = requested(&common).unwrap();
-    utterance.on_transcript(pause, Ok("Once upon a time".into()), &common);
+    utterance.on_transcript(pause, Ok("Once upon a time".into()), &mut common);
     let before = common.outputs.len();
     utterance.commit(&mut common, at(25_400));
     let asked: Vec<_> = common
@@ -312,8 +313,8 @@ fn a_committed_turn_that_is_cut_has_its_words_once() {
         })
         .collect();
     let [segment, rest] = asked.try_into().expect("a segment and the rest");
-    utterance.on_transcript(segment, Ok("Once upon a time".into()), &common);
-    utterance.on_transcript(rest, Ok("".into()), &common);
+    utterance.on_transcript(segment, Ok("Once upon a time".into()), &mut common);
+    utterance.on_transcript(rest, Ok("".into()), &mut common);
     let over = EndOfTurn::Over("Once upon a time".into());
     assert_eq!(judge(&utterance, &mut common, 25_400), over);
 }
@@ -321,7 +322,7 @@ fn a_committed_turn_that_is_cut_has_its_words_once() {
 #[test]
 fn words_of_a_recogniser_that_tells_no_punctuation_are_transcribed_again() {
     let (mut utterance, mut common, gap) = fallen();
-    utterance.on_transcript(gap, Ok("What time is it?".into()), &common);
+    utterance.on_transcript(gap, Ok("What time is it?".into()), &mut common);
     let rule = EndOfTurnRule::Semantic;
     let all = pauses(&mut utterance, &mut common, rule, at(1_064), false);
     assert_eq!(all, None);
@@ -339,13 +340,13 @@ fn words_that_another_recogniser_will_hear_are_not_the_transcript_of_the_pause()
         provisional: true,
         ..certain("Was is it's fine?")
     };
-    utterance.on_transcript(gap, Ok(heard), &common);
+    utterance.on_transcript(gap, Ok(heard), &mut common);
     let rule = EndOfTurnRule::Semantic;
     let all = pauses(&mut utterance, &mut common, rule, at(1_064), false);
     assert_eq!(all, None);
     let pause = requested(&common).unwrap();
     assert_ne!(pause, gap);
-    utterance.on_transcript(pause, Ok("Was ist es?".into()), &common);
+    utterance.on_transcript(pause, Ok("Was ist es?".into()), &mut common);
     let over = EndOfTurn::Over("Was ist es?".into());
     pauses(&mut utterance, &mut common, rule, at(2_500), false);
     assert_eq!(judge(&utterance, &mut common, 2_500), over);
@@ -365,7 +366,7 @@ fn up_to_gap(words: &str, ends: f32) -> (Utterance, Common) {
         marks,
         ..Recognised::from(words)
     };
-    utterance.on_transcript(gap, Ok(heard), &common);
+    utterance.on_transcript(gap, Ok(heard), &mut common);
     common.now = Time::from_ms(1_100);
     (utterance, common)
 }
@@ -400,7 +401,7 @@ fn is_over_at(ms: u64, (mut utterance, mut common): (Utterance, Common)) {
     let rule = EndOfTurnRule::Semantic;
     pauses(&mut utterance, &mut common, rule, at(ms - 64), false);
     let request = utterance.pause.transcription.unwrap();
-    utterance.on_transcript(request, Ok(certain("What time is it?")), &common);
+    utterance.on_transcript(request, Ok(certain("What time is it?")), &mut common);
     pauses(&mut utterance, &mut common, rule, at(ms), false);
     let perhaps = EndOfTurn::Perhaps("What time is it?".into());
     assert_eq!(judge(&utterance, &mut common, ms - 1), perhaps);
@@ -436,13 +437,13 @@ fn words_up_to_a_gap_that_are_unsure_or_not_all_ask_for_nothing() {
     utterance.goes_on(at(1_000), common.now);
     utterance.fades(&mut common, at(1_032), false);
     let gap = requested(&common).unwrap();
-    utterance.on_transcript(gap, Ok("what time is".into()), &common);
+    utterance.on_transcript(gap, Ok("what time is".into()), &mut common);
     assert_eq!(judge(&utterance, &mut common, 1_100), EndOfTurn::NotYet);
     utterance.goes_on(at(1_300), common.now);
     utterance.fades(&mut common, at(1_332), false);
     let gap = requested(&common).unwrap();
     let heard = Ok(certain("What time is it?"));
-    utterance.on_transcript(gap, heard, &common);
+    utterance.on_transcript(gap, heard, &mut common);
     utterance.goes_on(at(1_600), common.now);
     pauses(
         &mut utterance,
@@ -475,7 +476,7 @@ fn a_transcript_keeps_the_spelling_of_the_words_that_are_being_answered() {
     );
     let pause = requested(&common).unwrap();
     let heard = Ok(certain("What time is it?"));
-    let all = utterance.on_transcript(pause, heard, &common);
+    let all = utterance.on_transcript(pause, heard, &mut common);
     assert_eq!(all, Transcribed::Pause(Some("what time is it".into())));
 }
 
@@ -510,7 +511,7 @@ fn the_transcript_of_a_pause_that_is_none_is_the_next_partial() {
     );
     let request = utterance.pause.transcription.expect("it is decoded ahead");
     utterance.goes_on(at(1_064), common.now);
-    let transcribed = utterance.on_transcript(request, Ok("what".into()), &common);
+    let transcribed = utterance.on_transcript(request, Ok("what".into()), &mut common);
     assert_eq!(transcribed, Transcribed::Partial(Some("what".into())));
     let asked = common.outputs.len();
     utterance.ask_partial(&mut common, at(1_500));
@@ -551,7 +552,7 @@ fn a_gap_between_words_is_no_end_while_the_audio_after_it_is_late() {
     pauses(&mut utterance, &mut common, rule, at(1_096), false);
     let request = requested(&common).unwrap();
     let heard = Ok(certain("Yes, please."));
-    utterance.on_transcript(request, heard, &common);
+    utterance.on_transcript(request, heard, &mut common);
     let perhaps = EndOfTurn::Perhaps("Yes, please.".into());
     assert_eq!(judge(&utterance, &mut common, 1_400), perhaps);
     let over = || EndOfTurn::Over("Yes, please.".into());
@@ -574,8 +575,8 @@ fn a_partial_that_comes_behind_the_transcript_of_the_pause_is_dead() {
         false,
     );
     let pause = requested(&common).unwrap();
-    utterance.on_transcript(pause, Ok("what time is it".into()), &common);
-    let late = utterance.on_transcript(partial, Ok("what".into()), &common);
+    utterance.on_transcript(pause, Ok("what time is it".into()), &mut common);
+    let late = utterance.on_transcript(partial, Ok("what".into()), &mut common);
     assert_eq!(late, Transcribed::Dead);
 }
 
@@ -587,11 +588,93 @@ fn a_partial_before_the_words_of_a_segment_in_front_of_it_has_no_words() {
     utterance.ask_partial(&mut common, at(41_000));
     let early = requested(&common).unwrap();
     let tail = |words: &str| Ok(words.into());
-    let early = utterance.on_transcript(early, tail("and then"), &common);
+    let early = utterance.on_transcript(early, tail("and then"), &mut common);
     assert_eq!(early, Transcribed::Partial(None));
-    utterance.on_transcript(segment, tail("Once upon a time"), &common);
+    utterance.on_transcript(segment, tail("Once upon a time"), &mut common);
     utterance.ask_partial(&mut common, at(42_000));
     let next = requested(&common).unwrap();
-    let partial = utterance.on_transcript(next, tail("and then"), &common);
+    let partial = utterance.on_transcript(next, tail("and then"), &mut common);
     assert_eq!(partial, Transcribed::Partial(Some("and then".into())));
+}
+
+/// The requests for words, oldest first, each with its audio, ms.
+fn requests(common: &Common) -> Vec<(RequestId, u64, u64)> {
+    let asked = common.outputs.iter();
+    let asked = asked.filter_map(|output| match output {
+        Output::Transcribe {
+            request, from, to, ..
+        } => Some((*request, from.as_ms(), to.as_ms())),
+        _ => None,
+    });
+    asked.collect()
+}
+
+/// A committed utterance of two segments and a rest, whose requests are returned.
+fn committed_in_parts() -> (Utterance, Common, [RequestId; 3]) {
+    let (mut utterance, mut common) = speaking(60_000);
+    utterance.commit(&mut common, at(60_000));
+    let asked = requests(&common);
+    let asked: Vec<_> = asked.into_iter().map(|(request, ..)| request).collect();
+    let asked = asked.try_into().expect("two segments and the rest");
+    (utterance, common, asked)
+}
+
+/// All words were lost.
+#[test]
+fn a_part_that_fails_once_is_transcribed_again_and_the_others_are_kept() {
+    let (mut utterance, mut common, [first, second, rest]) = committed_in_parts();
+    utterance.on_transcript(first, Err(()), &mut common);
+    utterance.on_transcript(second, Ok("two".into()), &mut common);
+    let heard = utterance.on_transcript(rest, Err(()), &mut common);
+    assert_eq!(heard, Transcribed::Segment);
+    assert_eq!(judge(&utterance, &mut common, 60_000), EndOfTurn::NotYet);
+    let asked = requests(&common);
+    let [.., (first, 0, _), (rest, from, 60_000)] = asked[..] else {
+        panic!("{asked:?}");
+    };
+    assert!(from > 25_000, "{from}");
+    utterance.on_transcript(rest, Ok("three".into()), &mut common);
+    utterance.on_transcript(first, Ok("One".into()), &mut common);
+    let over = EndOfTurn::Over("One two three".into());
+    assert_eq!(judge(&utterance, &mut common, 60_000), over);
+}
+
+#[test]
+fn a_part_that_fails_twice_leaves_the_words_of_the_others() {
+    let (mut utterance, mut common, [first, second, rest]) = committed_in_parts();
+    utterance.on_transcript(first, Ok("One".into()), &mut common);
+    utterance.on_transcript(second, Ok("two".into()), &mut common);
+    utterance.on_transcript(rest, Err(()), &mut common);
+    let again = requested(&common).unwrap();
+    assert_ne!(again, rest);
+    utterance.on_transcript(again, Err(()), &mut common);
+    let over = EndOfTurn::Over("One two".into());
+    assert_eq!(judge(&utterance, &mut common, 60_000), over);
+}
+
+#[test]
+fn an_utterance_is_lost_whose_parts_all_fail_twice() {
+    let (mut utterance, mut common, _) = committed_in_parts();
+    for _ in 0..2 {
+        for (request, ..) in requests(&common) {
+            utterance.on_transcript(request, Err(()), &mut common);
+        }
+    }
+    assert_eq!(requests(&common).len(), 6);
+    assert_eq!(judge(&utterance, &mut common, 60_000), EndOfTurn::Lost);
+}
+
+#[test]
+fn a_committed_turn_ignores_the_verdict_on_its_end() {
+    let (mut utterance, mut common) = paused(1_000, "what time is it");
+    utterance.commit(&mut common, at(1_400));
+    let before = requested(&common);
+    let report = TurnReport {
+        state: TurnState::Over,
+        to: at(1_300),
+    };
+    assert!(!utterance.on_turn_report(&mut common, report));
+    assert_eq!(requested(&common), before);
+    let over = EndOfTurn::Over("what time is it".into());
+    assert_eq!(judge(&utterance, &mut common, 1_400), over);
 }

@@ -51,11 +51,13 @@ impl Conversation {
         if let Some(turn_detection) = settings.turn_detection {
             let utterance = self.turn.utterance().filter(|u| !u.is_committed());
             let from = utterance.map(Utterance::from);
-            if let Some(from) = from.filter(|_| turn_detection.rule == EndOfTurnRule::Client) {
+            if turn_detection.rule != EndOfTurnRule::Client {
+                self.turn.end_dictation();
+            } else if let Some(from) = from {
                 // From now on the client commits turns by hand; the utterance so far becomes part of the next
                 // one.
                 self.drop_utterance();
-                self.turn.take_audio_from(from);
+                self.turn.dictate_from(&mut self.common, from);
             }
             self.client.turn_detection = turn_detection;
         }

@@ -251,7 +251,7 @@ impl Conversation {
                 Timer::Idle if self.agenda.absence.is_on() => {}
                 Timer::Idle => self.say_goodbye(HangUpReason::Idle),
                 Timer::SessionEnd => {
-                    self.turn.forget_committed();
+                    self.lose_committed();
                     self.drop_utterance();
                     self.say_goodbye(HangUpReason::TooLong);
                 }

@@ -9,6 +9,7 @@ use crate::conversation::latency::TurnLatency;
 use crate::conversation::output::Event;
 use crate::conversation::speculation::Discard;
 use crate::conversation::turn::Commit;
+use crate::conversation::turn_detection::EndOfTurnRule;
 use crate::conversation::utterance::{EndOfTurn, Transcribed};
 use crate::llm::Message;
 use crate::prediction::Moment;
@@ -27,6 +28,10 @@ impl Conversation {
             .turn
             .on_window(&vad, detection.rule, window, agent_is_heard);
         match heard {
+            None if detection.rule == EndOfTurnRule::Client => {
+                let partials = self.client.transcribe_only;
+                return self.turn.dictate(&mut self.common, &vad, window, partials);
+            }
             None => return,
             Some(Activity::Started(at)) => {
                 self.mark_user_active();
@@ -65,11 +70,15 @@ impl Conversation {
 
     /// Handles a finished transcription; `Err` if the recogniser failed.
     pub(super) fn on_transcript(&mut self, request: RequestId, heard: Result<Recognised, ()>) {
-        match self.turn.on_transcript(request, heard, &self.common) {
+        match self.turn.on_transcript(request, heard, &mut self.common) {
             Transcribed::Dead => return,
             Transcribed::Partial(Some(text)) => self.on_partial(&text),
             Transcribed::Partial(None) | Transcribed::Segment => {}
             Transcribed::Pause(text) => return self.on_all_words(&text.unwrap_or_default()),
+            Transcribed::Uncommitted(None) => return,
+            Transcribed::Uncommitted(Some(text)) => {
+                return self.common.notify(Event::PartialTranscript { text });
+            }
         }
         self.transcribe_pause();
     }
@@ -268,12 +277,22 @@ impl Conversation {
             return;
         }
         // Reported while the utterance is open: some clients treat an error outside of one as fatal.
-        self.common.notify(Event::StageFailed {
-            stage: "asr".into(),
-            message: "what was said could not be transcribed".into(),
-        });
+        self.common.notify(Event::words_lost());
         self.drop_utterance();
         self.ask_again();
+    }
+
+    /// Drops the turns that the client has committed and whose words have not come.
+    pub(super) fn lose_committed(&mut self) {
+        let waiting = self.turn.forget_committed();
+        if self.turn.is_committed() {
+            self.common.notify(Event::words_lost());
+            self.drop_utterance();
+        }
+        for _ in 0..waiting {
+            self.common.notify(Event::words_lost());
+            self.common.notify(Event::UtteranceDropped);
+        }
     }
 
     /// The state in which an utterance was not understood.
@@ -309,9 +328,9 @@ impl Conversation {
         }
     }
 
-    /// Begins the next turn that the client has committed by hand.
+    /// Begins the next turn that the client has committed by hand. Those whose words are all known end at once.
     pub(super) fn begin_committed_turn(&mut self) {
-        if self.turn.begin_committed_turn(&mut self.common) {
+        while self.turn.begin_committed_turn(&mut self.common) {
             self.try_end_turn();
         }
     }
@@ -333,7 +352,7 @@ impl Conversation {
         if !self.turn.is_committed() {
             self.drop_utterance();
         }
-        self.turn.forget_audio();
+        self.turn.clear_audio(&mut self.common);
     }
 
     /// The audio before this position is no longer needed.

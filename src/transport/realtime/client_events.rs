@@ -1,7 +1,7 @@
 //! Parses a Realtime client's events into typed requests or the fault to report.
 
 use super::codec::Format;
-use super::fault::{Fault, clip, missing, read};
+use super::fault::{Fault, check_metadata, clip, missing, read};
 use super::fields::{self, Ineffective};
 use super::session_config::{self, SessionUpdate};
 use crate::conversation::MaxTokens;
@@ -354,10 +354,14 @@ fn respond(event: Value) -> Result<ClientRequest, Fault> {
         .output_modalities
         .map(|names| session_config::text_only(&names, "response.output_modalities"))
         .transpose()?;
+    let metadata = response.metadata.map(Value::Object);
+    if let Some(metadata) = &metadata {
+        check_metadata(metadata)?;
+    }
     Ok(ClientRequest::Respond(ResponseRequest {
         instructions: response.instructions,
         text_only,
-        metadata: response.metadata.map(Value::Object),
+        metadata,
         outside,
         input: response.input.map(input).transpose()?,
         tools: response

@@ -46,8 +46,12 @@ struct Pending {
 /// The kinds of requests that wait for the session's answer.
 #[derive(Debug)]
 enum Asked {
-    /// Commit this much audio.
-    Commit(Micros),
+    /// Commit audio.
+    Commit {
+        length: Micros,
+        /// Whether the client ended turns by hand.
+        by_hand: bool,
+    },
     Respond(Box<ResponseRequest>),
     Cancel,
     /// Cancel because of `output_audio_buffer.clear`, which is not an error without an active response.
@@ -72,7 +76,7 @@ impl Asked {
     /// The name of the matching [`Input`] in lower case without underscores.
     fn input(&self) -> &'static str {
         match self {
-            Self::Commit(_) => "commitaudio",
+            Self::Commit { .. } => "commitaudio",
             Self::Respond(_) => "respond",
             Self::Cancel | Self::ClearOutput => "cancelresponse",
             Self::Truncate { .. } => "truncate",
@@ -109,6 +113,17 @@ struct Utterance {
     failed: bool,
 }
 
+/// A turn that the client has committed and that waits for its words.
+#[derive(Debug)]
+struct Committed {
+    name: String,
+    length: Micros,
+    /// Its transcript deltas.
+    told: Told,
+    /// Whether the client was told that transcription failed.
+    failed: bool,
+}
+
 /// The state of one client of `/v1/realtime`. Pure: messages and events in, [`Action`]s out.
 #[derive(Debug)]
 pub struct Realtime {
@@ -119,6 +134,10 @@ pub struct Realtime {
     configuration: Vec<Settings>,
     items: Items,
     utterance: Option<Utterance>,
+    /// Turns that the client has committed, as the session has accepted them.
+    committed: VecDeque<Committed>,
+    /// The name of the item that the next commit makes, if the client knows words of it.
+    next_item: Option<String>,
     response: Option<Response>,
     /// Out-of-band text responses that were requested, each with the id of the client's event.
     /// Those that have begun are in `asides`.
@@ -134,7 +153,7 @@ pub struct Realtime {
     heard: Micros,
     /// Items added as audio that wait for their transcripts.
     recordings: HashMap<ItemId, Recording>,
-    /// Transcript deltas of the current utterance.
+    /// Transcript deltas of the current utterance, or of audio that the client has not committed.
     told: Told,
     text_limits: TextLimits,
     /// The length of the client's instructions in characters, and its tools.
@@ -186,6 +205,8 @@ impl Realtime {
             configuration: Vec::new(),
             items: Items::default(),
             utterance: None,
+            committed: VecDeque::new(),
+            next_item: None,
             response: None,
             next_asides: VecDeque::new(),
             asides: HashMap::new(),
@@ -408,11 +429,15 @@ impl Realtime {
     }
 
     fn event(&mut self, event: Event) {
+        let loses_words = event.loses_words();
         match event {
             Event::SpeechStarted { at } => self.speech_started(at),
             Event::SpeechStopped { at } => self.speech_stopped(at),
             Event::PartialTranscript { text } => self.partial(&text),
             Event::UtteranceDropped => self.utterance_dropped(),
+            Event::AudioCommitted => self.audio_committed(),
+            Event::NothingToCommit { message } => self.nothing_to_commit(message),
+            Event::AudioCleared => self.audio_cleared(),
             Event::UserItem { item, text, spoken } => self.user_item(item, &text, spoken),
             Event::ItemAdded { item } => self.item_added(item),
             Event::ItemTranscribed { item, text } => self.item_transcribed(item, &text),
@@ -481,7 +506,9 @@ impl Realtime {
                 self.tell_vendor("undertone.turn_record", json!(record));
             }
             Event::AgentChanged { agent } => self.agent_changed(&agent),
-            Event::StageFailed { stage, message } => self.stage_failed(stage, message),
+            Event::StageFailed { stage, message } => {
+                self.stage_failed(stage, message, loses_words);
+            }
             Event::Refused { request, message } => self.refused(&request, message),
             // The protocol has no such event.
             Event::Unable { .. } | Event::MachineAnswered | Event::ClientReturned => {}
@@ -529,6 +556,10 @@ impl Dialect for Realtime {
 
     fn returns(&mut self) -> Option<&mut dyn Returns> {
         Some(self)
+    }
+
+    fn is_busy(&self) -> bool {
+        self.has_no_room_for_items()
     }
 
     fn client(&mut self, message: ClientMessage<'_>) -> Vec<Action> {

@@ -3,6 +3,12 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+/// The longest JSON of a value that is kept only to be echoed, bytes.
+const MAX_ECHO: usize = 16 * 1024;
+
+/// The longest JSON of a response's metadata, bytes: room for OpenAI's 16 pairs of 64 and 512 characters in any script.
+const MAX_METADATA: usize = 64 * 1024;
+
 /// The reason an event is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
@@ -78,6 +84,26 @@ pub(super) fn missing(parent: &str, field: &str) -> Fault {
     };
     let message = format!("Missing required parameter: '{param}'.");
     Fault::new("missing_required_parameter", param, message)
+}
+
+/// Refuses a value that is too long to be echoed. `param` is the path of the field.
+pub(super) fn check_echo(value: &Value, param: &str) -> Result<(), Fault> {
+    check_length(value, param, MAX_ECHO)
+}
+
+/// Refuses metadata of a response that is too long to be echoed.
+pub(super) fn check_metadata(metadata: &Value) -> Result<(), Fault> {
+    check_length(metadata, "response.metadata", MAX_METADATA)
+}
+
+fn check_length(value: &Value, param: &str, most: usize) -> Result<(), Fault> {
+    let size = value.to_string().len();
+    if size <= most {
+        return Ok(());
+    }
+    let message =
+        format!("The value is {size} bytes long, and at most {most} are echoed: shorten it.");
+    Err(Fault::new("string_above_max_length", param, message))
 }
 
 /// The first 200 characters of a client's text, for an error message or an echo.

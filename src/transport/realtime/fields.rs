@@ -12,6 +12,8 @@ pub(super) enum Class {
     Honoured,
     /// Honoured if it is a list of keyterms; otherwise as if echoed.
     Listed,
+    /// Honoured if it is a list of one; otherwise as if echoed.
+    Single,
     /// Accepted and echoed where the protocol echoes it, but without effect.
     Echoed,
     /// Answered with an error that names the field: ignoring it would change what the user gets.
@@ -44,6 +46,11 @@ const fn honoured(path: &'static str, note: &'static str) -> Field {
 
 const fn listed(path: &'static str, note: &'static str) -> Field {
     let class = Class::Listed;
+    Field { path, class, note }
+}
+
+const fn single(path: &'static str, note: &'static str) -> Field {
+    let class = Class::Single;
     Field { path, class, note }
 }
 
@@ -237,9 +244,9 @@ pub(super) const SESSION: &[Field] = &[
         "audio.input.transcription.language",
         "a BCP 47 tag: the language that user and agent speak; the operator's by default (docs/languages.md)",
     ),
-    echoed(
+    single(
         "audio.input.transcription.languages",
-        "the operator's `asr.languages` are detected",
+        "`[\"de\"]` means the same as `language`; instead of several languages the operator's `asr.languages` are detected",
     ),
     listed(
         "audio.input.transcription.prompt",
@@ -257,7 +264,8 @@ pub(super) const SESSION: &[Field] = &[
     ),
     honoured(
         "audio.input.turn_detection",
-        "`semantic_vad` by default; `null` leaves turns to the client",
+        "`semantic_vad` by default; `null` leaves turns to the client. In a transcription session `null` is the default if \
+         `transcription.model` begins with `gpt-realtime-whisper` or `gpt-live-transcribe`: these have no turn detection",
     ),
     honoured(
         "audio.input.turn_detection.type",
@@ -329,7 +337,7 @@ pub(super) const RESPONSE: &[Field] = &[
     honoured("instructions", "for this response alone"),
     honoured("output_modalities", "`[\"audio\"]` or `[\"text\"]`"),
     honoured("modalities", "the beta's name of `output_modalities`"),
-    honoured("metadata", "echoed in the response"),
+    honoured("metadata", "echoed in the response; at most 64 KiB of JSON"),
     honoured(
         "conversation",
         "`auto` or `none`. With `none`: in text, at most 4 at a time, also while somebody speaks; in audio \
@@ -458,6 +466,11 @@ impl Look {
             Some((Class::Echoed, _)) => self.note(shown, true),
             Some((Class::Listed, _)) => {
                 if value.as_str().and_then(keyterms::listed).is_none() {
+                    self.note(shown, true);
+                }
+            }
+            Some((Class::Single, _)) => {
+                if value.as_array().is_none_or(|list| list.len() != 1) {
                     self.note(shown, true);
                 }
             }
@@ -631,6 +644,21 @@ mod tests {
     }
 
     #[test]
+    fn a_list_of_languages_has_an_effect_if_it_has_one() {
+        let update = |languages: Value| {
+            let transcription = json!({ "languages": languages });
+            json!({"session": {"audio": {"input": {"transcription": transcription}}}})
+        };
+        assert_eq!(found("session.update", &update(json!(["de"]))), []);
+        let several = update(json!(["de", "en"]));
+        let expected = (
+            "session.audio.input.transcription.languages".to_owned(),
+            true,
+        );
+        assert_eq!(found("session.update", &several), [expected]);
+    }
+
+    #[test]
     fn a_refusal_names_the_field() {
         let mcp = json!({"session": {"tools": [{"type": "mcp", "server_label": "files",
             "server_url": "https://example.com"}]}});
@@ -688,6 +716,7 @@ mod tests {
             let class = match field.class {
                 Class::Honoured => "honoured",
                 Class::Listed => "honoured if a list",
+                Class::Single => "honoured if one",
                 Class::Echoed => "no effect",
                 Class::Refused => "refused",
             };

@@ -10,7 +10,8 @@ const MAX_ITEMS: usize = 1000;
 /// One item.
 #[derive(Debug)]
 pub(super) struct Item {
-    /// The session's items that it represents: several if the agent spoke them back to back.
+    /// The session's items that it represents: several if the agent spoke them back to back, none if the user's turn had
+    /// no words.
     pub(super) parts: Vec<Part>,
     /// The item as sent to the client.
     pub(super) json: Value,
@@ -115,6 +116,27 @@ impl Items {
             item.json = json;
             return;
         }
+        self.place(name, vec![Part::new(id)], json, spot);
+        self.names.insert(id, name.to_owned());
+    }
+
+    /// Adds a turn without words at the end. The session has no such item.
+    pub(super) fn put_wordless(&mut self, name: &str, json: Value) {
+        self.place(name, Vec::new(), json, &Spot::End);
+    }
+
+    /// Whether an item is a turn without words.
+    pub(super) fn is_wordless(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|item| item.parts.is_empty())
+    }
+
+    /// The last of the session's items before this one.
+    pub(super) fn part_before(&self, name: &str) -> Option<ItemId> {
+        let mut before = self.order.iter().take(self.index(name)?).rev();
+        before.find_map(|name| self.get(name)?.ids().last())
+    }
+
+    fn place(&mut self, name: &str, parts: Vec<Part>, json: Value, spot: &Spot) {
         if self.order.len() == MAX_ITEMS
             && let Some(oldest) = self.order.front().cloned()
         {
@@ -127,11 +149,10 @@ impl Items {
         };
         let at = at.unwrap_or(self.order.len());
         self.order.insert(at, name.to_owned());
-        self.names.insert(id, name.to_owned());
         self.items.insert(
             name.to_owned(),
             Item {
-                parts: vec![Part::new(id)],
+                parts,
                 json,
                 speech: false,
                 created_text: 0,

@@ -11,7 +11,7 @@
 //! | event | fields | meaning |
 //! |---|---|---|
 //! | `undertone.transcript.partial` | `item_id`, `text` | the partial transcript |
-//! | `undertone.utterance_dropped` | `item_id` | the utterance had no words; no item with this id follows |
+//! | `undertone.utterance_dropped` | `item_id` | the utterance had no words; no item with this id follows, but one came before if the client has committed it |
 //! | `undertone.clear` | | discard audio that has not been played |
 //! | `undertone.playout` | `kind`, `clause`, `audio_ms`, `rtp_timestamp` | over WebRTC: on the track, after `audio_ms` of the clause, its sound has `started`, `ended` or was `cleared` |
 //! | `undertone.turn` | `response_id`, `turn`, `status`, `latency` | timestamps of each stage, µs since the session began |

@@ -2,7 +2,7 @@
 
 use super::codec::{Format, RATE};
 use super::early_tools;
-use super::fault::{Fault, read};
+use super::fault::{Fault, check_echo, read};
 use super::fields::{Class, SESSION};
 use super::keywords::keyterms;
 use super::turn_detection::{Detection, read_detection};
@@ -12,7 +12,7 @@ use crate::llm::ToolChoice;
 use crate::tools::ToolSpec;
 use crate::tts::Speed;
 use serde::{Deserialize, Deserializer};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::HashSet;
 
 /// Allowed values of `speed`: OpenAI's bounds.
@@ -135,7 +135,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, 
 
 /// Parses the `session` of an update, in the GA shape or in the beta's flat one.
 pub(super) fn parse(session: Value) -> Result<SessionUpdate, Fault> {
-    let echoed = echoed(&session);
+    let echoed = echoed(&session)?;
     let raw: RawSession = read(session, "session")?;
     let transcribe_only = match raw.kind.as_deref() {
         None => None,
@@ -162,6 +162,9 @@ pub(super) fn parse(session: Value) -> Result<SessionUpdate, Fault> {
     };
     let vendor = raw.undertone.unwrap_or_default();
     let transcription = input.transcription.or(raw.input_audio_transcription);
+    if let Some(transcription) = &transcription {
+        check_echo(transcription, "session.audio.input.transcription")?;
+    }
     Ok(SessionUpdate {
         instructions: raw.instructions,
         text_only: raw
@@ -176,11 +179,14 @@ pub(super) fn parse(session: Value) -> Result<SessionUpdate, Fault> {
         early: early_tools::parse(raw.tools.iter().flatten(), "session.tools")?,
         tools: raw
             .tools
-            .map(|values| with_examples(tools(values, "session.tools")?))
+            .map(|values| of_session(tools(values, "session.tools")?))
             .transpose()?,
         tool_choice: raw
             .tool_choice
-            .map(|value| Ok((tool_choice(&value, "session.tool_choice")?, value)))
+            .map(|value| {
+                check_echo(&value, "session.tool_choice")?;
+                Ok((tool_choice(&value, "session.tool_choice")?, value))
+            })
             .transpose()?,
         max_tokens: raw
             .max_output_tokens
@@ -197,7 +203,7 @@ pub(super) fn parse(session: Value) -> Result<SessionUpdate, Fault> {
 
 /// The fields that the session echoes unchanged. Turn detection and transcription are echoed whole.
 /// `null` means the same as omitting a field, unless it turns something off.
-fn echoed(session: &Value) -> Vec<(&'static str, Value)> {
+fn echoed(session: &Value) -> Result<Vec<(&'static str, Value)>, Fault> {
     let beta = [("input_audio_noise_reduction", "audio.input.noise_reduction")];
     let ga = SESSION.iter().filter(|field| {
         let whole = ["audio.input.transcription.", "audio.input.turn_detection."];
@@ -209,7 +215,11 @@ fn echoed(session: &Value) -> Vec<(&'static str, Value)> {
         .filter_map(|(from, to)| {
             let value = session.pointer(&format!("/{}", from.replace('.', "/")))?;
             let may_be_null = ["audio.input.noise_reduction", "tracing"].contains(&to);
-            (may_be_null || !value.is_null()).then(|| (to, value.clone()))
+            (may_be_null || !value.is_null()).then_some((from, to, value))
+        })
+        .map(|(from, to, value)| {
+            check_echo(value, &format!("session.{from}"))?;
+            Ok((to, value.clone()))
         })
         .collect()
 }
@@ -289,15 +299,28 @@ pub(super) fn tools(values: Vec<Value>, param: &str) -> Result<(Vec<ToolSpec>, V
     Ok((specs, Value::Array(values)))
 }
 
-/// Adds the examples that the session's tools have, which those of a single response do not.
-fn with_examples(
+/// Checks what the session echoes of its tools, and adds their examples. Tools of a single response have neither.
+fn of_session(
     (mut specs, values): (Vec<ToolSpec>, Value),
 ) -> Result<(Vec<ToolSpec>, Value), Fault> {
     let declared = values.as_array().into_iter().flatten();
     for (index, (spec, value)) in specs.iter_mut().zip(declared).enumerate() {
-        spec.examples = early_tools::examples(value, &format!("session.tools[{index}]"))?;
+        let param = format!("session.tools[{index}]");
+        check_echo(&outside_of_prompt(value), &param)?;
+        spec.examples = early_tools::examples(value, &param)?;
     }
     Ok((specs, values))
+}
+
+/// The fields of a tool that are not part of the prompt, whose length is limited elsewhere.
+fn outside_of_prompt(tool: &Value) -> Value {
+    let fields = tool.as_object().into_iter().flatten();
+    let rest =
+        fields.filter(|(name, _)| !["name", "description", "parameters"].contains(&name.as_str()));
+    let rest: Map<String, Value> = rest
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    Value::Object(rest)
 }
 
 /// Refuses two tools of the same name, since calls to them could not be told apart.

@@ -3,7 +3,7 @@
 use super::codec::Format;
 use super::fault::Fault;
 use super::session_config::{SPEED, SessionUpdate, VOICE, tokens_json};
-use super::turn_detection::{semantic_vad, with_defaults};
+use super::turn_detection::{Detection, semantic_vad, with_defaults};
 use super::voices::{DEFAULT_VOICE, Offered};
 use crate::conversation::{EndOfTurnRule, MaxTokens, Settings, TurnDetection};
 use crate::language::is_tag;
@@ -14,13 +14,19 @@ use serde_json::{Map, Value, json};
 /// list no other.
 const RECOGNISER: &str = "whisper-1";
 
+/// The beginnings of the names of OpenAI's recognisers that have no turn detection: their clients end turns by hand.
+const WITHOUT_DETECTION: [&str; 2] = ["gpt-realtime-whisper", "gpt-live-transcribe"];
+
 /// The session's current settings: the JSON echoed to the client, and the values the dialect uses.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) text_only: bool,
     pub(super) transcripts: bool,
     pub(super) vendor_events: bool,
+    /// Whether the client ends turns by hand.
     pub(super) by_hand: bool,
+    /// Whether the client has chosen its turn detection.
+    chose_detection: bool,
     /// Whether the session only transcribes and never answers.
     pub(super) transcribes: bool,
     pub(super) input: Format,
@@ -81,6 +87,7 @@ impl Session {
             transcripts: true,
             vendor_events,
             by_hand: false,
+            chose_detection: false,
             transcribes: false,
             input: Format::Pcm,
             output: Format::Pcm,
@@ -182,9 +189,29 @@ impl Session {
         (before != self.recogniser).then(|| self.recogniser.clone().unwrap_or_default())
     }
 
+    /// The turn detection of a client that has chosen none, if an update changes it.
+    fn usual_detection(&self, update: &SessionUpdate) -> Option<Detection> {
+        let named = update.transcription.as_ref();
+        let named = named.and_then(|transcription| transcription["model"].as_str());
+        let before = self.echo.get("audio");
+        let before = before.and_then(|audio| audio["input"]["transcription"]["model"].as_str());
+        let model = named.or(before)?;
+        let transcribes = self.transcribes || update.transcribe_only == Some(true);
+        let has_none = WITHOUT_DETECTION.iter().any(|name| model.starts_with(name));
+        let by_hand = transcribes && has_none;
+        if self.chose_detection || by_hand == self.by_hand {
+            return None;
+        }
+        Some(match by_hand {
+            true => Detection::by_hand(),
+            false => Detection::usual(),
+        })
+    }
+
     /// Applies an update. Returns the settings to pass to the conversation.
     pub(super) fn apply(&mut self, update: SessionUpdate) -> Settings {
         let mut settings = Settings::default();
+        let usual = self.usual_detection(&update);
         if let Some(instructions) = update.instructions {
             self.echo
                 .insert("instructions".into(), instructions.clone().into());
@@ -195,7 +222,8 @@ impl Session {
             self.echo
                 .insert("output_modalities".into(), modalities(text_only));
         }
-        if let Some(detection) = update.turn_detection {
+        self.chose_detection |= update.turn_detection.is_some();
+        if let Some(detection) = update.turn_detection.or(usual) {
             self.by_hand = detection.rule == EndOfTurnRule::Client;
             let interrupt = detection.interrupt.unwrap_or(self.interrupt);
             let mut echo = detection.echo;
@@ -218,7 +246,7 @@ impl Session {
         }
         if let Some(transcription) = update.transcription {
             self.transcripts = !transcription.is_null();
-            let language = transcription["language"].as_str();
+            let language = language(&transcription);
             settings.language = language.filter(|tag| is_tag(tag)).map(str::to_owned);
             settings.keyterms = update.keyterms;
             settings.recogniser = self.changed_recogniser(&transcription);
@@ -307,6 +335,16 @@ impl Session {
             fields.insert(field.to_owned(), value);
         }
     }
+}
+
+/// The language in the transcription settings. A list of one means the same; with several, the operator's are detected.
+fn language(transcription: &Value) -> Option<&str> {
+    let listed = transcription["languages"].as_array().map(Vec::as_slice);
+    let only = match listed {
+        Some([one]) => one.as_str(),
+        _ => None,
+    };
+    transcription["language"].as_str().or(only)
 }
 
 /// The modalities' JSON in the protocol.
@@ -463,6 +501,57 @@ mod tests {
         let update = json!({"audio": {"input": {"transcription": {"model": "mine"}}}});
         session.apply(parse(update).expect("valid"));
         assert_eq!(model(&session), "mine");
+    }
+
+    /// The language that transcription settings choose.
+    fn chosen(transcription: Value) -> Option<String> {
+        let mut session = Session::new("sess_1", "m", false);
+        let update = json!({"audio": {"input": {"transcription": transcription}}});
+        session.apply(parse(update).expect("valid")).language
+    }
+
+    #[test]
+    fn a_list_of_one_language_chooses_it() {
+        let some = |tag: &str| Some(tag.to_owned());
+        assert_eq!(chosen(json!({"languages": ["de"]})), some("de"));
+        assert_eq!(
+            chosen(json!({"language": "es", "languages": ["de"]})),
+            some("es")
+        );
+        for languages in [json!(["de", "en"]), json!([]), json!("de"), json!([7])] {
+            assert_eq!(chosen(json!({ "languages": languages })), None);
+        }
+    }
+
+    /// Their clients commit by their own VAD, and a turn that the server had ended was an error for them.
+    #[test]
+    fn recognisers_without_turn_detection_leave_turns_to_the_client() {
+        let with = |kind: &str, model: &str| {
+            let transcription = json!({ "model": model });
+            json!({"type": kind, "audio": {"input": {"transcription": transcription}}})
+        };
+        let mut session = Session::new("sess_1", "m", false);
+        let mut rule = |update: Value| {
+            let settings = session.apply(parse(update).expect("valid"));
+            let shown = session.to_json()["audio"]["input"]["turn_detection"].clone();
+            let rule = settings.turn_detection.map(|detection| detection.rule);
+            (rule, shown)
+        };
+        let (unchanged, shown) = rule(with("realtime", "gpt-realtime-whisper"));
+        assert_eq!((unchanged, &shown["type"]), (None, &json!("semantic_vad")));
+        let by_hand = (Some(EndOfTurnRule::Client), Value::Null);
+        let live = with("transcription", "gpt-live-transcribe-2026");
+        assert_eq!(rule(live), by_hand);
+        let language = json!({"audio": {"input": {"transcription": {"language": "de"}}}});
+        assert_eq!(rule(language), (None, Value::Null));
+        let (usual, shown) = rule(with("transcription", "gpt-4o-transcribe"));
+        assert_eq!(usual, Some(EndOfTurnRule::Semantic));
+        assert_eq!(shown["interrupt_response"], true);
+        let chosen = json!({"turn_detection": {"type": "server_vad"}});
+        let silence = EndOfTurnRule::Silence { ms: 500 };
+        assert_eq!(rule(chosen).0, Some(silence));
+        let (unchanged, shown) = rule(with("transcription", "gpt-realtime-whisper"));
+        assert_eq!((unchanged, &shown["type"]), (None, &json!("server_vad")));
     }
 
     #[test]

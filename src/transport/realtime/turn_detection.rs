@@ -1,6 +1,6 @@
 //! The turn detection that a client requests.
 
-use super::fault::{Fault, read};
+use super::fault::{Fault, check_echo, read};
 use crate::conversation::{Eagerness, EndOfTurnRule};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -45,20 +45,39 @@ struct RawTurnDetection {
     eagerness: Option<String>,
 }
 
-/// Reads a turn detection; `null` leaves the turns to the client. `param` is the path of the field.
-pub(super) fn read_detection(value: Value, param: &str) -> Result<Detection, Fault> {
-    if value.is_null() {
-        return Ok(Detection {
+impl Detection {
+    /// None: the client ends turns by hand.
+    pub(super) fn by_hand() -> Self {
+        Self {
             rule: EndOfTurnRule::Client,
             respond: false,
             interrupt: Some(false),
+            echo: Value::Null,
+            ..Self::usual()
+        }
+    }
+
+    /// That of a client that has chosen none.
+    pub(super) fn usual() -> Self {
+        Self {
+            rule: EndOfTurnRule::Semantic,
+            respond: true,
+            interrupt: None,
             threshold: None,
             prefix_padding_ms: None,
             idle_timeout_ms: None,
             eagerness: Eagerness::Auto,
-            echo: value,
-        });
+            echo: semantic_vad(),
+        }
     }
+}
+
+/// Reads a turn detection; `null` leaves the turns to the client. `param` is the path of the field.
+pub(super) fn read_detection(value: Value, param: &str) -> Result<Detection, Fault> {
+    if value.is_null() {
+        return Ok(Detection::by_hand());
+    }
+    check_echo(&value, param)?;
     let raw: RawTurnDetection = read(value.clone(), param)?;
     let (rule, defaults) = match raw.kind.as_str() {
         "server_vad" => (

@@ -8,6 +8,7 @@ use super::peer::{Peer, PeerEvent};
 use super::pieces::Pieces;
 use super::playout::Playout;
 use super::port::{Packet, Wire};
+use super::sideband::{EventReceiver, EventSender};
 use crate::audio::{Resampler, to_f32, to_i16};
 use crate::conversation::{Input, Micros};
 use crate::metrics::{CallEnd, Metrics};
@@ -44,9 +45,9 @@ pub struct Seat {
     pub(super) peer: Peer,
     pub(super) packets: mpsc::Receiver<Packet>,
     /// Second clients that join: where their events go.
-    pub(super) joins: mpsc::Receiver<mpsc::Sender<String>>,
+    pub(super) joins: mpsc::Receiver<EventSender>,
     /// Events of second clients.
-    pub(super) requests: mpsc::Receiver<String>,
+    pub(super) requests: EventReceiver,
     /// Cancelled when somebody hangs up by the call's id.
     pub(super) hang_up: CancellationToken,
     /// Our addresses, as the client knows them.
@@ -162,7 +163,7 @@ enum Wakeup {
     Signal(Signal),
     Returned(Returning),
     Received(Option<Packet>),
-    Joined(mpsc::Sender<String>),
+    Joined(EventSender),
     Requested(String),
 }
 
@@ -175,7 +176,7 @@ struct Call {
     /// The event that the channel has no room for yet.
     unsaid: Option<String>,
     /// Second clients.
-    members: Vec<mpsc::Sender<String>>,
+    members: Vec<EventSender>,
     gaps: Gaps,
     decoder: OpusDecoder,
     encoder: OpusEncoder,
@@ -255,7 +256,10 @@ impl Call {
             returning = arrival(&mut self.keeping), if self.over.is_none() => Wakeup::Returned(returning),
             packet = self.seat.packets.recv() => Wakeup::Received(packet),
             Some(member) = self.seat.joins.recv() => Wakeup::Joined(member),
-            Some(event) = self.seat.requests.recv(), if self.link.is_open() => Wakeup::Requested(event),
+            // The client's own events cannot wait: its acknowledgements come in the same packets.
+            Some(waiting) = self.seat.requests.recv(), if self.link.is_open() && !self.outbox.is_busy() => {
+                Wakeup::Requested(waiting.event)
+            }
         }
     }
 
@@ -365,9 +369,9 @@ impl Call {
     }
 
     /// Sends a second client all events from now on, beginning with `session.created` if the session has begun.
-    fn join(&mut self, member: mpsc::Sender<String>) {
+    fn join(&mut self, member: EventSender) {
         let is_welcome = self.members.len() < MEMBERS
-            && (!self.link.is_open() || member.try_send(self.dialect.welcome()).is_ok());
+            && (!self.link.is_open() || member.send(self.dialect.welcome()));
         if is_welcome {
             self.members.push(member);
         }
@@ -540,8 +544,7 @@ impl Call {
                     keeping.record(returns, &text);
                 }
                 // One that does not read is left out.
-                self.members
-                    .retain(|member| member.try_send(text.clone()).is_ok());
+                self.members.retain(|member| member.send(text.clone()));
                 if self.seat.peer.wants_events() && !self.outbox.push(text) {
                     return Err(End::Slow);
                 }

@@ -5,7 +5,7 @@
 
 use super::call::Seat;
 use super::peer::{BadOffer, Identity, Peer};
-use super::sideband::{self, Sideband};
+use super::sideband::{self, EventSender, Sideband};
 use super::tcp::Streams;
 use crate::metrics::{Metrics, UdpLoss};
 use socket2::SockRef;
@@ -196,9 +196,9 @@ struct Route {
     packets: mpsc::Sender<Packet>,
     hang_up: CancellationToken,
     /// To the call: where the events of a second client go.
-    joins: mpsc::Sender<mpsc::Sender<String>>,
+    joins: mpsc::Sender<EventSender>,
     /// To the call: the events of second clients.
-    requests: mpsc::Sender<String>,
+    requests: EventSender,
     name: String,
     /// The addresses that belong to this call, oldest first.
     addresses: VecDeque<(Way, SocketAddr)>,
@@ -246,7 +246,7 @@ impl Port {
         let id: Arc<str> = format!("rtc_{}", uuid::Uuid::new_v4().simple()).into();
         let (sender, packets) = mpsc::channel(WAITING);
         let (joins, joining) = mpsc::channel(WAITING);
-        let (requests, requested) = mpsc::channel(WAITING);
+        let (requests, requested) = sideband::queue(WAITING);
         let hang_up = CancellationToken::new();
         let name = peer.ufrag().to_owned();
         let mut routes = self.routes();
@@ -289,7 +289,7 @@ impl Port {
     pub fn join(&self, id: &str) -> Option<Sideband> {
         let routes = self.routes();
         let call = routes.calls.get(id)?;
-        let (sender, events) = mpsc::channel(sideband::EVENTS);
+        let (sender, events) = sideband::queue(sideband::EVENTS);
         call.joins.try_send(sender).ok()?;
         Some(Sideband {
             events,
@@ -457,7 +457,7 @@ pub(super) fn addressee(bytes: &[u8]) -> Option<&str> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
@@ -474,7 +474,7 @@ mod tests {
                 packets,
                 hang_up: CancellationToken::new(),
                 joins: mpsc::channel(1).0,
-                requests: mpsc::channel(1).0,
+                requests: sideband::queue(1).0,
                 name: (*name).to_owned(),
                 addresses: VecDeque::new(),
             };
@@ -485,7 +485,7 @@ mod tests {
     }
 
     /// A binding request to the call `name`.
-    fn request(name: &str) -> Vec<u8> {
+    pub(in super::super) fn request(name: &str) -> Vec<u8> {
         let user = format!("{name}:them");
         let padded = user.len().next_multiple_of(4);
         let mut bytes = vec![0, 1];

@@ -4,17 +4,59 @@
 use crate::transport::close_code;
 use crate::transport::pump::SocketLimits;
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
-use tokio::sync::mpsc;
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// Events that may wait for a second client. One that falls further behind gets no more of them.
 pub(super) const EVENTS: usize = 256;
 
+/// Bytes of events that may wait in one queue. A longer event may wait alone.
+const BYTES: u32 = 4 * 1024 * 1024;
+
+/// The sending end of a queue of events between a call and its second clients, limited by number and by bytes.
+#[derive(Debug, Clone)]
+pub(super) struct EventSender {
+    events: mpsc::Sender<Waiting>,
+    room: Arc<Semaphore>,
+}
+
+/// The receiving end.
+pub(super) type EventReceiver = mpsc::Receiver<Waiting>;
+
+/// An event in a queue.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) event: String,
+    /// Its share of the queue's bytes.
+    _room: OwnedSemaphorePermit,
+}
+
+/// A queue of at most `most` events.
+pub(super) fn queue(most: usize) -> (EventSender, EventReceiver) {
+    let (events, receiver) = mpsc::channel(most);
+    let room = Arc::new(Semaphore::new(BYTES as usize));
+    (EventSender { events, room }, receiver)
+}
+
+impl EventSender {
+    /// Adds an event. False if there is no room for it, or nobody receives it any more.
+    #[must_use]
+    pub(super) fn send(&self, event: String) -> bool {
+        let bytes = u32::try_from(event.len()).map_or(BYTES, |bytes| bytes.min(BYTES));
+        let Ok(room) = self.room.clone().try_acquire_many_owned(bytes) else {
+            return false;
+        };
+        let waiting = Waiting { event, _room: room };
+        self.events.try_send(waiting).is_ok()
+    }
+}
+
 /// A second client's end of a call's session.
 pub struct Sideband {
-    pub(super) events: mpsc::Receiver<String>,
-    pub(super) requests: mpsc::Sender<String>,
+    pub(super) events: EventReceiver,
+    pub(super) requests: EventSender,
 }
 
 /// A reason to close the socket: a code and words.
@@ -55,8 +97,8 @@ impl Sideband {
                 () = stop.cancelled() => {
                     return Some((close_code::GOING_AWAY, "the server shuts down"));
                 }
-                event = self.events.recv() => match event {
-                    Some(event) => Message::Text(event.into()),
+                waiting = self.events.recv() => match waiting {
+                    Some(waiting) => Message::Text(waiting.event.into()),
                     None => return Some((close_code::NORMAL, "the call is over")),
                 },
                 message = socket.recv() => {
@@ -78,13 +120,44 @@ impl Sideband {
 
     fn received(&self, message: Message) -> Result<(), Option<Reason>> {
         match message {
-            Message::Text(text) => {
-                let taken = self.requests.try_send(text.to_string());
-                taken.map_err(|_| Some((close_code::POLICY, "too many requests are waiting")))
-            }
+            Message::Text(text) => match self.requests.send(text.to_string()) {
+                true => Ok(()),
+                false => Err(Some((close_code::POLICY, "too many requests are waiting"))),
+            },
             Message::Binary(_) => Err(Some((close_code::UNSUPPORTED, "events are text messages"))),
             Message::Close(_) => Err(None),
             Message::Ping(_) | Message::Pong(_) => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_that_a_second_client_does_not_read_do_not_take_a_gigabyte() {
+        let (sender, mut receiver) = queue(EVENTS);
+        let echo = "x".repeat(1024 * 1024);
+        let kept = (0..EVENTS).filter(|_| sender.send(echo.clone())).count();
+        assert_eq!(kept, 4);
+        assert_eq!(receiver.try_recv().unwrap().event, echo);
+        assert!(sender.send(echo.clone()));
+        assert!(!sender.send("x".into()));
+        while receiver.try_recv().is_ok() {}
+        assert!(sender.send(echo.repeat(5)), "alone");
+        assert!(!sender.send("x".into()));
+        assert_eq!(receiver.try_recv().unwrap().event.len(), 5 * echo.len());
+        assert!(sender.send("x".into()));
+    }
+
+    #[test]
+    fn events_are_limited_by_number_and_need_a_receiver() {
+        let (sender, mut receiver) = queue(2);
+        let kept = (0..9).filter(|_| sender.send("x".into())).count();
+        assert_eq!(kept, 2);
+        while receiver.try_recv().is_ok() {}
+        drop(receiver);
+        assert!(!sender.send("x".into()));
     }
 }

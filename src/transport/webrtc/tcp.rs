@@ -6,10 +6,16 @@ use crate::metrics::UdpLoss;
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// How long the last packets may take to be written.
+const CLOSING: Duration = Duration::from_secs(1);
 
 /// Whether a connection whose first byte is this one carries packets of a call. It is that of a length up to 2,303
 /// bytes; a request over HTTP begins with a letter or the end of a line.
@@ -25,37 +31,37 @@ pub(super) struct Streams(Mutex<HashMap<SocketAddr, Stream>>);
 #[derive(Debug)]
 struct Stream {
     packets: mpsc::Sender<Vec<u8>>,
-    /// The client reads too slowly.
-    cut_off: CancellationToken,
+    /// Tells the connection that no more packets come.
+    _ends: DropGuard,
 }
 
 impl Streams {
-    /// Sends a packet, or cuts the client off if too many wait for it.
+    /// Sends a packet, or closes the connection if too many wait for it.
     pub(super) fn send(&self, to: SocketAddr, bytes: &[u8]) {
         let mut streams = self.lock();
         let Some(stream) = streams.get(&to) else {
             return;
         };
-        if stream.packets.try_send(bytes.to_vec()).is_err() {
-            stream.cut_off.cancel();
+        if let Err(error) = stream.packets.try_send(bytes.to_vec()) {
+            tracing::debug!(%error, "a client of a call over TCP is cut off");
             streams.remove(&to);
         }
     }
 
-    /// Closes a connection once everything so far is written.
+    /// Closes a connection once everything so far is written, which may take [`CLOSING`].
     pub(super) fn close(&self, client: SocketAddr) {
         self.lock().remove(&client);
     }
 
     fn open(&self, client: SocketAddr) -> (mpsc::Receiver<Vec<u8>>, CancellationToken) {
         let (packets, waiting) = mpsc::channel(WAITING);
-        let cut_off = CancellationToken::new();
+        let ended = CancellationToken::new();
         let stream = Stream {
             packets,
-            cut_off: cut_off.clone(),
+            _ends: ended.clone().drop_guard(),
         };
         self.lock().insert(client, stream);
-        (waiting, cut_off)
+        (waiting, ended)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SocketAddr, Stream>> {
@@ -64,13 +70,13 @@ impl Streams {
 }
 
 impl Port {
-    /// Carries the packets of one client until it or its call ends, or it reads too slowly. `is_called` is told as soon
+    /// Carries the packets of one client until it or its call ends, or it reads too slowly. `may_stay` is asked as soon
     /// as the client has named its call; it must do so first.
     pub async fn carry(
         self: &Arc<Self>,
         stream: impl AsyncRead + AsyncWrite,
         client: SocketAddr,
-        is_called: impl FnOnce(),
+        may_stay: impl FnOnce() -> bool,
     ) {
         let client = SocketAddr::new(client.ip().to_canonical(), client.port());
         let (reading, writing) = tokio::io::split(stream);
@@ -81,13 +87,16 @@ impl Port {
         let Some(name) = addressee(&first).map(str::to_owned) else {
             return self.lost(UdpLoss::Stray);
         };
-        let (waiting, cut_off) = self.streams().open(client);
-        if self.take(client, Way::Tcp, first) {
-            is_called();
+        let (waiting, ended) = self.streams().open(client);
+        if self.take(client, Way::Tcp, first) && may_stay() {
+            let mut writing = pin!(write(writing, waiting));
             tokio::select! {
-                () = cut_off.cancelled() => tracing::debug!("a client of a call over TCP reads too slowly"),
-                _ = write(writing, waiting) => {}
+                _ = &mut writing => {}
                 () = self.read(reading, client, &name) => {}
+                // A client that does not read would keep the connection for ever.
+                () = ended.cancelled() => {
+                    let _ = timeout(CLOSING, writing).await;
+                }
             }
         }
         self.leave(client);
@@ -131,7 +140,11 @@ async fn write(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::webrtc::peer::client::Client;
+    use crate::transport::webrtc::port::tests::request;
+    use crate::transport::webrtc::port::{Answered, bind};
     use tokio::io::duplex;
+    use tokio::time::Instant;
 
     fn client() -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], 9))
@@ -173,16 +186,40 @@ mod tests {
     async fn a_client_that_does_not_read_is_cut_off() {
         let (here, _there) = duplex(1);
         let streams = Streams::default();
-        let (waiting, cut_off) = streams.open(client());
+        let (waiting, ended) = streams.open(client());
         let writing = tokio::spawn(write(here, waiting));
         // One may be taken out to be written.
         for _ in 0..WAITING + 2 {
             streams.send(client(), &[7; 100]);
             tokio::task::yield_now().await;
         }
-        cut_off.cancelled().await;
+        ended.cancelled().await;
         assert!(streams.lock().is_empty());
         assert!(!writing.is_finished());
         writing.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    #[expect(clippy::disallowed_methods, reason = "the paused clock is read")]
+    async fn a_connection_whose_client_reads_nothing_does_not_outlive_its_call() {
+        let bound = bind(SocketAddr::from(([127, 0, 0, 1], 0)), &[]).unwrap();
+        let port = Arc::new(Port::new(bound, Arc::default()).unwrap());
+        let began = Instant::now();
+        let (_, offer) = Client::offer(client(), began.into_std());
+        let Answered { mut seat, .. } = port.answer(&offer).unwrap();
+        let first = request(seat.peer.ufrag());
+        let (here, mut there) = duplex(1);
+        let carrying = tokio::spawn({
+            let port = port.clone();
+            async move { port.carry(here, client(), || true).await }
+        });
+        there.write_u16(first.len() as u16).await.unwrap();
+        there.write_all(&first).await.unwrap();
+        assert_eq!(seat.packets.recv().await.unwrap().bytes, first);
+        port.streams().send(client(), &[7; 100]);
+        tokio::task::yield_now().await;
+        drop(seat);
+        carrying.await.unwrap();
+        assert_eq!(began.elapsed(), CLOSING);
     }
 }

@@ -6,6 +6,7 @@ use super::opus::{CLOCK, OpusDecoder, OpusEncoder};
 use super::peer::client::{Client, Got};
 use super::peer::{Identity, Peer};
 use super::port::{Packet, Way, Wire};
+use super::sideband::{EventSender, queue};
 use crate::asr::Asr;
 use crate::audio::{Resampler, to_f32, to_i16};
 use crate::conversation::{
@@ -125,8 +126,8 @@ struct World {
     up: Network,
     down: Arc<Downlink>,
     packets: mpsc::Sender<Packet>,
-    joins: mpsc::Sender<mpsc::Sender<String>>,
-    requests: mpsc::Sender<String>,
+    joins: mpsc::Sender<EventSender>,
+    requests: EventSender,
     hang_up: CancellationToken,
     context: PumpContext,
     metrics: Arc<Metrics>,
@@ -168,7 +169,7 @@ impl World {
         });
         let (packets, receiver) = mpsc::channel(64);
         let (joins, joining) = mpsc::channel(64);
-        let (requests, requested) = mpsc::channel(64);
+        let (requests, requested) = queue(64);
         let (hang_up, metrics) = (CancellationToken::new(), Arc::new(Metrics::default()));
         let seat = Seat {
             peer,
@@ -919,17 +920,17 @@ async fn an_event_that_is_too_long_for_the_client_is_dropped_and_the_next_one_ar
 #[tokio::test(start_paused = true)]
 async fn a_second_client_gets_the_events_and_sends_its_own() {
     let mut world = World::open(CALM, 1).await;
-    let (member, mut events) = mpsc::channel(64);
+    let (member, mut events) = queue(64);
     world.joins.try_send(member).unwrap();
     world.pass(ms(50), |_| false).await;
     let update = json!({"type": "session.update", "session": {"type": "realtime", "instructions": "Be brief."}});
-    world.requests.try_send(update.to_string()).unwrap();
+    assert!(world.requests.send(update.to_string()));
     world.pass(ms(50), |_| false).await;
     world.answers();
     world.pass(ms(50), |_| false).await;
     let mut told = Vec::new();
-    while let Ok(event) = events.try_recv() {
-        told.push(serde_json::from_str::<Value>(&event).unwrap());
+    while let Ok(waiting) = events.try_recv() {
+        told.push(serde_json::from_str::<Value>(&waiting.event).unwrap());
     }
     assert_eq!(told[0]["type"], "session.created");
     assert_eq!(told[0]["session"]["id"], world.events[0]["session"]["id"]);
@@ -944,7 +945,7 @@ async fn a_second_client_gets_the_events_and_sends_its_own() {
 #[tokio::test(start_paused = true)]
 async fn a_second_client_that_does_not_read_is_left_out_and_the_call_goes_on() {
     let mut world = World::open(CALM, 1).await;
-    let (member, mut events) = mpsc::channel(2);
+    let (member, mut events) = queue(2);
     world.joins.try_send(member).unwrap();
     world.pass(ms(50), |_| false).await;
     world.answers();
@@ -953,6 +954,33 @@ async fn a_second_client_that_does_not_read_is_left_out_and_the_call_goes_on() {
     assert!(world.kinds().contains(&"response.done"));
     while events.try_recv().is_ok() {}
     assert!(events.is_closed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_of_second_clients_wait_while_long_echoes_wait_for_the_client() {
+    const UPDATES: usize = 20;
+    let mut world = World::open(CALM, 1).await;
+    let (member, mut events) = queue(64);
+    world.joins.try_send(member).unwrap();
+    world.pass(ms(50), |_| false).await;
+    assert!(events.try_recv().is_ok(), "it is welcome");
+    let update = |session: Value| json!({"type": "session.update", "session": session}).to_string();
+    let long = json!({"instructions": "x".repeat(200_000)});
+    assert!(world.requests.send(update(long)));
+    for _ in 1..UPDATES {
+        assert!(world.requests.send(update(json!({}))));
+    }
+    // Nothing is acknowledged yet. The channel holds 1 MiB, and 256 KiB may wait for it.
+    world.pass(ms(5), |_| false).await;
+    let told = std::iter::from_fn(|| events.try_recv().ok()).count();
+    assert!((5..12).contains(&told), "{told}");
+    world
+        .pass(AGAIN, |world| {
+            world.of_kind("session.updated").len() == UPDATES
+        })
+        .await;
+    assert_eq!(world.of_kind("session.updated").len(), UPDATES);
+    assert!(!world.call.is_finished());
 }
 
 /// Sentences of a user, for the recogniser.

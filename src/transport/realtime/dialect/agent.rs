@@ -329,23 +329,29 @@ impl Realtime {
         );
     }
 
-    pub(super) fn stage_failed(&mut self, stage: String, message: String) {
+    /// Handles a failure, with which a turn may lose its words.
+    pub(super) fn stage_failed(&mut self, stage: String, message: String, loses_words: bool) {
         self.tell_vendor(
             "undertone.stage_failed",
             json!({"stage": stage, "message": message}),
         );
         let code = format!("{stage}_failed");
-        match (&mut self.utterance, &self.response) {
-            (Some(utterance), _) if stage == "asr" => {
-                utterance.failed = true;
+        let turn = match (stage.as_str(), loses_words) {
+            // The words come from another recogniser.
+            ("asr", false) => return,
+            ("asr", true) => self.transcription_failed(),
+            _ => None,
+        };
+        match (turn, &self.response) {
+            (Some(name), _) => {
                 let fields = json!({
-                    "item_id": utterance.name, "content_index": 0,
+                    "item_id": name, "content_index": 0,
                     "error": {"type": "server_error", "code": code, "message": message},
                 });
                 self.tell("conversation.item.input_audio_transcription.failed", fields);
             }
-            (_, Some(_)) => self.failure = Some((code, message)),
-            (_, None) => {
+            (None, Some(_)) => self.failure = Some((code, message)),
+            (None, None) => {
                 let event = self.writer.server_error(&code, &message);
                 self.actions.push(Action::Send(event));
             }

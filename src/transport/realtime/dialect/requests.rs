@@ -2,7 +2,8 @@
 
 use super::{Asked, Pending, Realtime, Recording};
 use crate::conversation::{
-    CallId, Context, Input, ItemId, Micros, NewItem, Place, ResponsePlace, ResponseTerms,
+    CallId, Context, EndOfTurnRule, Input, ItemId, Micros, NewItem, Place, ResponsePlace,
+    ResponseTerms,
 };
 use crate::llm::Message;
 use crate::transport::Action;
@@ -33,6 +34,9 @@ const TOO_LONG: &str = "string_above_max_length";
 
 /// The most requests that may wait for the session's answer.
 pub(super) const MAX_PENDING: usize = 64;
+
+/// OpenAI's error code for a commit without audio, which clients tolerate.
+const COMMIT_EMPTY: &str = "input_audio_buffer_commit_empty";
 
 impl Realtime {
     pub(super) fn request(
@@ -94,6 +98,10 @@ impl Realtime {
         self.session.check_voice(&update, self.is_answering())?;
         self.check_set_up(&update)?;
         let settings = self.session.apply(update);
+        let detection = settings.turn_detection.as_ref();
+        if detection.is_some_and(|detection| detection.rule != EndOfTurnRule::Client) {
+            self.forget_dictation();
+        }
         if settings != Default::default() {
             self.ask(Input::Configure(Box::new(settings)));
         }
@@ -133,10 +141,14 @@ impl Realtime {
                  audio, but buffer only has {}ms of audio.",
                 self.uncommitted.as_ms()
             );
-            return Err(Fault::whole("input_audio_buffer_commit_empty", message));
+            return Err(Fault::whole(COMMIT_EMPTY, message));
         }
         self.early.turns_to_other();
-        self.expect(event_id, Asked::Commit(self.uncommitted))?;
+        let asked = Asked::Commit {
+            length: self.uncommitted,
+            by_hand: self.session.by_hand,
+        };
+        self.expect(event_id, asked)?;
         self.uncommitted = Micros(0);
         self.ask(Input::CommitAudio);
         Ok(())
@@ -145,7 +157,6 @@ impl Realtime {
     fn clear(&mut self) {
         self.uncommitted = Micros(0);
         self.ask(Input::ClearAudio);
-        self.tell("input_audio_buffer.cleared", json!({}));
     }
 
     fn create(
@@ -277,12 +288,32 @@ impl Realtime {
     }
 
     fn check_new(&self, name: String) -> Result<String, Fault> {
-        if !self.ids_of(&name).is_empty() {
+        let is_taken = !self.ids_of(&name).is_empty() || self.items.is_wordless(&name);
+        if is_taken || self.is_awaited(&name) {
             let message = format!("Error adding item: the item with id '{name}' already exists.");
             let code = "item_create_duplicate_item_id";
             return Err(Fault::new(code, "item.id", message));
         }
         Ok(name)
+    }
+
+    /// Whether this is the item of a turn whose words have not come.
+    fn is_awaited(&self, name: &str) -> bool {
+        let committed = self.committed.iter().map(|turn| turn.name.as_str());
+        let open = self.utterance.iter().map(|open| open.name.as_str());
+        let mut awaited = committed.chain(open).chain(self.next_item.as_deref());
+        awaited.any(|other| other == name)
+    }
+
+    /// The fault of a request for an item that does not exist, or not yet.
+    fn no_item(&self, param: &str, code: &'static str, name: &str) -> Fault {
+        if self.is_awaited(name) {
+            let message = format!(
+                "Item with item_id '{name}' has no words yet: wait until they are transcribed."
+            );
+            return Fault::new(code, param, message);
+        }
+        unknown_item(param, code, name)
     }
 
     /// The position of an item that is to follow `previous`.
@@ -292,9 +323,16 @@ impl Realtime {
             Some(root) if root == "root" => Ok((Spot::Start, Place::Start)),
             // Items that the client has not been told of may follow the last one that it has.
             Some(name) if self.will_be_last(&name) => Ok((Spot::After(name), Place::End)),
+            Some(name) if self.items.is_wordless(&name) => {
+                let before = self.items.part_before(&name);
+                let place = before.map_or(Place::Start, Place::After);
+                Ok((Spot::After(name), place))
+            }
+            // Its turn has no item yet, and will be the last.
+            Some(name) if self.is_awaited(&name) => Ok((Spot::End, Place::End)),
             Some(name) => match self.ids_of(&name).last() {
                 Some(id) => Ok((Spot::After(name), Place::After(*id))),
-                None => Err(unknown_item("previous_item_id", "invalid_value", &name)),
+                None => Err(self.no_item("previous_item_id", "invalid_value", &name)),
             },
         }
     }
@@ -378,7 +416,7 @@ impl Realtime {
         let item = self
             .items
             .get(name)
-            .ok_or_else(|| unknown_item("item_id", "item_retrieve_invalid_item_id", name))?
+            .ok_or_else(|| self.no_item("item_id", "item_retrieve_invalid_item_id", name))?
             .json
             .clone();
         self.tell("conversation.item.retrieved", json!({ "item": item }));
@@ -393,7 +431,7 @@ impl Realtime {
     ) -> Result<(), Fault> {
         let item = self.items.get(name);
         let item =
-            item.ok_or_else(|| unknown_item("item_id", "item_truncate_invalid_item_id", name))?;
+            item.ok_or_else(|| self.no_item("item_id", "item_truncate_invalid_item_id", name))?;
         if !item.speech {
             let message = "Only model output audio messages can be truncated";
             return Err(Fault::new("invalid_value", "item_id", message));
@@ -409,9 +447,14 @@ impl Realtime {
     }
 
     fn delete(&mut self, name: &str, event_id: &Option<String>) -> Result<(), Fault> {
+        if self.items.is_wordless(name) {
+            self.items.remove(name);
+            self.tell("conversation.item.deleted", json!({"item_id": name}));
+            return Ok(());
+        }
         let items = self.ids_of(name);
         if items.is_empty() {
-            return Err(unknown_item("item_id", "item_delete_invalid_item_id", name));
+            return Err(self.no_item("item_id", "item_delete_invalid_item_id", name));
         }
         for item in items {
             self.expect(event_id, Asked::Delete(name.to_owned()))?;
@@ -492,9 +535,9 @@ impl Realtime {
         let content = match item {
             InputItem::Reference(name) => {
                 let items = self.ids_of(name);
-                if items.is_empty() {
+                if items.is_empty() && !self.items.is_wordless(name) {
                     let param = format!("response.input[{index}].id");
-                    return Err(unknown_item(&param, "invalid_value", name));
+                    return Err(self.no_item(&param, "invalid_value", name));
                 }
                 return Ok(items.into_iter().map(Context::Item).collect());
             }
@@ -563,7 +606,6 @@ impl Realtime {
     pub(super) fn expect(&mut self, event_id: &Option<String>, asked: Asked) -> Result<(), Fault> {
         if self.pending.len() == MAX_PENDING {
             // Other requests are kept only for the event id in errors; an item must not be lost.
-            let is_item = |pending: &Pending| matches!(pending.asked, Asked::Add { .. });
             let Some(at) = self.pending.iter().position(|pending| !is_item(pending)) else {
                 let message = "Too many items are waiting to be added.";
                 return Err(Fault::whole("rate_limit_exceeded", message));
@@ -577,15 +619,22 @@ impl Realtime {
         Ok(())
     }
 
-    /// Takes the request that was refused: the first of its kind, but the last commit, since
-    /// earlier commits may have been accepted and wait for their transcripts.
-    fn refused_one(&mut self, request: &str) -> Option<Pending> {
-        let is_commit = |pending: &Pending| matches!(pending.asked, Asked::Commit(_));
-        if request == "commitaudio" {
-            let at = self.pending.iter().rposition(is_commit)?;
-            return self.pending.remove(at);
+    /// Whether as many items wait to be added as may.
+    pub(super) fn has_no_room_for_items(&self) -> bool {
+        let items = self.pending.iter().filter(|pending| is_item(pending));
+        items.count() >= MAX_PENDING
+    }
+
+    /// Handles a commit of the client's for which there is no audio.
+    pub(super) fn nothing_to_commit(&mut self, message: String) {
+        let pending = self.answered("commitaudio");
+        let asked = pending.as_ref().map(|pending| &pending.asked);
+        if let Some(Asked::Commit { length, .. }) = asked {
+            self.uncommitted = self.uncommitted + *length;
         }
-        self.answered(request)
+        let event_id = pending.and_then(|pending| pending.event_id);
+        let fault = Fault::whole(COMMIT_EMPTY, message);
+        self.refuse(&Fault { event_id, ..fault });
     }
 
     pub(super) fn refused(&mut self, request: &str, message: String) {
@@ -599,7 +648,7 @@ impl Realtime {
             // It has ended on its own meanwhile.
             return self.refuse(&no_response());
         }
-        let pending = self.refused_one(&request);
+        let pending = self.answered(&request);
         let asked = pending.as_ref().map(|pending| &pending.asked);
         let fault = match asked {
             // It has ended on its own meanwhile.
@@ -613,6 +662,10 @@ impl Realtime {
                 }
                 Fault::whole("request_refused", message)
             }
+            Some(Asked::Commit { length, .. }) => {
+                self.uncommitted = self.uncommitted + *length;
+                Fault::whole("request_refused", message)
+            }
             _ => Fault::whole("request_refused", message),
         };
         let event_id = pending.and_then(|pending| pending.event_id);
@@ -623,6 +676,10 @@ impl Realtime {
 /// An item's share of [`MAX_CREATED_TEXT`], bytes.
 pub(super) fn footprint(name: &str, content: &ItemContent) -> usize {
     name.len() + content.size() + ITEM
+}
+
+fn is_item(pending: &Pending) -> bool {
+    matches!(pending.asked, Asked::Add { .. })
 }
 
 fn no_response() -> Fault {

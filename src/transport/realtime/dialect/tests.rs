@@ -65,6 +65,12 @@ fn any_session_event() -> impl Strategy<Value = Outbound> {
         (0_u64..99).prop_map(|at| Event::SpeechStarted { at: Samples(at) }),
         (0_u64..99).prop_map(|at| Event::SpeechStopped { at: Samples(at) }),
         Just(Event::UtteranceDropped),
+        Just(Event::AudioCommitted),
+        Just(Event::AudioCleared),
+        Just(Event::NothingToCommit {
+            message: "no".into()
+        }),
+        Just(Event::PartialTranscript { text: "u".into() }),
         (item.clone(), any::<bool>()).prop_map(|(item, spoken)| Event::UserItem {
             item,
             text: "u".into(),
@@ -221,6 +227,83 @@ fn text_that_exceeds_the_prompt_is_refused_by_name_and_changes_nothing() {
     );
 }
 
+#[test]
+fn a_long_value_that_would_only_be_echoed_is_refused_by_name_and_not_kept() {
+    let mut realtime = Realtime::new(None, None, false);
+    realtime.start();
+    let mut send = |event: Value| realtime.client(ClientMessage::Text(&event.to_string()));
+    let session =
+        |session: Value| json!({"type": "session.update", "event_id": "mine", "session": session});
+    let input = |field: &str, value: Value| session(json!({"audio": {"input": {field: value}}}));
+    let long = "x".repeat(16 * 1024);
+    let metadata = json!({"type": "response.create", "event_id": "mine",
+        "response": {"metadata": {"order": long.repeat(4)}}});
+    let choice = json!({"type": "function", "name": "own", "reason": long});
+    let tool = json!({"type": "function", "name": "own", "notes": long});
+    for (event, param) in [
+        (session(json!({"model": long})), "session.model"),
+        (session(json!({"include": [long]})), "session.include"),
+        (
+            session(json!({"tracing": {"group_id": long}})),
+            "session.tracing",
+        ),
+        (
+            session(json!({"tool_choice": choice})),
+            "session.tool_choice",
+        ),
+        (
+            session(json!({"tools": [{"type": "function", "name": "a"}, tool]})),
+            "session.tools[1]",
+        ),
+        (
+            session(json!({"input_audio_noise_reduction": {"type": long}})),
+            "session.input_audio_noise_reduction",
+        ),
+        (
+            input("noise_reduction", json!({"type": long})),
+            "session.audio.input.noise_reduction",
+        ),
+        (
+            input(
+                "transcription",
+                json!({"model": "whisper-1", "prompt": long}),
+            ),
+            "session.audio.input.transcription",
+        ),
+        (
+            input(
+                "turn_detection",
+                json!({"type": "server_vad", "notes": long}),
+            ),
+            "session.audio.input.turn_detection",
+        ),
+        (metadata, "response.metadata"),
+    ] {
+        let actions = send(event);
+        assert_eq!(actions.len(), 1, "{param}: something else follows");
+        let error = &events(&actions)[0]["error"];
+        assert_eq!(error["code"], "string_above_max_length", "{error}");
+        assert_eq!(error["param"], param);
+        assert_eq!(error["event_id"], "mine");
+    }
+    let shown = events(&send(session(json!({}))));
+    assert_eq!(shown[0]["type"], "session.updated");
+    assert!(shown[0].to_string().len() < 4 * 1024, "{}", shown[0]);
+    let described = json!({"type": "function", "name": "own", "description": long});
+    let shown = events(&send(session(json!({"tools": [described]}))));
+    assert_eq!(shown[0]["session"]["tools"][0]["description"], long);
+}
+
+/// 16 KiB were the limit here, too.
+#[test]
+fn metadata_as_long_as_openai_allows_is_taken_in_any_script() {
+    let pairs = (10..26).map(|n| (format!("{n}{}", "鍵".repeat(62)), json!("値".repeat(512))));
+    let metadata = Value::Object(pairs.collect());
+    let event = json!({"type": "response.create", "response": {"metadata": metadata}});
+    let actions = send(&mut realtime(false), &event);
+    assert!(matches!(actions[..], [Action::Request(_)]), "{actions:?}");
+}
+
 fn user_text(text: &str) -> String {
     let content = json!([{"type": "input_text", "text": text}]);
     json!({"type": "conversation.item.create",
@@ -262,27 +345,328 @@ fn deleted_and_refused_items_free_their_share_of_text() {
     );
 }
 
-#[test]
-fn a_commit_without_words_is_answered() {
-    let mut realtime = Realtime::new(None, None, false);
-    realtime.start();
-    let audio = STANDARD.encode(vec![0; 2 * 24 * 200]);
+/// Appends `ms` of audio and commits it. Returns what the client is told at once.
+fn commit(realtime: &mut Realtime, ms: usize, event_id: &str) -> Vec<Value> {
+    let audio = STANDARD.encode(vec![0; 2 * 24 * ms]);
     let append = json!({"type": "input_audio_buffer.append", "audio": audio}).to_string();
     realtime.client(ClientMessage::Text(&append));
-    realtime.client(ClientMessage::Text(
-        r#"{"type":"input_audio_buffer.commit"}"#,
-    ));
-    let told = events(&realtime.session(happened(Event::UtteranceDropped)));
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert_eq!(told[0]["type"], "input_audio_buffer.committed");
-    assert_eq!(
-        told[1]["type"],
-        "conversation.item.input_audio_transcription.failed"
+    let commit = json!({"type": "input_audio_buffer.commit", "event_id": event_id}).to_string();
+    events(&realtime.client(ClientMessage::Text(&commit)))
+}
+
+fn spoken(item: u64, text: &str) -> Event {
+    Event::UserItem {
+        item: ItemId(item),
+        text: text.into(),
+        spoken: true,
+    }
+}
+
+fn kinds(events: &[Value]) -> Vec<&str> {
+    let kinds = events.iter().filter_map(|event| event["type"].as_str());
+    kinds.collect()
+}
+
+#[test]
+fn a_commit_without_words_is_answered() {
+    let mut realtime = realtime(false);
+    commit(&mut realtime, 200, "mine");
+    let all = told(
+        &mut realtime,
+        vec![Event::AudioCommitted, Event::UtteranceDropped],
     );
-    assert_eq!(told[0]["item_id"], told[1]["item_id"]);
+    let expected = [
+        "input_audio_buffer.committed",
+        "conversation.item.added",
+        "conversation.item.done",
+        "conversation.item.input_audio_transcription.completed",
+    ];
+    assert_eq!(kinds(&all), expected);
+    let name = &all[0]["item_id"];
+    for event in &all[1..3] {
+        assert_eq!(event["item"]["id"], *name);
+        assert_eq!(event["item"]["content"][0]["transcript"], "");
+    }
+    assert_eq!(
+        (&all[3]["item_id"], &all[3]["transcript"]),
+        (name, &json!(""))
+    );
+    assert_eq!(all[3]["usage"]["seconds"], 0.2);
     // Dropping an utterance that was not committed sends nothing.
     let told = events(&realtime.session(happened(Event::UtteranceDropped)));
     assert!(told.is_empty(), "{told:?}");
+}
+
+/// The session has no such item, so nothing is asked of it.
+#[test]
+fn an_item_without_words_may_be_followed_referred_to_and_deleted() {
+    let mut realtime = realtime(false);
+    let words = vec![Event::AudioCommitted, spoken(7, "hello")];
+    commit(&mut realtime, 200, "first");
+    told(&mut realtime, words);
+    commit(&mut realtime, 200, "second");
+    let dropped = vec![Event::AudioCommitted, Event::UtteranceDropped];
+    let name = told(&mut realtime, dropped)[0]["item_id"].clone();
+    let name = name.as_str().unwrap();
+    let last = added(
+        &mut realtime,
+        &[create(Some(name), message("a", "user", "one"))],
+    );
+    assert_eq!(last[0].1, Place::End);
+    let item = last[0].0.unwrap();
+    let all = told(&mut realtime, vec![Event::ItemAdded { item }]);
+    assert_eq!(all[0]["previous_item_id"], name);
+    let between = added(
+        &mut realtime,
+        &[create(Some(name), message("b", "user", "two"))],
+    );
+    assert_eq!(between[0].1, Place::After(ItemId(7)));
+    let twice = create(None, message(name, "user", "?"));
+    let refused = events(&realtime.client(ClientMessage::Text(&twice)));
+    assert_eq!(refused[0]["error"]["code"], "item_create_duplicate_item_id");
+    let response = json!({"conversation": "none", "output_modalities": ["text"],
+        "input": [{"type": "item_reference", "id": name}]});
+    let actions = send(
+        &mut realtime,
+        &json!({"type": "response.create", "response": response}),
+    );
+    assert!(matches!(actions[..], [Action::Request(_)]), "{actions:?}");
+    let delete = json!({"type": "conversation.item.delete", "item_id": name});
+    let actions = send(&mut realtime, &delete);
+    assert_eq!(actions.len(), 1);
+    assert_eq!(events(&actions)[0]["type"], "conversation.item.deleted");
+    let again = events(&send(&mut realtime, &delete));
+    assert_eq!(again[0]["error"]["code"], "item_delete_invalid_item_id");
+}
+
+#[test]
+fn a_commit_whose_transcription_fails_is_told_so_once_and_has_no_item() {
+    let mut realtime = realtime(false);
+    commit(&mut realtime, 200, "mine");
+    let failed = Event::words_lost();
+    let happened = vec![Event::AudioCommitted, failed, Event::UtteranceDropped];
+    let all = told(&mut realtime, happened);
+    let expected = [
+        "input_audio_buffer.committed",
+        "conversation.item.input_audio_transcription.failed",
+    ];
+    assert_eq!(kinds(&all), expected);
+    assert_eq!(all[0]["item_id"], all[1]["item_id"]);
+}
+
+/// The turn was told as failed and then as transcribed, and in mid-dictation clients got an error.
+#[test]
+fn a_recogniser_that_another_stands_in_for_fails_no_turn() {
+    let setback = || Event::StageFailed {
+        stage: "asr".into(),
+        message: "the service does not answer".into(),
+    };
+    let mut client = realtime(false);
+    assert!(told(&mut client, vec![setback()]).is_empty());
+    commit(&mut client, 200, "mine");
+    let happened = vec![Event::AudioCommitted, setback(), spoken(1, "hello")];
+    let all = told(&mut client, happened);
+    let expected = [
+        "input_audio_buffer.committed",
+        "conversation.item.added",
+        "conversation.item.done",
+        "conversation.item.input_audio_transcription.delta",
+        "conversation.item.input_audio_transcription.completed",
+    ];
+    assert_eq!(kinds(&all), expected);
+    let all = told(&mut realtime(true), vec![setback()]);
+    assert_eq!(kinds(&all), ["undertone.stage_failed"]);
+}
+
+/// Its id was unknown, and a client could give it to an item of its own.
+#[test]
+fn a_committed_turn_can_be_named_before_its_words_come() {
+    let mut realtime = realtime(false);
+    commit(&mut realtime, 200, "mine");
+    let all = told(&mut realtime, vec![Event::AudioCommitted]);
+    let name = all[0]["item_id"].as_str().unwrap();
+    let behind = create(Some(name), message("a", "user", "one"));
+    assert_eq!(added(&mut realtime, &[behind])[0].1, Place::End);
+    let taken = create(None, message(name, "user", "?"));
+    let taken: Value = serde_json::from_str(&taken).unwrap();
+    let refused = events(&send(&mut realtime, &taken));
+    assert_eq!(refused[0]["error"]["code"], "item_create_duplicate_item_id");
+    let reference = json!([{"type": "item_reference", "id": name}]);
+    for event in [
+        json!({"type": "conversation.item.retrieve", "item_id": name}),
+        json!({"type": "conversation.item.delete", "item_id": name}),
+        json!({"type": "response.create", "response": {"input": reference}}),
+    ] {
+        let refused = events(&send(&mut realtime, &event));
+        let message = refused[0]["error"]["message"].as_str().unwrap();
+        assert!(message.contains("has no words yet"), "{message}");
+    }
+    told(&mut realtime, vec![spoken(1, "hello")]);
+    let retrieve = json!({"type": "conversation.item.retrieve", "item_id": name});
+    let found = events(&send(&mut realtime, &retrieve));
+    assert_eq!(found[0]["type"], "conversation.item.retrieved");
+}
+
+/// The words and the id of the dropped audio were those of the next turn.
+#[test]
+fn turn_detection_in_mid_dictation_drops_the_words_that_were_told() {
+    let mut realtime = Realtime::new(None, None, false).transcribing();
+    realtime.start();
+    let detection = |detection: Value| {
+        let audio = json!({"input": {"turn_detection": detection}});
+        json!({"type": "session.update", "session": {"type": "transcription", "audio": audio}})
+    };
+    let partial = |text: &str| Event::PartialTranscript { text: text.into() };
+    send(&mut realtime, &detection(Value::Null));
+    let before = told(&mut realtime, vec![partial("dear"), partial("dear")]);
+    let name = before[0]["item_id"].clone();
+    send(&mut realtime, &detection(json!({"type": "server_vad"})));
+    send(&mut realtime, &detection(Value::Null));
+    let after = told(&mut realtime, vec![partial("yours"), partial("yours")]);
+    assert_eq!(after[0]["delta"], "yours");
+    assert_ne!(after[0]["item_id"], name);
+}
+
+/// The commit took the name of the turn before it.
+#[test]
+fn a_turn_that_ended_for_lack_of_audio_lends_its_name_to_no_commit() {
+    let mut realtime = realtime(false);
+    let at = Samples::from_ms(100);
+    let started = told(&mut realtime, vec![Event::SpeechStarted { at }]);
+    let by_hand = json!({"type": "realtime", "audio": {"input": {"turn_detection": null}}});
+    let update = json!({"type": "session.update", "session": by_hand});
+    send(&mut realtime, &update);
+    commit(&mut realtime, 200, "mine");
+    let happened = vec![
+        Event::AudioCommitted,
+        Event::SpeechStopped { at },
+        spoken(1, "first"),
+        spoken(2, "second"),
+    ];
+    let all = told(&mut realtime, happened);
+    let committed = &of_type(&all, "input_audio_buffer.committed")[0]["item_id"];
+    let added = of_type(&all, "conversation.item.added");
+    assert_eq!(added[0]["item"]["id"], started[0]["item_id"]);
+    assert_eq!(added[1]["item"]["id"], *committed);
+    assert_ne!(added[0]["item"]["id"], *committed);
+}
+
+/// The audio was forgotten with the first commit.
+#[test]
+fn a_refused_commit_can_be_repeated() {
+    for refusal in [
+        Event::Refused {
+            request: "CommitAudio".into(),
+            message: "no".into(),
+        },
+        Event::NothingToCommit {
+            message: "no".into(),
+        },
+    ] {
+        let mut realtime = realtime(false);
+        commit(&mut realtime, 200, "first");
+        let refused = told(&mut realtime, vec![refusal]);
+        assert_eq!(kinds(&refused), ["error"]);
+        let again = json!({"type": "input_audio_buffer.commit"});
+        let asked = send(&mut realtime, &again);
+        assert_eq!(asked, [Action::Request(Input::CommitAudio)]);
+    }
+}
+
+/// A client that stops once its audio is cleared and no committed item is open lost the last turn.
+#[test]
+fn cleared_does_not_overtake_committed() {
+    let mut realtime = realtime(false);
+    assert!(commit(&mut realtime, 200, "mine").is_empty());
+    let clear = r#"{"type":"input_audio_buffer.clear"}"#;
+    let actions = realtime.client(ClientMessage::Text(clear));
+    assert_eq!(actions, [Action::Request(Input::ClearAudio)]);
+    let happened = vec![
+        Event::AudioCommitted,
+        Event::AudioCleared,
+        spoken(1, "hello"),
+    ];
+    let all = told(&mut realtime, happened);
+    let expected = [
+        "input_audio_buffer.committed",
+        "input_audio_buffer.cleared",
+        "conversation.item.added",
+        "conversation.item.done",
+        "conversation.item.input_audio_transcription.delta",
+        "conversation.item.input_audio_transcription.completed",
+    ];
+    assert_eq!(kinds(&all), expected);
+}
+
+/// It had the code `request_refused`, which clients take for a failure.
+#[test]
+fn a_commit_of_nothing_has_openais_code_and_one_too_many_another() {
+    let mut realtime = realtime(false);
+    for name in ["nothing", "too many"] {
+        commit(&mut realtime, 200, name);
+    }
+    let message = || "no".to_owned();
+    let nothing = Event::NothingToCommit { message: message() };
+    let refused = Event::Refused {
+        request: "CommitAudio".into(),
+        message: message(),
+    };
+    let all = told(&mut realtime, vec![nothing, refused]);
+    let errors = all.iter().map(|event| &event["error"]);
+    let errors: Vec<_> = errors.map(|e| (&e["code"], &e["event_id"])).collect();
+    let expected = [
+        (&json!("input_audio_buffer_commit_empty"), &json!("nothing")),
+        (&json!("request_refused"), &json!("too many")),
+    ];
+    assert_eq!(errors, expected);
+}
+
+/// There were none before the commit.
+#[test]
+fn words_before_a_commit_are_told_under_the_name_of_its_item() {
+    let mut realtime = Realtime::new(None, None, false).transcribing();
+    realtime.start();
+    let partial = |text: &str| Event::PartialTranscript { text: text.into() };
+    let before = told(&mut realtime, vec![partial("dear"), partial("dear all")]);
+    let delta = "conversation.item.input_audio_transcription.delta";
+    assert_eq!(kinds(&before), [delta]);
+    assert_eq!(before[0]["delta"], "dear");
+    let name = &before[0]["item_id"];
+    commit(&mut realtime, 200, "first");
+    let happened = vec![
+        Event::AudioCommitted,
+        // Of later audio.
+        partial("yours"),
+        partial("yours"),
+        spoken(1, "Dear all."),
+    ];
+    let all = told(&mut realtime, happened);
+    let committed = of_type(&all, "input_audio_buffer.committed")[0];
+    assert_eq!(committed["item_id"], *name);
+    let deltas = of_type(&all, delta).into_iter();
+    let deltas: Vec<_> = deltas.map(|e| (&e["delta"], &e["item_id"])).collect();
+    assert_eq!(deltas[0].0, "yours");
+    assert_eq!(deltas[1], (&json!(" all."), name));
+    assert_ne!(deltas[0].1, name);
+    commit(&mut realtime, 200, "second");
+    let happened = vec![Event::AudioCommitted, spoken(2, "Yours.")];
+    let second = told(&mut realtime, happened);
+    let completed = "conversation.item.input_audio_transcription.completed";
+    assert_eq!(of_type(&second, completed)[0]["item_id"], *deltas[0].1);
+}
+
+#[test]
+fn nothing_more_is_read_while_as_many_items_as_may_wait_to_be_added() {
+    let mut realtime = realtime(false);
+    for n in 0..MAX_PENDING {
+        assert!(!realtime.is_busy(), "{n}");
+        let text = create(None, message(&format!("i{n}"), "user", "x"));
+        realtime.client(ClientMessage::Text(&text));
+    }
+    assert!(realtime.is_busy());
+    let item = ItemId::of_client(1);
+    told(&mut realtime, vec![Event::ItemAdded { item }]);
+    assert!(!realtime.is_busy());
 }
 
 /// The session's events about a discarded speculative run, and a call that waits for confirmation.
@@ -408,7 +792,7 @@ fn events_carry_their_time_for_clients_that_opted_in() {
         let told = told(&mut realtime, vec![Event::SpeechStarted { at }]);
         assert_eq!(told[0].get("undertone_at").is_some(), asks, "{told:?}");
         let answer = realtime.client(ClientMessage::Text(
-            r#"{"type":"input_audio_buffer.clear"}"#,
+            r#"{"type":"session.update","session":{"type":"realtime"}}"#,
         ));
         assert!(events(&answer)[0].get("undertone_at").is_none());
     }
@@ -820,10 +1204,7 @@ fn a_tool_result_during_the_filler_gets_one_answer_after_it() {
 fn a_failed_transcription_is_not_an_error_event() {
     let mut realtime = realtime(false);
     let at = Samples::from_ms(100);
-    let failed = Event::StageFailed {
-        stage: "asr".into(),
-        message: "it could not be transcribed".into(),
-    };
+    let failed = Event::words_lost();
     let events = vec![Event::SpeechStarted { at }, failed, Event::UtteranceDropped];
     let all = told(&mut realtime, events);
     assert!(of_type(&all, "error").is_empty(), "{all:?}");
@@ -874,16 +1255,12 @@ fn audio_committed_without_turn_detection_is_counted() {
     ));
     // This audio belongs to the next turn.
     realtime.client(ClientMessage::Text(&append));
-    let said = Event::UserItem {
-        item: ItemId(1),
-        text: "hello".into(),
-        spoken: true,
-    };
     let turn = TurnId(1);
     let all = told(
         &mut realtime,
         vec![
-            said,
+            Event::AudioCommitted,
+            spoken(1, "hello"),
             Event::ResponseStarted {
                 turn,
                 requested: false,
@@ -906,23 +1283,21 @@ fn audio_committed_without_turn_detection_is_counted() {
 fn a_commit_before_the_previous_transcript_has_its_own_item() {
     let mut realtime = realtime(false);
     for (ms, name) in [(1_000, "first"), (500, "second"), (100, "refused")] {
-        let audio = STANDARD.encode(vec![0; 48 * ms]);
-        let append = json!({"type": "input_audio_buffer.append", "audio": audio}).to_string();
-        realtime.client(ClientMessage::Text(&append));
-        let commit = json!({"type": "input_audio_buffer.commit", "event_id": name}).to_string();
-        let told = events(&realtime.client(ClientMessage::Text(&commit)));
+        let told = commit(&mut realtime, ms, name);
         assert!(told.is_empty(), "{told:?}");
     }
     let refused = Event::Refused {
         request: "CommitAudio".into(),
         message: "no".into(),
     };
-    let said = |id| Event::UserItem {
-        item: ItemId(id),
-        text: format!("turn {id}"),
-        spoken: true,
-    };
-    let all = told(&mut realtime, vec![refused, said(1), said(2)]);
+    let happened = vec![
+        Event::AudioCommitted,
+        Event::AudioCommitted,
+        refused,
+        spoken(1, "turn 1"),
+        spoken(2, "turn 2"),
+    ];
+    let all = told(&mut realtime, happened);
     assert_eq!(of_type(&all, "error")[0]["error"]["event_id"], "refused");
     let committed = of_type(&all, "input_audio_buffer.committed");
     let added = of_type(&all, "conversation.item.added");

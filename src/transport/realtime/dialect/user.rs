@@ -1,7 +1,7 @@
 //! The user's side: utterances and conversation items.
 
 use super::requests::footprint;
-use super::{Asked, Pending, Realtime, Recording, Told, Utterance};
+use super::{Asked, Committed, Pending, Realtime, Recording, Told, Utterance};
 use crate::conversation::{ItemId, Micros, Samples};
 use crate::transport::realtime::client_events::{ItemContent, spoken_message};
 use crate::transport::realtime::items::Spot;
@@ -19,6 +19,7 @@ impl Realtime {
             json!({"audio_start_ms": at.as_ms(), "item_id": name}),
         );
         self.told = Told::default();
+        self.next_item = None;
         self.utterance = Some(Utterance {
             name,
             from: at,
@@ -40,14 +41,17 @@ impl Realtime {
     }
 
     pub(super) fn partial(&mut self, text: &str) {
-        let name = self
-            .utterance
-            .as_ref()
-            .map(|utterance| utterance.name.clone());
-        if let Some(name) = name.as_ref().filter(|_| self.session.transcribes)
+        let name = match self.open_utterance() {
+            Some(utterance) => utterance.name.clone(),
+            None => self
+                .next_item
+                .get_or_insert_with(|| self.writer.id("item"))
+                .clone(),
+        };
+        if self.session.transcribes
             && let Some(delta) = self.told.partial(text)
         {
-            self.transcript_delta(name, &delta);
+            self.transcript_delta(&name, &delta);
         }
         self.tell_vendor(
             "undertone.transcript.partial",
@@ -124,48 +128,112 @@ impl Realtime {
         Some((self.items.name(id)?.to_owned(), recording))
     }
 
-    pub(super) fn utterance_dropped(&mut self) {
-        let committed = self.answered("commitaudio").is_some();
-        let Some(utterance) = self.utterance.take() else {
-            if committed {
-                let name = self.writer.id("item");
-                self.committed_in_vain(&name, false);
-            }
-            return;
+    /// The utterance, unless the client has committed it.
+    fn open_utterance(&self) -> Option<&Utterance> {
+        let utterance = self.utterance.as_ref()?;
+        let mut committed = self.committed.iter();
+        let is_committed = committed.any(|turn| turn.name == utterance.name);
+        (!is_committed).then_some(utterance)
+    }
+
+    /// Takes the committed turn that ends, unless it is the turn of an utterance that nobody has committed.
+    fn next_committed(&mut self) -> Option<Committed> {
+        match self.open_utterance() {
+            Some(_) => None,
+            None => self.committed.pop_front(),
+        }
+    }
+
+    /// The session has accepted the client's commit.
+    pub(super) fn audio_committed(&mut self) {
+        let asked = self.answered("commitaudio").map(|pending| pending.asked);
+        let (length, by_hand) = match asked {
+            Some(Asked::Commit { length, by_hand }) => (length, by_hand),
+            _ => (Micros(0), false),
         };
-        if utterance.to.is_none() {
+        let next = self.next_item.take();
+        // By hand audio behind it is committed: what the session ended itself has a turn of its own.
+        let (name, failed) = match self.open_utterance().filter(|_| !by_hand) {
+            Some(utterance) => (utterance.name.clone(), utterance.failed),
+            None => (next.unwrap_or_else(|| self.writer.id("item")), false),
+        };
+        self.tell_committed(&name);
+        let told = std::mem::take(&mut self.told);
+        self.committed.push_back(Committed {
+            name,
+            length,
+            told,
+            failed,
+        });
+    }
+
+    fn tell_committed(&mut self, name: &str) {
+        // Turns that wait for their words have no items yet.
+        let waiting = self.committed.back().map(|turn| turn.name.as_str());
+        let previous = waiting.or(self.items.last()).map(str::to_owned);
+        self.tell(
+            "input_audio_buffer.committed",
+            json!({"previous_item_id": previous, "item_id": name}),
+        );
+    }
+
+    /// The session has discarded the audio that was not committed.
+    pub(super) fn audio_cleared(&mut self) {
+        self.forget_dictation();
+        self.tell("input_audio_buffer.cleared", json!({}));
+    }
+
+    /// Forgets the words that the client was told of audio that it will not commit.
+    pub(super) fn forget_dictation(&mut self) {
+        self.next_item = None;
+        if self.open_utterance().is_none() {
+            self.told = Told::default();
+        }
+    }
+
+    /// Marks the turn whose words are due as one whose transcription failed. Returns its name.
+    pub(super) fn transcription_failed(&mut self) -> Option<String> {
+        let is_open = self.open_utterance().is_some();
+        let committed = self.committed.front_mut().filter(|_| !is_open);
+        let (name, failed) = match (committed, &mut self.utterance) {
+            (Some(turn), _) => (&turn.name, &mut turn.failed),
+            (None, Some(utterance)) => (&utterance.name, &mut utterance.failed),
+            (None, None) => return None,
+        };
+        *failed = true;
+        Some(name.clone())
+    }
+
+    pub(super) fn utterance_dropped(&mut self) {
+        let committed = self.next_committed();
+        let utterance = self.utterance.take();
+        if let Some(utterance) = utterance.as_ref().filter(|u| u.to.is_none()) {
             self.tell(
                 "input_audio_buffer.speech_stopped",
                 json!({"audio_end_ms": utterance.from.as_ms(), "item_id": utterance.name}),
             );
         }
-        if committed {
-            self.committed_in_vain(&utterance.name, utterance.failed);
+        match committed {
+            Some(turn) if turn.failed => {}
+            Some(turn) => self.wordless_item(turn),
+            None => self.told = Told::default(),
         }
-        self.tell_vendor(
-            "undertone.utterance_dropped",
-            json!({"item_id": utterance.name}),
-        );
+        if let Some(utterance) = utterance {
+            self.tell_vendor(
+                "undertone.utterance_dropped",
+                json!({"item_id": utterance.name}),
+            );
+        }
     }
 
-    /// The client committed audio without words. It is told so, because it waits for an item.
-    /// `told` says that it already was.
-    fn committed_in_vain(&mut self, name: &str, told: bool) {
-        let previous = self.items.last().map(str::to_owned);
-        self.tell(
-            "input_audio_buffer.committed",
-            json!({"previous_item_id": previous, "item_id": name}),
-        );
-        if !told {
-            let message = "No words were recognised in the audio, so there is no item.";
-            let error = json!({
-                "type": "invalid_request_error", "code": "audio_unintelligible",
-                "message": message, "param": null,
-            });
-            self.tell(
-                "conversation.item.input_audio_transcription.failed",
-                json!({"item_id": name, "content_index": 0, "error": error}),
-            );
+    /// The turn has no words. The client waits for its item, so it gets one, which the session does not have.
+    fn wordless_item(&mut self, turn: Committed) {
+        let json = shape::spoken_item(&turn.name, Some(""));
+        self.items.put_wordless(&turn.name, json.clone());
+        self.tell_added(&turn.name, &json);
+        self.item_done(&turn.name, json);
+        if self.session.transcripts {
+            self.transcript(&turn.name, "", turn.length, turn.told);
         }
     }
 
@@ -178,36 +246,40 @@ impl Realtime {
             self.item_done(&name, json);
             return;
         }
-        let committed = match self.answered("commitaudio").map(|pending| pending.asked) {
-            Some(Asked::Commit(length)) => length,
-            _ => std::mem::take(&mut self.uncommitted),
-        };
+        let committed = self.next_committed();
         let utterance = self.utterance.take();
-        // Without turn detection there are no speech boundaries: the whole commit is the turn.
-        let length = utterance.as_ref().map_or(committed, Utterance::length);
-        let seconds = length.0 as f64 / 1e6;
-        self.heard = self.heard + length;
-        let name = match utterance {
-            Some(utterance) => utterance.name,
-            None => self.writer.id("item"),
+        let whole = match &committed {
+            Some(turn) => turn.length,
+            None if self.session.by_hand => Micros(0),
+            None => std::mem::take(&mut self.uncommitted),
         };
-        let previous = self.items.last().map(str::to_owned);
-        self.tell(
-            "input_audio_buffer.committed",
-            json!({"previous_item_id": previous, "item_id": name}),
-        );
+        // Without turn detection there are no speech boundaries: the whole commit is the turn.
+        let length = utterance.as_ref().map_or(whole, Utterance::length);
+        self.heard = self.heard + length;
+        let (name, told) = match committed {
+            Some(turn) => (turn.name, turn.told),
+            None => {
+                let name = match utterance {
+                    Some(utterance) => utterance.name,
+                    None => self.writer.id("item"),
+                };
+                self.tell_committed(&name);
+                (name, std::mem::take(&mut self.told))
+            }
+        };
         let json = shape::spoken_item(&name, None);
         self.add_item(&name, item, json.clone());
-        self.item_done_after(&name, previous, json);
+        self.item_done(&name, json);
         self.items
             .put(&name, item, shape::spoken_item(&name, Some(text)));
         if self.session.transcripts {
-            self.transcript(&name, text, seconds);
+            self.transcript(&name, text, length, told);
         }
     }
 
-    fn transcript(&mut self, name: &str, text: &str, seconds: f64) {
-        let delta = std::mem::take(&mut self.told).rest(text);
+    fn transcript(&mut self, name: &str, text: &str, length: Micros, told: Told) {
+        let seconds = length.0 as f64 / 1e6;
+        let delta = told.rest(text);
         if !delta.is_empty() {
             self.transcript_delta(name, &delta);
         }
@@ -227,6 +299,10 @@ impl Realtime {
 
     fn insert_item(&mut self, name: &str, id: ItemId, json: Value, spot: &Spot) {
         self.items.insert(name, id, json.clone(), spot);
+        self.tell_added(name, &json);
+    }
+
+    fn tell_added(&mut self, name: &str, json: &Value) {
         let previous = self.items.before(name).map(str::to_owned);
         self.tell(
             "conversation.item.added",
@@ -236,13 +312,7 @@ impl Realtime {
 
     pub(super) fn item_done(&mut self, name: &str, json: Value) {
         let previous = self.items.before(name).map(str::to_owned);
-        self.item_done_after(name, previous, json);
-    }
-
-    fn item_done_after(&mut self, name: &str, previous: Option<String>, json: Value) {
-        if let Some(item) = self.items.get_mut(name) {
-            item.json = json.clone();
-        }
+        self.items.tell(name, json.clone());
         self.tell(
             "conversation.item.done",
             json!({"previous_item_id": previous, "item": json}),
@@ -368,14 +438,15 @@ fn place_of_audio(item: &Value) -> usize {
 
 /// The longest run of whole words that begins both texts.
 fn agreement<'a>(before: &str, text: &'a str) -> &'a str {
-    let ends = text.char_indices().filter(|(_, c)| c.is_whitespace());
-    let ends = ends.map(|(at, _)| at).chain([text.len()]);
-    let whole = |end: &usize| {
-        before
-            .strip_prefix(&text[..*end])
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace))
-    };
-    &text[..ends.take_while(whole).last().unwrap_or(0)]
+    let letters = before.chars().zip(text.chars());
+    let alike = letters.take_while(|(one, other)| one == other);
+    let end: usize = alike.map(|(letter, _)| letter.len_utf8()).sum();
+    let is_whole =
+        |text: &str| text[end..].is_empty() || text[end..].starts_with(char::is_whitespace);
+    match is_whole(before) && is_whole(text) {
+        true => &text[..end],
+        false => &text[..text[..end].rfind(char::is_whitespace).unwrap_or(0)],
+    }
 }
 
 impl Utterance {
@@ -412,6 +483,22 @@ mod tests {
             told.rest("how are you today, my friend?"),
             " today, my friend?"
         );
+    }
+
+    #[test]
+    fn two_texts_agree_on_whole_words() {
+        for (before, text, agreed) in [
+            ("how are you", "how are you", "how are you"),
+            ("how are", "how are you", "how are"),
+            ("how are you", "how are", "how are"),
+            ("how are your", "how are you", "how are"),
+            ("how our", "how are", "how"),
+            ("now", "how", ""),
+            ("", "how", ""),
+            ("grüß dich", "grüße dich", ""),
+        ] {
+            assert_eq!(agreement(before, text), agreed, "{before}, {text}");
+        }
     }
 
     #[test]
