@@ -23,7 +23,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout};
 
 /// Bytes of a socket's read buffer. The library's 128 KiB are what an idle client costs.
-const READ_BUFFER: usize = 4096;
+const READ_BUFFER: usize = 3072;
 
 /// Bytes that may wait inside the WebSocket library, unless a message may be larger: the echo of a
 /// client's own configuration must fit.
