@@ -200,7 +200,14 @@ fn visit(script: &str, folder: &Path, settings: &Value) -> Value {
         String::from_utf8_lossy(&visit.stdout),
         String::from_utf8_lossy(&visit.stderr),
     );
-    assert!(visit.status.success(), "{said}\n{complained}");
+    // What failed comes first: such a report is long.
+    let step = complained.rfind("\n-- ").unwrap_or_default();
+    assert!(
+        visit.status.success(),
+        "{}\n\nbefore that:\n{said}\n{}",
+        &complained[step..],
+        &complained[..step]
+    );
     let measured: Value =
         serde_json::from_str(said.lines().last().unwrap_or_default()).expect("a report");
     println!("{measured:#}");

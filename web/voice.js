@@ -152,8 +152,12 @@ export class Voice extends EventTarget {
 
   #listenForHolding() {
     const button = find('talk');
-    button.addEventListener('pointerdown', () => this.#press('pointer'));
-    for (const type of ['pointerup', 'pointercancel', 'pointerleave']) button.addEventListener(type, () => this.#release('pointer'));
+    button.addEventListener('pointerdown', ({ pointerId }) => {
+      // Its release is told wherever it is by then.
+      button.setPointerCapture(pointerId);
+      this.#press('pointer');
+    });
+    for (const type of ['pointerup', 'pointercancel', 'lostpointercapture']) button.addEventListener(type, () => this.#release('pointer'));
     // A click without a pointer is one of Enter, or of assistive technology.
     button.addEventListener('click', ({ detail }) => detail === 0 && this.#hold(this.held ? null : 'click'));
     document.addEventListener('keydown', (event) => {

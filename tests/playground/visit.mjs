@@ -404,8 +404,9 @@ async function pushToTalk(way) {
   await say(page, 'What can you do?');
   await page.waitForSelector('.sounding', { timeout: PATIENCE });
   await page.focus('#talk');
+  const struck = await page.locator('#log s').count();
   await page.keyboard.down(' ');
-  await page.waitForSelector('#log s', { timeout: PATIENCE });
+  await page.waitForFunction((count) => document.querySelectorAll('#log s').length > count, struck, { timeout: PATIENCE });
   assert.equal(await page.locator('.sounding').count(), 0);
   await page.keyboard.up(' ');
 
@@ -427,7 +428,11 @@ async function pushToTalk(way) {
 
   step('a pointer holds it while it is down');
   await page.hover('#talk');
+  const button = await page.locator('#talk').boundingBox();
   await page.mouse.down();
+  await isHeld(true);
+  assert.deepEqual(await page.locator('#talk').boundingBox(), button, 'it stays where it is');
+  await page.mouse.move(button.x, button.y + 3 * button.height);
   await isHeld(true);
   await page.mouse.up();
   await isHeld(false);

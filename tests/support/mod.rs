@@ -186,10 +186,11 @@ impl Drop for Server {
     }
 }
 
-/// Settings of a server on a free loopback port.
+/// Settings of a server on a free loopback port, whose clients may need long for their requests.
 pub(crate) fn local() -> ServerSettings {
     ServerSettings {
         bind: ([127, 0, 0, 1], 0).into(),
+        header_timeout: PATIENCE,
         ..ServerSettings::default()
     }
 }
