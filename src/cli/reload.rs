@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// Settings that take effect only at the next start, because they are loaded, opened or bound once.
-const AT_START: [&str; 28] = [
+const AT_START: [&str; 30] = [
     "server.host",
     "server.port",
     "server.max_sessions",
@@ -28,10 +28,12 @@ const AT_START: [&str; 28] = [
     "asr.service",
     "asr.languages",
     "asr.follow_language",
-    "tts.",
+    "tts.voice",
+    "tts.memory_mb",
+    "tts.services",
     "tools.journal",
     "store.",
-    "speculation.patterns_file",
+    "speculation.patterns",
     "asterisk.",
     "wyoming.",
     "playground.",
@@ -172,5 +174,15 @@ mod tests {
         ]);
         let named = stays(&with(&[]), &new);
         assert_eq!(named, ["call_recording.consent"]);
+    }
+
+    /// The reload used to say nothing of patterns that it went on to learn, and to name the speed, which it changes.
+    #[test]
+    fn learning_patterns_or_not_waits_for_the_next_start_and_the_speed_does_not() {
+        let new = with(&[
+            ("UNDERTONE_SPECULATION__PATTERNS", "false"),
+            ("UNDERTONE_TTS__SPEED", "1.2"),
+        ]);
+        assert_eq!(stays(&with(&[]), &new), ["speculation.patterns"]);
     }
 }
