@@ -180,18 +180,19 @@ fn ticks(stat: &str) -> u64 {
     times.filter_map(|ticks| ticks.parse::<u64>().ok()).sum()
 }
 
-/// The resident memory of a process, bytes.
+/// The resident memory that is a process's own, bytes. Pages of files, such as the weights of models, are shared and do
+/// not count.
 pub(super) fn memory(id: Option<u32>) -> Result<u64, BenchError> {
     let id = id.ok_or_else(|| wrong("it has ended"))?;
     let status = fs::read_to_string(format!("/proc/{id}/status")).map_err(wrong)?;
-    Ok(resident(&status))
+    anonymous(&status).ok_or_else(|| wrong("the system tells no RssAnon of it"))
 }
 
-fn resident(status: &str) -> u64 {
-    let lines = status.lines();
-    let line = lines.filter_map(|line| line.strip_prefix("VmRSS:")).next();
-    let kilobytes = line.and_then(|line| line.split_whitespace().next());
-    1024 * kilobytes.and_then(|kb| kb.parse().ok()).unwrap_or(0)
+fn anonymous(status: &str) -> Option<u64> {
+    let mut lines = status.lines();
+    let line = lines.find_map(|line| line.strip_prefix("RssAnon:"))?;
+    let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(1024 * kilobytes)
 }
 
 #[cfg(test)]
@@ -203,16 +204,17 @@ mod tests {
         let stat = "7 (a ) name) S 1 7 7 0 -1 4194304 2 3 0 0 120 30 9 9 20 0 4 0 77 1 1";
         assert_eq!(ticks(stat), 150);
         assert_eq!(ticks(""), 0);
-        assert_eq!(
-            resident("Name:\tx\nVmRSS:\t  2048 kB\nThreads:\t3\n"),
-            2 << 20
-        );
+        let status = "Name:\tx\nVmRSS:\t  9000 kB\nRssAnon:\t  2048 kB\nThreads:\t3\n";
+        assert_eq!(anonymous(status), Some(2 << 20));
+        assert_eq!(anonymous("Name:\tx\n"), None, "of a process that has ended");
     }
 
     #[test]
     fn this_process_takes_time_and_memory() {
         let id = Some(std::process::id());
+        let held = std::hint::black_box(vec![1_u8; 8 << 20]);
         assert!(memory(id).unwrap() > 1 << 20);
+        drop(held);
         cpu(id).unwrap();
     }
 }

@@ -56,7 +56,7 @@ struct Level {
     /// CPU time of the server and of the generator, s.
     cpu: f64,
     generator: f64,
-    /// The growth of the server's memory, bytes a call.
+    /// The growth of the server's own memory, half-way through the measured time, bytes a call.
     memory: f64,
 }
 
@@ -167,9 +167,11 @@ async fn level(
         }
     }
     let before = times(&server, &load)?;
+    // While the calls are open.
+    sleep(length / 2).await;
+    let full = memory(server.child.id())?;
     let tally = load.line().await?;
     let after = times(&server, &load)?;
-    let full = memory(server.child.id())?;
     Ok(Level {
         kind,
         calls,

@@ -5,6 +5,7 @@ use super::load::{Load, Tally};
 use crate::asr::Asr;
 use crate::bench::BenchError;
 use crate::bench::served::{Served, started, with_llm};
+use crate::bench::socket::config;
 use crate::bench::stubs::{Hears, Loudness, Says, Tone};
 use crate::conversation::Policy;
 use crate::models::Models;
@@ -21,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio_tungstenite::accept_async;
+use tokio_tungstenite::accept_async_with_config;
 
 /// The lines of the load before its result.
 pub(super) const OPENING: &str = "opening";
@@ -221,7 +222,7 @@ async fn serve(kind: Kind, calls: usize, models: &Path) -> Result<(), BenchError
 fn echo(stream: tokio::net::TcpStream) {
     tokio::spawn(async move {
         stream.set_nodelay(true).ok();
-        let Ok(mut socket) = accept_async(stream).await else {
+        let Ok(mut socket) = accept_async_with_config(stream, Some(config())).await else {
             return;
         };
         while let Some(Ok(message)) = socket.next().await {

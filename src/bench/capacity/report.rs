@@ -62,10 +62,13 @@ fn method(cores: usize) -> Vec<String> {
             LENGTH.as_secs()
         ),
         "CPU is the user and system time of the server's process; a pair is a frame in and a frame out. The bare echo sends \
-         back what it gets over the same kind of socket: what sockets and kernel cost without a server. Memory is what the \
-         process grew by. Most of it is sound: two clauses of 3 s that are made ahead and wait to be played are 188 KiB, \
-         the user's last second is 40 KiB, and what was freed stays with the process. If the load itself sends its frames \
-         more than 20 ms late (99th percentile), the level says nothing of the server and does not count as held."
+         back what it gets over the same kind of socket: what sockets and kernel cost without a server. The load and the \
+         bare echo read into buffers of 4 KiB. Memory is what the server's process has grown by since before the first \
+         call. It is read half-way through the measured time, while the calls are open, and counts the process's own pages \
+         (RssAnon): those of files, such as the weights of models, are shared. Most of it is sound: two clauses of 3 s that \
+         are made ahead and wait to be played are 188 KiB, the user's last second is 40 KiB, and what was freed stays with \
+         the process. If the load itself sends its frames more than 20 ms late (99th percentile), the level says nothing of \
+         the server and does not count as held."
             .into(),
     ]
 }
