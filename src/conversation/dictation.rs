@@ -23,6 +23,9 @@ const SETTLING_MS: u64 = 1_200;
 /// Silence after which nothing is transcribed until somebody speaks again, ms.
 const LONG_PAUSE_MS: u64 = 5_000;
 
+/// The audio that is kept, ms: as much as `audio::Ring` has.
+const KEPT_MS: u64 = 60_000;
+
 /// The most audio, ms, that has no words.
 const WORDLESS_MS: u64 = 100;
 
@@ -60,6 +63,9 @@ impl Dictation {
         partials: bool,
     ) {
         let end = window.end;
+        if let Some(utterance) = &mut self.utterance {
+            utterance.ask_failed_segments(common);
+        }
         let heard = self.detector.push(window, vad, vad.start_windows);
         if let Activity::Started(at) = heard {
             self.starts(common, at, earliest, end);
@@ -144,7 +150,7 @@ impl Dictation {
     }
 
     /// Takes the audio up to `end`, which the client commits. It began at `from`. If nobody was heard to speak, all of it
-    /// is to be transcribed; silence behind a long pause is not, as far as the detector has judged it.
+    /// that is kept is to be transcribed; silence behind a long pause is not, as far as the detector has judged it.
     pub(super) fn take(&mut self, common: &Common, from: Samples, end: Samples) -> Utterance {
         let Self {
             detector,
@@ -152,7 +158,8 @@ impl Dictation {
             utterance,
         } = std::mem::take(self);
         let Some(mut utterance) = utterance else {
-            return Utterance::spoken(from, end, common.now, 0);
+            let kept = from.max(end.minus_ms(KEPT_MS));
+            return Utterance::spoken(kept, end, common.now, 0);
         };
         if !detector.is_speaking() {
             let unheard = Samples(end.since(silent_to)).as_ms();

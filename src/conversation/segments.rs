@@ -4,7 +4,10 @@ use super::common::Common;
 use super::ids::RequestId;
 use super::output::Output;
 use crate::asr::Recognised;
-use crate::time::Samples;
+use crate::time::{Micros, Samples, Time};
+
+/// How long after a failure a part is requested again: time for a full queue to have room.
+const RETRY_AFTER: Micros = Micros::from_ms(500);
 
 /// The finished parts of an utterance, and where its unfinished part begins.
 #[derive(Debug)]
@@ -26,6 +29,8 @@ struct Segment {
 enum Words {
     /// They are requested, `again` if that has failed before.
     Awaited { again: bool },
+    /// Their transcription failed then, and they are to be requested again.
+    Failed(Time),
     /// They are these.
     Known(String),
     /// They could not be transcribed.
@@ -52,8 +57,9 @@ impl Segments {
 
     /// Whether no words of finished parts are awaited any more.
     pub(super) fn are_transcribed(&self) -> bool {
-        let awaited = |segment: &Segment| matches!(segment.words, Words::Awaited { .. });
-        !self.finished.iter().any(awaited)
+        let pending =
+            |segment: &Segment| matches!(segment.words, Words::Awaited { .. } | Words::Failed(_));
+        !self.finished.iter().any(pending)
     }
 
     /// Whether any words of finished parts are known.
@@ -70,7 +76,12 @@ impl Segments {
     /// The beginning of the first finished part that may have to be requested again.
     pub(super) fn may_ask_again_from(&self) -> Option<Samples> {
         let mut finished = self.finished.iter();
-        let first = |segment: &&Segment| matches!(segment.words, Words::Awaited { again: false });
+        let first = |segment: &&Segment| {
+            matches!(
+                segment.words,
+                Words::Awaited { again: false } | Words::Failed(_)
+            )
+        };
         finished.find(first).map(|segment| segment.from)
     }
 
@@ -128,33 +139,52 @@ impl Segments {
         });
     }
 
-    /// Handles a finished transcription. After a first failure the words are requested again. Returns whether they
-    /// were; `None` if it is of none of these parts.
+    /// Handles a finished transcription. After a first failure the words are requested again, `at_once` or by
+    /// [`Self::ask_failed`]. Returns whether they were; `None` if it is of none of these parts.
     pub(super) fn on_transcript(
         &mut self,
         common: &mut Common,
         request: RequestId,
         heard: &Result<Recognised, ()>,
+        at_once: bool,
     ) -> Option<bool> {
         let mut finished = self.finished.iter_mut();
         let segment = finished.find(|segment| segment.request == request)?;
         let may_ask = matches!(segment.words, Words::Awaited { again: false });
         segment.words = match heard {
             Ok(heard) => Words::Known(heard.text.clone()),
-            Err(()) if may_ask => {
+            Err(()) if may_ask && at_once => {
                 segment.request = ask(common, segment.from, segment.to);
                 Words::Awaited { again: true }
             }
+            Err(()) if may_ask => Words::Failed(common.now),
             Err(()) => Words::Lost,
         };
-        Some(heard.is_err() && may_ask)
+        Some(heard.is_err() && may_ask && at_once)
+    }
+
+    /// Requests the words of failed parts again, if `all` whenever they failed, else a while later. Returns whether there
+    /// were any.
+    pub(super) fn ask_failed(&mut self, common: &mut Common, all: bool) -> bool {
+        let now = common.now;
+        let is_due = |segment: &&mut Segment| match segment.words {
+            Words::Failed(at) => all || now >= at + RETRY_AFTER,
+            _ => false,
+        };
+        let mut any = false;
+        for segment in self.finished.iter_mut().filter(is_due) {
+            segment.request = ask(common, segment.from, segment.to);
+            segment.words = Words::Awaited { again: true };
+            any = true;
+        }
+        any
     }
 
     /// The words so far, with `tail` for the unfinished part.
     pub(super) fn text(&self, tail: &str) -> String {
         let finished = self.finished.iter().filter_map(|s| match &s.words {
             Words::Known(text) => Some(text.as_str()),
-            Words::Awaited { .. } | Words::Lost => None,
+            Words::Awaited { .. } | Words::Failed(_) | Words::Lost => None,
         });
         finished
             .chain([tail])
@@ -199,7 +229,7 @@ mod tests {
         assert!(!segments.are_transcribed());
         let request = segments.finished[0].request;
         let text = Ok("One, ".into());
-        let again = segments.on_transcript(&mut common, request, &text);
+        let again = segments.on_transcript(&mut common, request, &text, true);
         assert_eq!(again, Some(false));
         assert_eq!(segments.text("two"), "One, two");
         let after_pause = segments.cut_long(&mut common, at(ms + ms * 3 / 5), true);
@@ -220,7 +250,7 @@ mod tests {
         segments.cut(&mut common, at(2_000));
         assert_eq!(segments.may_ask_again_from(), Some(at(0)));
         let first = segments.finished[0].request;
-        let again = segments.on_transcript(&mut common, first, &Err(()));
+        let again = segments.on_transcript(&mut common, first, &Err(()), true);
         assert_eq!(again, Some(true));
         let asked = common.outputs.back();
         assert!(
@@ -231,12 +261,35 @@ mod tests {
         assert_eq!(segments.may_ask_again_from(), Some(at(1_000)));
         let second = segments.finished[0].request;
         assert_ne!(second, first);
-        let again = segments.on_transcript(&mut common, second, &Err(()));
+        let again = segments.on_transcript(&mut common, second, &Err(()), true);
         assert_eq!(again, Some(false));
         assert!(segments.lack_words() && !segments.have_words());
         let other = segments.finished[1].request;
-        segments.on_transcript(&mut common, other, &Ok("two".into()));
+        segments.on_transcript(&mut common, other, &Ok("two".into()), true);
         assert!(segments.are_transcribed());
         assert_eq!(segments.text(""), "two");
+    }
+
+    /// It was requested again in the same instant, when the queue was as full as before.
+    #[test]
+    fn a_part_that_the_queue_had_no_room_for_is_asked_for_again_later() {
+        let mut common = Common::new(Policy::default(), Experience::default());
+        let mut segments = Segments::new(Samples::from_ms(0));
+        segments.cut(&mut common, Samples::from_ms(1_000));
+        let request = segments.finished[0].request;
+        let before = common.outputs.len();
+        let again = segments.on_transcript(&mut common, request, &Err(()), false);
+        assert_eq!(again, Some(false));
+        assert!(!segments.ask_failed(&mut common, false));
+        assert_eq!(common.outputs.len(), before);
+        assert!(!segments.are_transcribed());
+        assert_eq!(segments.may_ask_again_from(), Some(Samples::from_ms(0)));
+        common.now = Time(0) + RETRY_AFTER;
+        assert!(segments.ask_failed(&mut common, false));
+        assert!(!segments.ask_failed(&mut common, true), "once");
+        assert_eq!(common.outputs.len(), before + 1);
+        let request = segments.finished[0].request;
+        segments.on_transcript(&mut common, request, &Err(()), false);
+        assert!(segments.are_transcribed() && segments.lack_words());
     }
 }

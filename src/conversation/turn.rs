@@ -132,6 +132,7 @@ impl Turn {
     pub(super) fn watch_audio(&mut self, common: &mut Common, probability: f32) {
         if let Some(utterance) = &mut self.utterance {
             utterance.clarity().count(probability);
+            utterance.ask_failed_segments(common);
             let stalled = common.now + common.policy.timeouts.audio_timeout;
             common.timers.set(Timer::AudioStalled, stalled);
         }
@@ -140,6 +141,11 @@ impl Turn {
     /// The audio so far belongs to no later turn.
     pub(super) fn forget_audio(&mut self) {
         self.audio_from = self.audio_end;
+    }
+
+    /// The audio before `from` belongs to no later turn.
+    pub(super) fn forget_audio_before(&mut self, from: Samples) {
+        self.audio_from = self.audio_from.max(from);
     }
 
     /// The speech from here on belongs to the turn that the client commits next.

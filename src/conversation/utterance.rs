@@ -196,7 +196,10 @@ impl Utterance {
         if pause.transcription.is_some() {
             self.partials.put_off(end);
         }
-        let awaited = pause.transcription.filter(|_| pause.transcript.is_none());
+        let has_failed = std::mem::take(&mut self.failed);
+        let awaited = pause
+            .transcription
+            .filter(|_| pause.transcript.is_none() && !has_failed);
         self.partials.goes_on(end, awaited);
         let before = std::mem::replace(&mut self.stage, Stage::Speaking);
         matches!(before, Stage::Pausing(_))
@@ -311,6 +314,13 @@ impl Utterance {
             self.partials.cut();
         }
     }
+
+    /// Requests segments again whose transcription failed a while ago.
+    pub(super) fn ask_failed_segments(&mut self, common: &mut Common) {
+        if self.segments.ask_failed(common, false) {
+            self.pause.asked = common.now;
+        }
+    }
 }
 
 /// Words.
@@ -322,7 +332,12 @@ impl Utterance {
         heard: Result<Recognised, ()>,
         common: &mut Common,
     ) -> Transcribed {
-        if let Some(again) = self.segments.on_transcript(common, request, &heard) {
+        // Of what is committed no more audio may come, at which a segment could be requested again.
+        let at_once = self.is_committed();
+        let of_segment = self
+            .segments
+            .on_transcript(common, request, &heard, at_once);
+        if let Some(again) = of_segment {
             if again {
                 self.pause.asked = common.now;
             }
@@ -346,6 +361,7 @@ impl Utterance {
                     heard.text.clone_from(&self.answered);
                 }
                 self.pause.transcript = Some((heard, common.now));
+                self.failed = false;
             }
             Err(()) if self.may_ask_rest_again() => {
                 self.ask_rest_again(common);

@@ -383,7 +383,10 @@ async fn a_call_beyond_the_limit_is_hung_up_and_counted() {
 
 #[tokio::test]
 async fn invalid_calls_are_closed_without_effect_on_others() {
-    let settings = limits(|limits| limits.open_within = Duration::from_millis(300));
+    let settings = ServerSettings {
+        header_timeout: Duration::from_secs(2),
+        ..limits(|limits| limits.open_within = Duration::from_millis(300))
+    };
     let (server, address) = Server::of_calls(settings, scripted::factory(Script::default()));
     let mut bystander = Caller::dial(address).await;
     for bytes in [

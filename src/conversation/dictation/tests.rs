@@ -182,3 +182,15 @@ fn audio_in_which_nobody_was_heard_is_transcribed_whole() {
         [(0, 25_000, false), (25_000, 30_016, false)]
     );
 }
+
+/// The parts before were requested without any audio in them.
+#[test]
+fn of_audio_in_which_nobody_was_heard_only_what_is_kept_is_transcribed() {
+    let mut spoken = nothing_yet(false);
+    spoken.silence(180_000);
+    spoken.commit();
+    let from = spoken.to - KEPT_MS;
+    let asked = spoken.asked();
+    assert_eq!(asked.first(), Some(&(from, from + 25_000, false)));
+    assert_eq!(asked.len(), 3);
+}

@@ -45,7 +45,7 @@ pub(in crate::conversation) struct Predicted {
     pub source: Source,
     /// The confidence with which it began the run.
     pub confidence: f32,
-    /// The confidence now that the model's stream may have confirmed the call.
+    /// The confidence for the words as they are now, for which the model's stream may have confirmed the call.
     pub confirmed: f32,
     /// When another source would have begun it.
     pub rivalled: Option<Time>,
@@ -278,6 +278,16 @@ impl Ledger {
         let predicted = self.get_mut(id).and_then(|run| run.predicted.as_mut());
         if let Some(predicted) = predicted {
             predicted.confirmed = predicted.confirmed.max(confidence);
+        }
+    }
+
+    /// The words of a track are others now: a call that the model's stream has confirmed for those before is as likely
+    /// as its prediction again, until it is confirmed for these.
+    pub(in crate::conversation) fn unconfirm(&mut self, track: TrackId) {
+        let runs = self.runs.values_mut();
+        let open = runs.filter(|run| run.track == track && !run.is_committed());
+        for predicted in open.filter_map(|run| run.predicted.as_mut()) {
+            predicted.confirmed = predicted.confidence;
         }
     }
 

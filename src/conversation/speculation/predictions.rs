@@ -119,8 +119,9 @@ impl Speculation {
 
     fn ask_router(&mut self, common: &mut Common, track: TrackId, heard: Evidence) {
         let request = common.request_id();
-        if let Some(track) = self.track(track) {
-            track.ask(request, heard.clone());
+        let asked = self.track(track);
+        if asked.is_some_and(|track| track.ask(request, heard.clone())) {
+            self.ledger.unconfirm(track);
         }
         self.routes.insert(request, track);
         common.outputs.push_back(Output::Route { request, heard });

@@ -18,6 +18,9 @@ use crate::tools::{Declaration, Eligibility, ToolError, canonical};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
+#[cfg(test)]
+mod tests;
+
 /// The most committed calls shown to the prediction sources.
 const PAST_CALLS: usize = 16;
 

@@ -60,12 +60,14 @@ impl Track {
         }
     }
 
-    /// The sources are asked about this.
-    pub(super) fn ask(&mut self, request: RequestId, heard: Evidence) {
-        if self.asked.text != heard.text {
+    /// The sources are asked about this. Returns whether the words are others than before.
+    pub(super) fn ask(&mut self, request: RequestId, heard: Evidence) -> bool {
+        let are_others = self.asked.text != heard.text;
+        if are_others {
             self.new_words = Some(request);
         }
         (self.asked, self.unanswered, self.request) = (heard, true, Request::default());
+        are_others
     }
 
     /// A source has answered: what was predicted from fewer words is outdated.

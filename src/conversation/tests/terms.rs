@@ -1364,3 +1364,36 @@ fn a_refused_response_outside_the_conversation_is_refused_by_its_own_name() {
     );
     assert!(sim.saw(|e| matches!(e, Event::Refused { request, .. } if request == "RespondAside")));
 }
+
+/// Audio that was no longer there was requested, part by part.
+#[test]
+fn silence_before_turn_detection_is_switched_off_is_not_transcribed() {
+    let mut sim = sim();
+    sim.silence(180_000);
+    let before = sim.audio();
+    configure(&mut sim, by_hand());
+    sim.silence(992);
+    sim.input(Input::CommitAudio);
+    let asked = sim.outputs.iter().filter_map(|(_, output)| match output {
+        Output::Transcribe { from, .. } => Some(*from),
+        _ => None,
+    });
+    let asked: Vec<_> = asked.collect();
+    assert_eq!(asked.len(), 1);
+    assert!(Samples(before.since(asked[0])).as_ms() < 2_000);
+}
+
+/// All words were lost, and the user was asked to repeat a minute of them.
+#[test]
+fn a_dictation_whose_last_words_are_late_keeps_the_others() {
+    let mut sim = sim();
+    configure(&mut sim, by_hand());
+    sim.speak("a long letter", 30_016);
+    sim.asr_ms = 60_000;
+    sim.input(Input::CommitAudio);
+    sim.silence(4_000);
+    assert!(
+        sim.saw(|event| matches!(event, Event::UserItem { text, .. } if text == "a long letter"))
+    );
+    assert!(!sim.saw(|event| *event == Event::UtteranceDropped));
+}

@@ -26,7 +26,12 @@ impl Utterance {
             // Its words are in the segments.
             self.pause = Pause::default();
         }
+        self.segments.ask_failed(common, true);
         self.stage = Stage::Committed(end);
+        if std::mem::take(&mut self.failed) {
+            // Its request has failed, so the words are still to be requested.
+            self.pause = Pause::default();
+        }
         if !self.pause.lacks_transcript() {
             return;
         }
@@ -43,6 +48,13 @@ impl Utterance {
     /// segments' words are worth keeping.
     pub(super) fn may_ask_rest_again(&self) -> bool {
         self.is_committed() && !self.segments.is_empty()
+    }
+
+    /// The words of a committed utterance that are known before all are; `None` if there are none.
+    pub(in crate::conversation) fn words_in_part(&self) -> Option<String> {
+        let tail = self.pause.transcript.as_ref();
+        let words = self.text(tail.map_or("", |(heard, _)| &heard.text));
+        (self.is_committed() && !words.is_empty()).then_some(words)
     }
 
     /// Requests the words behind finished segments again, as those of one more segment.

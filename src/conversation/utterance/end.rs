@@ -132,7 +132,10 @@ impl Utterance {
             return plausible.map_or(EndOfTurn::NotYet, EndOfTurn::Perhaps);
         }
         let rest_is_lost = self.failed && !is_cut;
+        // A turn that ended by itself is not answered without words that may take the others back.
+        let lacks_words = rest_is_lost || (!is_cut && self.segments.lack_words());
         match transcript {
+            _ if lacks_words && !self.is_committed() => EndOfTurn::Lost,
             _ if rest_is_lost && !self.segments.have_words() => EndOfTurn::Lost,
             Some(text) if text.is_empty() && self.segments.lack_words() => EndOfTurn::Lost,
             Some(text) => EndOfTurn::Over(text),

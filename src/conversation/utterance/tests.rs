@@ -678,3 +678,88 @@ fn a_committed_turn_ignores_the_verdict_on_its_end() {
     let over = EndOfTurn::Over("what time is it".into());
     assert_eq!(judge(&utterance, &mut common, 1_400), over);
 }
+
+/// An utterance with a finished segment, whose request is returned, and a pause behind it, whose request is, too.
+fn detected_in_parts() -> (Utterance, Common, [RequestId; 2]) {
+    let (mut utterance, mut common) = speaking(26_000);
+    utterance.goes_on(at(26_000), common.now);
+    utterance.cut_long_segment(&mut common, at(26_000), false);
+    utterance.goes_on(at(28_000), Time::from_ms(28_000));
+    common.now = Time::from_ms(28_200);
+    let rule = EndOfTurnRule::Semantic;
+    pauses(&mut utterance, &mut common, rule, at(28_200), false);
+    let asked = requests(&common).into_iter().map(|(request, ..)| request);
+    let asked: Vec<_> = asked.collect();
+    let asked = asked.try_into().expect("a segment and a pause");
+    (utterance, common, asked)
+}
+
+/// "Book it for Friday. No, wait, don't." was answered as "Book it for Friday."
+#[test]
+fn a_detected_turn_whose_last_words_are_lost_is_not_answered() {
+    let (mut utterance, mut common, [segment, rest]) = detected_in_parts();
+    utterance.on_transcript(segment, Ok("Book it for Friday.".into()), &mut common);
+    utterance.on_transcript(rest, Err(()), &mut common);
+    assert_eq!(judge(&utterance, &mut common, 40_000), EndOfTurn::Lost);
+}
+
+#[test]
+fn a_detected_turn_whose_first_part_fails_twice_is_not_answered() {
+    let (mut utterance, mut common, [segment, rest]) = detected_in_parts();
+    utterance.on_transcript(segment, Err(()), &mut common);
+    utterance.on_transcript(rest, Ok("Book it.".into()), &mut common);
+    assert_eq!(judge(&utterance, &mut common, 28_400), EndOfTurn::NotYet);
+    common.now = Time::from_ms(28_800);
+    utterance.ask_failed_segments(&mut common);
+    let again = requested(&common).unwrap();
+    assert_ne!(again, segment);
+    utterance.on_transcript(again, Err(()), &mut common);
+    assert_eq!(judge(&utterance, &mut common, 40_000), EndOfTurn::Lost);
+}
+
+/// They were lost, and the user was asked to repeat.
+#[test]
+fn a_pause_that_failed_does_not_lose_the_words_of_the_next_one() {
+    let (mut utterance, mut common) = speaking(1_000);
+    utterance.goes_on(at(1_000), common.now);
+    let rule = EndOfTurnRule::Semantic;
+    pauses(&mut utterance, &mut common, rule, at(1_200), false);
+    let failed = requested(&common).unwrap();
+    utterance.on_transcript(failed, Err(()), &mut common);
+    utterance.goes_on(at(2_000), Time::from_ms(2_000));
+    utterance.ask_partial(&mut common, at(2_500));
+    assert_ne!(requested(&common), Some(failed), "partials go on");
+    common.now = Time::from_ms(3_000);
+    utterance.goes_on(at(3_000), common.now);
+    pauses(&mut utterance, &mut common, rule, at(3_200), false);
+    let pause = requested(&common).unwrap();
+    utterance.on_transcript(pause, Ok("What time is it?".into()), &mut common);
+    let over = EndOfTurn::Over("What time is it?".into());
+    assert_eq!(judge(&utterance, &mut common, 9_000), over);
+}
+
+#[test]
+fn a_commit_behind_a_pause_that_failed_is_transcribed_again() {
+    let (mut utterance, mut common) = speaking(1_000);
+    utterance.goes_on(at(1_000), common.now);
+    let rule = EndOfTurnRule::Semantic;
+    pauses(&mut utterance, &mut common, rule, at(1_200), false);
+    let failed = requested(&common).unwrap();
+    utterance.on_transcript(failed, Err(()), &mut common);
+    utterance.commit(&mut common, at(1_400));
+    let again = requested(&common).unwrap();
+    assert_ne!(again, failed);
+    utterance.on_transcript(again, Ok("What time is it?".into()), &mut common);
+    let over = EndOfTurn::Over("What time is it?".into());
+    assert_eq!(judge(&utterance, &mut common, 1_500), over);
+}
+
+#[test]
+fn of_a_committed_turn_the_known_parts_are_its_words_in_part() {
+    let (mut utterance, mut common, [first, ..]) = committed_in_parts();
+    assert_eq!(utterance.words_in_part(), None);
+    utterance.on_transcript(first, Ok("One".into()), &mut common);
+    assert_eq!(utterance.words_in_part().as_deref(), Some("One"));
+    let (utterance, ..) = paused(1_000, "what time is it");
+    assert_eq!(utterance.words_in_part(), None, "it goes on");
+}

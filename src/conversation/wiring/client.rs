@@ -58,6 +58,8 @@ impl Conversation {
                 // one.
                 self.drop_utterance();
                 self.turn.dictate_from(&mut self.common, from);
+            } else {
+                self.turn.forget_audio_before(self.audio_needed_from());
             }
             self.client.turn_detection = turn_detection;
         }

@@ -10,7 +10,7 @@ use crate::conversation::output::Event;
 use crate::conversation::speculation::Discard;
 use crate::conversation::turn::Commit;
 use crate::conversation::turn_detection::EndOfTurnRule;
-use crate::conversation::utterance::{EndOfTurn, Transcribed};
+use crate::conversation::utterance::{EndOfTurn, Transcribed, Utterance};
 use crate::llm::Message;
 use crate::prediction::Moment;
 use crate::time::{Samples, Time};
@@ -271,10 +271,15 @@ impl Conversation {
         self.drop_held();
     }
 
-    /// Asks the user to repeat, because the recogniser failed or is too slow.
+    /// Asks the user to repeat, because the recogniser failed or is too slow. Of a committed turn the words that are known
+    /// are kept.
     pub(super) fn on_transcript_overdue(&mut self) {
         if !self.turn.is_open() || self.ignore_overlap() {
             return;
+        }
+        let words = self.turn.utterance().and_then(Utterance::words_in_part);
+        if let Some(words) = words {
+            return self.end_turn(&words);
         }
         // Reported while the utterance is open: some clients treat an error outside of one as fatal.
         self.common.notify(Event::words_lost());

@@ -103,8 +103,9 @@ const WIDEST: i64 = 16;
 /// The depth to which a schema is read. One that refers to itself is endless.
 const DEEPEST: usize = 8;
 
-/// Schemas of one tool whose fields are read, shared evenly among the fields of each.
-const ROOM: usize = 1_024;
+/// The most schemas that are kept of one tool besides its own. What a schema leaves over is shared evenly among its
+/// fields and its elements.
+const ROOM: usize = 16_384;
 
 /// Schemas that together describe one value.
 const COMBINED: usize = 64;
@@ -178,7 +179,8 @@ impl Schemas {
 }
 
 impl Named {
-    /// Reads schemas of one value together, which are parts of the schema `root`.
+    /// Reads schemas of one value together, which are parts of the schema `root`. At most `room` schemas are kept of
+    /// what is within them; if they have more fields, none.
     fn of(root: &Value, schemas: &[&Value], depth: usize, room: usize) -> Self {
         let schemas = combined(root, schemas);
         let mut values: Vec<Value> = Vec::new();
@@ -202,10 +204,18 @@ impl Named {
             let declared = each(&schemas, "properties").filter_map(Value::as_object);
             for (name, schema) in declared.flatten().filter(|(name, _)| is_part(name)) {
                 fields.entry(name).or_default().push(schema);
+                if fields.len() > room {
+                    break;
+                }
             }
             items.extend(each(&schemas, "items"));
         }
-        let room = room / (fields.len() + 1);
+        let kept = fields.len() + usize::from(!items.is_empty());
+        if kept > room {
+            fields.clear();
+            items.clear();
+        }
+        let room = room.saturating_sub(kept) / kept.max(1);
         let within = |schemas: &[&Value]| Self::of(root, schemas, depth.saturating_sub(1), room);
         Self {
             fields: fields
@@ -250,6 +260,22 @@ impl Named {
             }
             scalar => scalar.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+impl Schemas {
+    /// How many schemas are kept of a tool, its own included.
+    pub(super) fn count(&self, tool: &str) -> usize {
+        self.0.get(tool).map_or(0, Named::count)
+    }
+}
+
+#[cfg(test)]
+impl Named {
+    fn count(&self) -> usize {
+        let within = self.fields.values().chain(self.items.as_deref());
+        1 + within.map(Self::count).sum::<usize>()
     }
 }
 

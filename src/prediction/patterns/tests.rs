@@ -344,6 +344,21 @@ fn schemas_that_refer_to_themselves_are_read_within_bounds() {
     let all = json!({ "$ref": "#" });
     schemas.add("deep", &json!({ "properties": { "in": all, "x": {} } }));
     assert!(schemas.declares("deep", "/in/in/in/x"));
+    // A million were kept: room was left for the fields of each field.
+    let wide = (0..1_000).map(|at| (format!("f{at}"), all.clone()));
+    let wide = Value::Object(wide.collect());
+    schemas.add("wide", &json!({ "properties": wide }));
+    assert!(schemas.declares("wide", "/f999"));
+    assert!(!schemas.declares("wide", "/f999/f999"));
+    assert_eq!(schemas.count("wide"), 1_001);
+    // A list within each field takes room as well.
+    let lists = (0..100).map(|at| (format!("f{at}"), json!({ "items": all })));
+    let lists = Value::Object(lists.collect());
+    schemas.add("lists", &json!({ "properties": lists }));
+    for tool in ["walk", "deep", "lists"] {
+        let count = schemas.count(tool);
+        assert!(count < 20_000, "{tool}: {count}");
+    }
 }
 
 /// Digits were taken for values, in declared names as well.

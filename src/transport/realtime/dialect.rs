@@ -51,6 +51,9 @@ enum Asked {
         length: Micros,
         /// Whether the client ended turns by hand.
         by_hand: bool,
+        /// Whether turn detection was set behind it, before another commit: if it is refused, the words that the client
+        /// was told of its audio are forgotten.
+        ends_dictation: bool,
     },
     Respond(Box<ResponseRequest>),
     Cancel,
@@ -559,7 +562,7 @@ impl Dialect for Realtime {
     }
 
     fn is_busy(&self) -> bool {
-        self.has_no_room_for_items()
+        self.has_no_room()
     }
 
     fn client(&mut self, message: ClientMessage<'_>) -> Vec<Action> {

@@ -100,7 +100,7 @@ impl Realtime {
         let settings = self.session.apply(update);
         let detection = settings.turn_detection.as_ref();
         if detection.is_some_and(|detection| detection.rule != EndOfTurnRule::Client) {
-            self.forget_dictation();
+            self.end_dictation();
         }
         if settings != Default::default() {
             self.ask(Input::Configure(Box::new(settings)));
@@ -111,6 +111,20 @@ impl Realtime {
         let session = self.session.to_json();
         self.tell("session.updated", json!({ "session": session }));
         Ok(())
+    }
+
+    /// Turn detection is set: forgets the words that the client was told of audio that it will not commit. If a commit
+    /// is pending, they are those of its item, unless it is refused.
+    fn end_dictation(&mut self) {
+        let mut asked = self.pending.iter_mut().rev().map(|one| &mut one.asked);
+        let last_commit = asked.find_map(|asked| match asked {
+            Asked::Commit { ends_dictation, .. } => Some(ends_dictation),
+            _ => None,
+        });
+        match last_commit {
+            Some(ends_dictation) => *ends_dictation = true,
+            None => self.forget_dictation(),
+        }
     }
 
     fn confirm(&mut self, name: &str, accepted: bool) -> Result<(), Fault> {
@@ -147,6 +161,7 @@ impl Realtime {
         let asked = Asked::Commit {
             length: self.uncommitted,
             by_hand: self.session.by_hand,
+            ends_dictation: false,
         };
         self.expect(event_id, asked)?;
         self.uncommitted = Micros(0);
@@ -605,9 +620,9 @@ impl Realtime {
     /// Keeps a request until the session answers it.
     pub(super) fn expect(&mut self, event_id: &Option<String>, asked: Asked) -> Result<(), Fault> {
         if self.pending.len() == MAX_PENDING {
-            // Other requests are kept only for the event id in errors; an item must not be lost.
-            let Some(at) = self.pending.iter().position(|pending| !is_item(pending)) else {
-                let message = "Too many items are waiting to be added.";
+            // Other requests are kept only for the event id in errors; items and commits must not be lost.
+            let Some(at) = self.pending.iter().position(|pending| !must_stay(pending)) else {
+                let message = "Too many items and commits are waiting for the session.";
                 return Err(Fault::whole("rate_limit_exceeded", message));
             };
             self.pending.remove(at);
@@ -619,22 +634,36 @@ impl Realtime {
         Ok(())
     }
 
-    /// Whether as many items wait to be added as may.
-    pub(super) fn has_no_room_for_items(&self) -> bool {
-        let items = self.pending.iter().filter(|pending| is_item(pending));
-        items.count() >= MAX_PENDING
+    /// Whether as many items wait to be added, and commits to be answered, as may.
+    pub(super) fn has_no_room(&self) -> bool {
+        let staying = self.pending.iter().filter(|pending| must_stay(pending));
+        staying.count() >= MAX_PENDING
     }
 
     /// Handles a commit of the client's for which there is no audio.
     pub(super) fn nothing_to_commit(&mut self, message: String) {
         let pending = self.answered("commitaudio");
         let asked = pending.as_ref().map(|pending| &pending.asked);
-        if let Some(Asked::Commit { length, .. }) = asked {
-            self.uncommitted = self.uncommitted + *length;
+        if let Some(Asked::Commit {
+            length,
+            ends_dictation,
+            ..
+        }) = asked
+        {
+            self.take_back(*length, *ends_dictation);
         }
         let event_id = pending.and_then(|pending| pending.event_id);
         let fault = Fault::whole(COMMIT_EMPTY, message);
         self.refuse(&Fault { event_id, ..fault });
+    }
+
+    /// Takes back the audio of a refused commit, which may be committed again. `ends_dictation`: turn detection was set
+    /// behind it.
+    fn take_back(&mut self, length: Micros, ends_dictation: bool) {
+        self.uncommitted = self.uncommitted + length;
+        if ends_dictation {
+            self.forget_dictation();
+        }
     }
 
     pub(super) fn refused(&mut self, request: &str, message: String) {
@@ -662,8 +691,12 @@ impl Realtime {
                 }
                 Fault::whole("request_refused", message)
             }
-            Some(Asked::Commit { length, .. }) => {
-                self.uncommitted = self.uncommitted + *length;
+            Some(Asked::Commit {
+                length,
+                ends_dictation,
+                ..
+            }) => {
+                self.take_back(*length, *ends_dictation);
                 Fault::whole("request_refused", message)
             }
             _ => Fault::whole("request_refused", message),
@@ -678,8 +711,9 @@ pub(super) fn footprint(name: &str, content: &ItemContent) -> usize {
     name.len() + content.size() + ITEM
 }
 
-fn is_item(pending: &Pending) -> bool {
-    matches!(pending.asked, Asked::Add { .. })
+/// Whether the request is kept until its answer, however many others wait.
+fn must_stay(pending: &Pending) -> bool {
+    matches!(pending.asked, Asked::Add { .. } | Asked::Commit { .. })
 }
 
 fn no_response() -> Fault {

@@ -165,16 +165,23 @@ proptest! {
 
 #[test]
 fn requests_that_are_never_answered_do_not_block_later_ones() {
-    let mut realtime = Realtime::new(None, None, false);
-    realtime.start();
-    let audio = STANDARD.encode(vec![0; 2 * 24 * 200]);
-    let append = json!({"type": "input_audio_buffer.append", "audio": audio}).to_string();
+    let mut realtime = realtime(false);
+    let mut session = vec![response_started()];
+    session.extend(says(1, "It is noon.", 600));
+    session.push(completed());
+    let name = name_of(&heard(&mut realtime, session));
+    let truncate = json!({
+        "type": "conversation.item.truncate", "item_id": name, "content_index": 0,
+        "audio_end_ms": 100,
+    });
+    let asked = Action::Request(Input::Truncate {
+        item: ItemId(1),
+        heard: Micros::from_ms(100),
+    });
     for _ in 0..10 * MAX_PENDING {
-        realtime.client(ClientMessage::Text(&append));
-        let actions = realtime.client(ClientMessage::Text(
-            r#"{"type":"input_audio_buffer.commit"}"#,
-        ));
-        assert_eq!(actions, [Action::Request(Input::CommitAudio)]);
+        let actions = send(&mut realtime, &truncate);
+        assert_eq!(actions, std::slice::from_ref(&asked));
+        assert!(!realtime.is_busy());
     }
 }
 
@@ -507,24 +514,70 @@ fn a_committed_turn_can_be_named_before_its_words_come() {
     assert_eq!(found[0]["type"], "conversation.item.retrieved");
 }
 
+fn partial(text: &str) -> Event {
+    Event::PartialTranscript { text: text.into() }
+}
+
+/// Sets the turn detection of a transcription session.
+fn detect(realtime: &mut Realtime, detection: Value) {
+    let audio = json!({"input": {"turn_detection": detection}});
+    let session = json!({"type": "transcription", "audio": audio});
+    send(
+        realtime,
+        &json!({"type": "session.update", "session": session}),
+    );
+}
+
+/// A transcription session whose turns the client ends by hand, and the id of the item of which it was told "dear".
+fn dictating() -> (Realtime, Value) {
+    let mut realtime = Realtime::new(None, None, false).transcribing();
+    realtime.start();
+    detect(&mut realtime, Value::Null);
+    let told = told(&mut realtime, vec![partial("dear"), partial("dear")]);
+    assert_eq!(told[0]["delta"], "dear");
+    (realtime, told[0]["item_id"].clone())
+}
+
 /// The words and the id of the dropped audio were those of the next turn.
 #[test]
 fn turn_detection_in_mid_dictation_drops_the_words_that_were_told() {
-    let mut realtime = Realtime::new(None, None, false).transcribing();
-    realtime.start();
-    let detection = |detection: Value| {
-        let audio = json!({"input": {"turn_detection": detection}});
-        json!({"type": "session.update", "session": {"type": "transcription", "audio": audio}})
-    };
-    let partial = |text: &str| Event::PartialTranscript { text: text.into() };
-    send(&mut realtime, &detection(Value::Null));
-    let before = told(&mut realtime, vec![partial("dear"), partial("dear")]);
-    let name = before[0]["item_id"].clone();
-    send(&mut realtime, &detection(json!({"type": "server_vad"})));
-    send(&mut realtime, &detection(Value::Null));
+    let (mut realtime, name) = dictating();
+    detect(&mut realtime, json!({"type": "server_vad"}));
+    detect(&mut realtime, Value::Null);
     let after = told(&mut realtime, vec![partial("yours"), partial("yours")]);
     assert_eq!(after[0]["delta"], "yours");
     assert_ne!(after[0]["item_id"], name);
+}
+
+/// The commit got another item, and the one whose words had been told never completed.
+#[test]
+fn turn_detection_right_behind_a_commit_keeps_the_name_of_its_item() {
+    let (mut realtime, name) = dictating();
+    commit(&mut realtime, 200, "mine");
+    detect(&mut realtime, json!({"type": "server_vad"}));
+    let happened = vec![Event::AudioCommitted, spoken(1, "Dear all.")];
+    let all = told(&mut realtime, happened);
+    let delta = of_type(&all, "conversation.item.input_audio_transcription.delta")[0];
+    assert_eq!(delta["delta"], " all.");
+    let committed = of_type(&all, "input_audio_buffer.committed")[0];
+    let completed = of_type(
+        &all,
+        "conversation.item.input_audio_transcription.completed",
+    )[0];
+    for event in [committed, delta, completed] {
+        assert_eq!(event["item_id"], name);
+    }
+    // Nobody commits the audio of a refused one.
+    for refusal in refusals() {
+        let (mut realtime, name) = dictating();
+        commit(&mut realtime, 200, "mine");
+        detect(&mut realtime, json!({"type": "server_vad"}));
+        told(&mut realtime, vec![refusal]);
+        detect(&mut realtime, Value::Null);
+        let after = told(&mut realtime, vec![partial("yours"), partial("yours")]);
+        assert_eq!(after[0]["delta"], "yours");
+        assert_ne!(after[0]["item_id"], name);
+    }
 }
 
 /// The commit took the name of the turn before it.
@@ -551,18 +604,20 @@ fn a_turn_that_ended_for_lack_of_audio_lends_its_name_to_no_commit() {
     assert_ne!(added[0]["item"]["id"], *committed);
 }
 
+/// The session's ways to refuse a commit.
+fn refusals() -> [Event; 2] {
+    let message = || "no".to_owned();
+    let refused = Event::Refused {
+        request: "CommitAudio".into(),
+        message: message(),
+    };
+    [refused, Event::NothingToCommit { message: message() }]
+}
+
 /// The audio was forgotten with the first commit.
 #[test]
 fn a_refused_commit_can_be_repeated() {
-    for refusal in [
-        Event::Refused {
-            request: "CommitAudio".into(),
-            message: "no".into(),
-        },
-        Event::NothingToCommit {
-            message: "no".into(),
-        },
-    ] {
+    for refusal in refusals() {
         let mut realtime = realtime(false);
         commit(&mut realtime, 200, "first");
         let refused = told(&mut realtime, vec![refusal]);
@@ -626,7 +681,6 @@ fn a_commit_of_nothing_has_openais_code_and_one_too_many_another() {
 fn words_before_a_commit_are_told_under_the_name_of_its_item() {
     let mut realtime = Realtime::new(None, None, false).transcribing();
     realtime.start();
-    let partial = |text: &str| Event::PartialTranscript { text: text.into() };
     let before = told(&mut realtime, vec![partial("dear"), partial("dear all")]);
     let delta = "conversation.item.input_audio_transcription.delta";
     assert_eq!(kinds(&before), [delta]);
@@ -667,6 +721,40 @@ fn nothing_more_is_read_while_as_many_items_as_may_wait_to_be_added() {
     let item = ItemId::of_client(1);
     told(&mut realtime, vec![Event::ItemAdded { item }]);
     assert!(!realtime.is_busy());
+}
+
+/// Behind 64 requests the oldest commits were forgotten: lengths and event ids were those of others, and the audio of a
+/// refused one was lost.
+#[test]
+fn commits_that_wait_keep_their_lengths_however_many_they_are() {
+    let mut realtime = realtime(false);
+    // It makes room for the last commit.
+    let asked = send(&mut realtime, &json!({"type": "response.create"}));
+    assert!(matches!(asked[..], [Action::Request(_)]), "{asked:?}");
+    let (first, last) = (100, 100 + MAX_PENDING - 1);
+    for ms in first..=last {
+        assert!(!realtime.is_busy(), "{ms} ms");
+        let told = commit(&mut realtime, ms, &format!("{ms} ms"));
+        assert!(told.is_empty(), "{told:?}");
+    }
+    // No more is read from a WebSocket. Over WebRTC one too many is refused, and its audio can be committed later.
+    assert!(realtime.is_busy());
+    let refused = commit(&mut realtime, 100, "too many");
+    assert_eq!(refused[0]["error"]["code"], "rate_limit_exceeded");
+    assert_eq!(refused[0]["error"]["event_id"], "too many");
+    for (item, ms) in (1..).zip(first..last) {
+        let happened = vec![Event::AudioCommitted, spoken(item, "hello")];
+        let all = told(&mut realtime, happened);
+        let completed = "conversation.item.input_audio_transcription.completed";
+        let completed = of_type(&all, completed)[0];
+        assert_eq!(completed["usage"]["seconds"], ms as f64 / 1e3);
+        assert!(!realtime.is_busy());
+    }
+    let [refusal, _] = refusals();
+    let refused = told(&mut realtime, vec![refusal]);
+    assert_eq!(refused[0]["error"]["event_id"], format!("{last} ms"));
+    let waiting = Micros::from_ms(100 + last as u64);
+    assert_eq!(realtime.uncommitted, waiting);
 }
 
 /// The session's events about a discarded speculative run, and a call that waits for confirmation.

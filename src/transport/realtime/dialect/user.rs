@@ -148,7 +148,9 @@ impl Realtime {
     pub(super) fn audio_committed(&mut self) {
         let asked = self.answered("commitaudio").map(|pending| pending.asked);
         let (length, by_hand) = match asked {
-            Some(Asked::Commit { length, by_hand }) => (length, by_hand),
+            Some(Asked::Commit {
+                length, by_hand, ..
+            }) => (length, by_hand),
             _ => (Micros(0), false),
         };
         let next = self.next_item.take();
