@@ -152,10 +152,12 @@ export class Voice extends EventTarget {
 
   #listenForHolding() {
     const button = find('talk');
-    button.addEventListener('pointerdown', ({ pointerId }) => {
-      // Its release is told wherever it is by then.
-      button.setPointerCapture(pointerId);
+    button.addEventListener('pointerdown', (event) => {
+      // Any other button opens a menu, and nobody says when that is over.
+      if (event.button !== 0 || event.ctrlKey) return;
       this.#press('pointer');
+      // Its release is told wherever it is by then.
+      if (event.isTrusted) button.setPointerCapture(event.pointerId);
     });
     for (const type of ['pointerup', 'pointercancel', 'lostpointercapture']) button.addEventListener(type, () => this.#release('pointer'));
     // A click without a pointer is one of Enter, or of assistive technology.

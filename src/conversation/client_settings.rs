@@ -3,7 +3,7 @@
 use super::early_tools::EarlyTools;
 use super::input::{MaxTokens, ResponseTerms};
 use super::policy::Policy;
-use super::turn_detection::TurnDetection;
+use super::turn_detection::{EndOfTurnRule, TurnDetection};
 use crate::llm::ToolChoice;
 use crate::tools::{Declaration, ToolSpec};
 use std::sync::Arc;
@@ -49,6 +49,12 @@ impl ClientSettings {
     /// Whether the agent answers the user's turns by itself.
     pub(super) fn answers_turns(&self) -> bool {
         self.turn_detection.respond && !self.transcribe_only
+    }
+
+    /// Whether a turn may have the words of only some of its parts: nobody acts on them but the client, or it has ended the
+    /// turn by hand.
+    pub(super) fn takes_parts(&self) -> bool {
+        self.transcribe_only || self.turn_detection.rule == EndOfTurnRule::Client
     }
 
     /// The client's tools in an answer with these terms. They replace the server's tools of the same names.

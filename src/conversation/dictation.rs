@@ -63,9 +63,6 @@ impl Dictation {
         partials: bool,
     ) {
         let end = window.end;
-        if let Some(utterance) = &mut self.utterance {
-            utterance.ask_failed_segments(common);
-        }
         let heard = self.detector.push(window, vad, vad.start_windows);
         if let Activity::Started(at) = heard {
             self.starts(common, at, earliest, end);
@@ -146,6 +143,13 @@ impl Dictation {
                 Transcribed::Uncommitted(words.filter(|words| !words.is_empty()))
             }
             _ => Transcribed::Uncommitted(None),
+        }
+    }
+
+    /// Requests again what could not be transcribed a while ago.
+    pub(super) fn ask_again(&mut self, common: &mut Common) {
+        if let Some(utterance) = &mut self.utterance {
+            utterance.ask_again(common);
         }
     }
 

@@ -13,8 +13,21 @@ pub(super) struct Pause {
     /// When the transcription was requested.
     pub(super) asked: Time,
     pub(super) transcript: Option<(Recognised, Time)>,
+    pub(super) retry: Retry,
     pub(super) scoring: Option<RequestId>,
     pub(super) completeness: Option<(f32, Time)>,
+}
+
+/// The second try of a transcription that has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Retry {
+    /// Nothing has failed.
+    #[default]
+    No,
+    /// It is to be requested.
+    Due,
+    /// It was requested.
+    Done,
 }
 
 /// How much the sound weighs beside the words. On recordings with pauses put into them, the words alone tell as

@@ -3,10 +3,11 @@
 use super::common::Common;
 use super::ids::RequestId;
 use super::output::Output;
+use super::timer::Timer;
 use crate::asr::Recognised;
-use crate::time::{Micros, Samples, Time};
+use crate::time::{Micros, Samples};
 
-/// How long after a failure a part is requested again: time for a full queue to have room.
+/// How long after a failure the words are requested again: time for a full queue to have room.
 const RETRY_AFTER: Micros = Micros::from_ms(500);
 
 /// The finished parts of an utterance, and where its unfinished part begins.
@@ -29,8 +30,8 @@ struct Segment {
 enum Words {
     /// They are requested, `again` if that has failed before.
     Awaited { again: bool },
-    /// Their transcription failed then, and they are to be requested again.
-    Failed(Time),
+    /// Their transcription failed, and they are to be requested again.
+    Failed,
     /// They are these.
     Known(String),
     /// They could not be transcribed.
@@ -58,7 +59,7 @@ impl Segments {
     /// Whether no words of finished parts are awaited any more.
     pub(super) fn are_transcribed(&self) -> bool {
         let pending =
-            |segment: &Segment| matches!(segment.words, Words::Awaited { .. } | Words::Failed(_));
+            |segment: &Segment| matches!(segment.words, Words::Awaited { .. } | Words::Failed);
         !self.finished.iter().any(pending)
     }
 
@@ -79,7 +80,7 @@ impl Segments {
         let first = |segment: &&Segment| {
             matches!(
                 segment.words,
-                Words::Awaited { again: false } | Words::Failed(_)
+                Words::Awaited { again: false } | Words::Failed
             )
         };
         finished.find(first).map(|segment| segment.from)
@@ -121,58 +122,42 @@ impl Segments {
 
     /// Finishes a part at `to`.
     pub(super) fn cut(&mut self, common: &mut Common, to: Samples) {
-        self.finish(common, to, false);
-    }
-
-    /// Finishes a part at `to` whose transcription has failed before.
-    pub(super) fn cut_again(&mut self, common: &mut Common, to: Samples) {
-        self.finish(common, to, true);
-    }
-
-    fn finish(&mut self, common: &mut Common, to: Samples, again: bool) {
         let from = std::mem::replace(&mut self.from, to);
         self.finished.push(Segment {
             request: ask(common, from, to),
             from,
             to,
-            words: Words::Awaited { again },
+            words: Words::Awaited { again: false },
         });
     }
 
-    /// Handles a finished transcription. After a first failure the words are requested again, `at_once` or by
-    /// [`Self::ask_failed`]. Returns whether they were; `None` if it is of none of these parts.
+    /// Handles a finished transcription. After a first failure the words are to be requested again, by
+    /// [`Self::ask_again`]. Returns whether they are; `None` if it is of none of these parts.
     pub(super) fn on_transcript(
         &mut self,
         common: &mut Common,
         request: RequestId,
         heard: &Result<Recognised, ()>,
-        at_once: bool,
     ) -> Option<bool> {
         let mut finished = self.finished.iter_mut();
         let segment = finished.find(|segment| segment.request == request)?;
         let may_ask = matches!(segment.words, Words::Awaited { again: false });
         segment.words = match heard {
             Ok(heard) => Words::Known(heard.text.clone()),
-            Err(()) if may_ask && at_once => {
-                segment.request = ask(common, segment.from, segment.to);
-                Words::Awaited { again: true }
+            Err(()) if may_ask => {
+                retry_later(common);
+                Words::Failed
             }
-            Err(()) if may_ask => Words::Failed(common.now),
             Err(()) => Words::Lost,
         };
-        Some(heard.is_err() && may_ask && at_once)
+        Some(heard.is_err() && may_ask)
     }
 
-    /// Requests the words of failed parts again, if `all` whenever they failed, else a while later. Returns whether there
-    /// were any.
-    pub(super) fn ask_failed(&mut self, common: &mut Common, all: bool) -> bool {
-        let now = common.now;
-        let is_due = |segment: &&mut Segment| match segment.words {
-            Words::Failed(at) => all || now >= at + RETRY_AFTER,
-            _ => false,
-        };
+    /// Requests the words of failed parts again. Returns whether there were any.
+    pub(super) fn ask_again(&mut self, common: &mut Common) -> bool {
+        let has_failed = |segment: &&mut Segment| matches!(segment.words, Words::Failed);
         let mut any = false;
-        for segment in self.finished.iter_mut().filter(is_due) {
+        for segment in self.finished.iter_mut().filter(has_failed) {
             segment.request = ask(common, segment.from, segment.to);
             segment.words = Words::Awaited { again: true };
             any = true;
@@ -184,7 +169,7 @@ impl Segments {
     pub(super) fn text(&self, tail: &str) -> String {
         let finished = self.finished.iter().filter_map(|s| match &s.words {
             Words::Known(text) => Some(text.as_str()),
-            Words::Awaited { .. } | Words::Failed(_) | Words::Lost => None,
+            Words::Awaited { .. } | Words::Failed | Words::Lost => None,
         });
         finished
             .chain([tail])
@@ -192,6 +177,15 @@ impl Segments {
             .filter(|s| !s.is_empty())
             .collect::<Vec<_>>()
             .join(" ")
+    }
+}
+
+/// Has what could not be transcribed requested again in a while.
+pub(super) fn retry_later(common: &mut Common) {
+    if !common.timers.is_set(Timer::TranscribeAgain) {
+        common
+            .timers
+            .set(Timer::TranscribeAgain, common.now + RETRY_AFTER);
     }
 }
 
@@ -217,6 +211,7 @@ mod tests {
     use super::*;
     use crate::conversation::experience::Experience;
     use crate::conversation::policy::Policy;
+    use crate::time::Time;
 
     #[test]
     fn a_long_utterance_is_transcribed_in_parts() {
@@ -229,7 +224,7 @@ mod tests {
         assert!(!segments.are_transcribed());
         let request = segments.finished[0].request;
         let text = Ok("One, ".into());
-        let again = segments.on_transcript(&mut common, request, &text, true);
+        let again = segments.on_transcript(&mut common, request, &text);
         assert_eq!(again, Some(false));
         assert_eq!(segments.text("two"), "One, two");
         let after_pause = segments.cut_long(&mut common, at(ms + ms * 3 / 5), true);
@@ -250,8 +245,11 @@ mod tests {
         segments.cut(&mut common, at(2_000));
         assert_eq!(segments.may_ask_again_from(), Some(at(0)));
         let first = segments.finished[0].request;
-        let again = segments.on_transcript(&mut common, first, &Err(()), true);
+        let again = segments.on_transcript(&mut common, first, &Err(()));
         assert_eq!(again, Some(true));
+        assert_eq!(segments.may_ask_again_from(), Some(at(0)));
+        assert!(segments.ask_again(&mut common));
+        assert!(!segments.ask_again(&mut common), "once");
         let asked = common.outputs.back();
         assert!(
             matches!(asked, Some(Output::Transcribe { from, to, .. })
@@ -261,11 +259,11 @@ mod tests {
         assert_eq!(segments.may_ask_again_from(), Some(at(1_000)));
         let second = segments.finished[0].request;
         assert_ne!(second, first);
-        let again = segments.on_transcript(&mut common, second, &Err(()), true);
+        let again = segments.on_transcript(&mut common, second, &Err(()));
         assert_eq!(again, Some(false));
         assert!(segments.lack_words() && !segments.have_words());
         let other = segments.finished[1].request;
-        segments.on_transcript(&mut common, other, &Ok("two".into()), true);
+        segments.on_transcript(&mut common, other, &Ok("two".into()));
         assert!(segments.are_transcribed());
         assert_eq!(segments.text(""), "two");
     }
@@ -278,18 +276,15 @@ mod tests {
         segments.cut(&mut common, Samples::from_ms(1_000));
         let request = segments.finished[0].request;
         let before = common.outputs.len();
-        let again = segments.on_transcript(&mut common, request, &Err(()), false);
-        assert_eq!(again, Some(false));
-        assert!(!segments.ask_failed(&mut common, false));
+        segments.on_transcript(&mut common, request, &Err(()));
         assert_eq!(common.outputs.len(), before);
         assert!(!segments.are_transcribed());
-        assert_eq!(segments.may_ask_again_from(), Some(Samples::from_ms(0)));
-        common.now = Time(0) + RETRY_AFTER;
-        assert!(segments.ask_failed(&mut common, false));
-        assert!(!segments.ask_failed(&mut common, true), "once");
+        let due = common.timers.take_due(Time(0) + RETRY_AFTER);
+        assert_eq!(due, Some(Timer::TranscribeAgain));
+        assert!(segments.ask_again(&mut common));
         assert_eq!(common.outputs.len(), before + 1);
         let request = segments.finished[0].request;
-        segments.on_transcript(&mut common, request, &Err(()), false);
+        segments.on_transcript(&mut common, request, &Err(()));
         assert!(segments.are_transcribed() && segments.lack_words());
     }
 }

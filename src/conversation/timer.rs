@@ -10,6 +10,8 @@ pub(super) enum Timer {
     EndOfTurn,
     /// The final transcript is overdue.
     TranscriptOverdue,
+    /// What could not be transcribed is requested again.
+    TranscribeAgain,
     /// The user's audio or words have stopped in mid-utterance.
     AudioStalled,
     /// Audio of a requested clause is overdue.
@@ -35,9 +37,10 @@ pub(super) enum Timer {
 }
 
 impl Timer {
-    const ALL: [Timer; 13] = [
+    const ALL: [Timer; 14] = [
         Timer::EndOfTurn,
         Timer::TranscriptOverdue,
+        Timer::TranscribeAgain,
         Timer::AudioStalled,
         Timer::SynthesisOverdue,
         Timer::DeadAir,

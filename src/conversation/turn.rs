@@ -132,7 +132,6 @@ impl Turn {
     pub(super) fn watch_audio(&mut self, common: &mut Common, probability: f32) {
         if let Some(utterance) = &mut self.utterance {
             utterance.clarity().count(probability);
-            utterance.ask_failed_segments(common);
             let stalled = common.now + common.policy.timeouts.audio_timeout;
             common.timers.set(Timer::AudioStalled, stalled);
         }
@@ -289,17 +288,27 @@ impl Turn {
         self.dictation.on_transcript(request, heard, common)
     }
 
+    /// Requests again what could not be transcribed a while ago.
+    pub(super) fn transcribe_again(&mut self, common: &mut Common) {
+        let committed = self.committed.iter_mut().map(|next| &mut next.utterance);
+        for utterance in self.utterance.iter_mut().chain(committed) {
+            utterance.ask_again(common);
+        }
+        self.dictation.ask_again(common);
+    }
+
     /// Whether the turn is over. `asks`: whether the words are a whole request for a tool; `is_nothing`: whether they
-    /// leave the agent the turn.
+    /// leave the agent the turn; `in_part`: whether the words of some parts are enough.
     pub(super) fn judge(
         &self,
         common: &mut Common,
         detection: &TurnDetection,
         asks: Request,
         is_nothing: bool,
+        in_part: bool,
     ) -> EndOfTurn {
         match &self.utterance {
-            Some(utterance) => utterance.judge(common, detection, asks, is_nothing),
+            Some(utterance) => utterance.judge(common, detection, asks, is_nothing, in_part),
             None => EndOfTurn::NotYet,
         }
     }

@@ -5,9 +5,9 @@ use super::common::Common;
 use super::ids::RequestId;
 use super::output::Output;
 use super::partials::Partials;
-use super::pause::Pause;
+use super::pause::{Pause, Retry};
 use super::policy::EndpointPolicy;
-use super::segments::Segments;
+use super::segments::{Segments, retry_later};
 use super::speculation::Request;
 use super::turn_detection::EndOfTurnRule;
 use super::verdict::Verdict;
@@ -196,7 +196,7 @@ impl Utterance {
         if pause.transcription.is_some() {
             self.partials.put_off(end);
         }
-        let has_failed = std::mem::take(&mut self.failed);
+        let has_failed = std::mem::take(&mut self.failed) || pause.retry == Retry::Due;
         let awaited = pause
             .transcription
             .filter(|_| pause.transcript.is_none() && !has_failed);
@@ -315,10 +315,15 @@ impl Utterance {
         }
     }
 
-    /// Requests segments again whose transcription failed a while ago.
-    pub(super) fn ask_failed_segments(&mut self, common: &mut Common) {
-        if self.segments.ask_failed(common, false) {
+    /// Requests again what could not be transcribed a while ago.
+    pub(super) fn ask_again(&mut self, common: &mut Common) {
+        if self.segments.ask_again(common) {
             self.pause.asked = common.now;
+        }
+        let is_due = self.pause.retry == Retry::Due && self.pause.transcript.is_none();
+        if let (true, Stage::Pausing(end) | Stage::Committed(end)) = (is_due, self.stage) {
+            self.pause.retry = Retry::Done;
+            self.ask_transcript(common, end);
         }
     }
 }
@@ -332,12 +337,7 @@ impl Utterance {
         heard: Result<Recognised, ()>,
         common: &mut Common,
     ) -> Transcribed {
-        // Of what is committed no more audio may come, at which a segment could be requested again.
-        let at_once = self.is_committed();
-        let of_segment = self
-            .segments
-            .on_transcript(common, request, &heard, at_once);
-        if let Some(again) = of_segment {
+        if let Some(again) = self.segments.on_transcript(common, request, &heard) {
             if again {
                 self.pause.asked = common.now;
             }
@@ -363,8 +363,11 @@ impl Utterance {
                 self.pause.transcript = Some((heard, common.now));
                 self.failed = false;
             }
-            Err(()) if self.may_ask_rest_again() => {
-                self.ask_rest_again(common);
+            // The words of the segments before it are worth it.
+            Err(()) if !self.segments.is_empty() && self.pause.retry == Retry::No => {
+                self.pause.retry = Retry::Due;
+                self.pause.asked = common.now;
+                retry_later(common);
                 return Transcribed::Segment;
             }
             Err(()) => self.failed = true,

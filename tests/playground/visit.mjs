@@ -437,6 +437,10 @@ async function pushToTalk(way) {
   await page.mouse.up();
   await isHeld(false);
 
+  step('the other mouse button does not hold it');
+  await page.locator('#talk').click({ button: 'right' });
+  await isHeld(false);
+
   step('a key that is released in another window does not keep the microphone open');
   await page.focus('#talk');
   await page.keyboard.down(' ');

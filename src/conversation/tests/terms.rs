@@ -1397,3 +1397,56 @@ fn a_dictation_whose_last_words_are_late_keeps_the_others() {
     );
     assert!(!sim.saw(|event| *event == Event::UtteranceDropped));
 }
+
+/// A session in which words are heard for 26 s, and whose recogniser then fails.
+fn long_turn(settings: Settings) -> Sim {
+    let mut sim = sim();
+    configure(&mut sim, settings);
+    sim.speak("book it for friday", 26_016);
+    sim.asr_fails = true;
+    sim.speak("no wait don't", 1_024);
+    sim
+}
+
+/// It was answered with the words before.
+#[test]
+fn a_turn_whose_audio_stops_is_not_answered_without_its_last_words() {
+    let mut sim = long_turn(Settings::default());
+    sim.no_audio(8_000);
+    assert!(sim.saw(|event| *event == Event::UtteranceDropped));
+    assert!(sim.prompts.is_empty());
+    let mut by_commit = long_turn(detection(TurnDetection {
+        rule: EndOfTurnRule::Silence { ms: 10_000 },
+        ..TurnDetection::default()
+    }));
+    by_commit.input(Input::CommitAudio);
+    by_commit.silence(4_000);
+    assert!(by_commit.saw(|event| *event == Event::UtteranceDropped));
+    assert!(by_commit.prompts.is_empty());
+}
+
+/// They were lost, although clients had most of them.
+#[test]
+fn a_transcription_session_keeps_the_known_words_of_a_detected_turn() {
+    let mut sim = long_turn(Settings {
+        transcribe_only: true,
+        ..Settings::default()
+    });
+    sim.silence(6_000);
+    let known = |event: &Event| matches!(event, Event::UserItem { text, .. } if text == "book it for friday");
+    assert!(sim.saw(known));
+    assert!(!sim.saw(|event| *event == Event::UtteranceDropped));
+}
+
+/// The words before the last pause could not be committed.
+#[test]
+fn turn_detection_that_is_switched_off_again_takes_no_words_from_a_dictation() {
+    let mut sim = sim();
+    configure(&mut sim, by_hand());
+    sim.speak("a letter", 2_048);
+    sim.silence(5_504);
+    configure(&mut sim, by_hand());
+    sim.input(Input::CommitAudio);
+    sim.silence(1_000);
+    assert!(sim.saw(|event| matches!(event, Event::UserItem { text, .. } if text == "a letter")));
+}

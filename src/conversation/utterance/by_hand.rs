@@ -26,7 +26,6 @@ impl Utterance {
             // Its words are in the segments.
             self.pause = Pause::default();
         }
-        self.segments.ask_failed(common, true);
         self.stage = Stage::Committed(end);
         if std::mem::take(&mut self.failed) {
             // Its request has failed, so the words are still to be requested.
@@ -44,30 +43,11 @@ impl Utterance {
         }
     }
 
-    /// Whether the words behind finished segments are requested again if that fails: the utterance is committed, and the
-    /// segments' words are worth keeping.
-    pub(super) fn may_ask_rest_again(&self) -> bool {
-        self.is_committed() && !self.segments.is_empty()
-    }
-
-    /// The words of a committed utterance that are known before all are; `None` if there are none.
+    /// The words that are known before all are; `None` if there are none.
     pub(in crate::conversation) fn words_in_part(&self) -> Option<String> {
         let tail = self.pause.transcript.as_ref();
         let words = self.text(tail.map_or("", |(heard, _)| &heard.text));
-        (self.is_committed() && !words.is_empty()).then_some(words)
-    }
-
-    /// Requests the words behind finished segments again, as those of one more segment.
-    pub(super) fn ask_rest_again(&mut self, common: &mut Common) {
-        let Stage::Committed(end) = self.stage else {
-            return;
-        };
-        self.segments.cut_again(common, end);
-        self.pause = Pause {
-            asked: common.now,
-            transcript: Some((Recognised::default(), common.now)),
-            ..Pause::default()
-        };
+        (!words.is_empty()).then_some(words)
     }
 }
 

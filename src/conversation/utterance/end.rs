@@ -66,13 +66,15 @@ impl Utterance {
 
     /// Whether the turn is over: the silence is long enough and the transcript has come. Otherwise sets the
     /// timer for the next check. `asks`: whether the words are a whole request for a tool; `is_nothing`: whether they
-    /// leave the agent the turn, which goes on soon then, however finished they read.
+    /// leave the agent the turn, which goes on soon then, however finished they read; `in_part`: whether the words of some
+    /// parts are enough if those of others are lost.
     pub(in crate::conversation) fn judge(
         &self,
         common: &mut Common,
         detection: &TurnDetection,
         asks: Request,
         is_nothing: bool,
+        in_part: bool,
     ) -> EndOfTurn {
         if self.stage == Stage::Speaking {
             return EndOfTurn::NotYet;
@@ -81,9 +83,12 @@ impl Utterance {
         let endpoint = common.policy.endpoint.of(detection);
         let language = common.language();
         let is_cut = !self.segments.are_transcribed();
+        // The missing words may take the others back.
+        let lacks_words = self.segments.lack_words() && !in_part;
         let most = common.policy.speculation.generations_per_turn;
         let up_to_gap = || match detection.rule {
             EndOfTurnRule::Client => None,
+            _ if lacks_words => None,
             _ => self.words_up_to_gap(&endpoint, language, asks, most),
         };
         if self.stage == Stage::Fading {
@@ -125,6 +130,7 @@ impl Utterance {
             let may_be_over = verdict.and_then(Judged::may_be_over);
             let plausible = match (may_be_over, transcript) {
                 (Some(false), _) => None,
+                (_, Some(_)) if lacks_words => None,
                 (Some(true), Some(text)) => Some(text),
                 (None, Some(text)) => Some(text).filter(|_| !is_unfinished),
                 (_, None) => up_to_gap(),
@@ -132,10 +138,8 @@ impl Utterance {
             return plausible.map_or(EndOfTurn::NotYet, EndOfTurn::Perhaps);
         }
         let rest_is_lost = self.failed && !is_cut;
-        // A turn that ended by itself is not answered without words that may take the others back.
-        let lacks_words = rest_is_lost || (!is_cut && self.segments.lack_words());
         match transcript {
-            _ if lacks_words && !self.is_committed() => EndOfTurn::Lost,
+            _ if (lacks_words && !is_cut) || (rest_is_lost && !in_part) => EndOfTurn::Lost,
             _ if rest_is_lost && !self.segments.have_words() => EndOfTurn::Lost,
             Some(text) if text.is_empty() && self.segments.lack_words() => EndOfTurn::Lost,
             Some(text) => EndOfTurn::Over(text),

@@ -52,8 +52,14 @@ fn pauses(
 }
 
 fn judge(utterance: &Utterance, common: &mut Common, ms: u64) -> EndOfTurn {
+    judge_parts(utterance, common, ms, false)
+}
+
+/// `in_part`: whether the words of some parts are enough.
+fn judge_parts(utterance: &Utterance, common: &mut Common, ms: u64, in_part: bool) -> EndOfTurn {
     common.now = Time::from_ms(ms);
-    utterance.judge(common, &TurnDetection::default(), Request::default(), false)
+    let detection = TurnDetection::default();
+    utterance.judge(common, &detection, Request::default(), false, in_part)
 }
 
 #[test]
@@ -390,7 +396,7 @@ fn words_up_to_a_gap_that_may_be_all_are_answered_and_transcribed_again() {
     for (ends, likely) in [(0.73, true), (0.3, false)] {
         let (utterance, mut common) = up_to_gap("Do you sell gift cards?", ends);
         let asks = Request::default();
-        let judged = utterance.judge(&mut common, &TurnDetection::default(), asks, false);
+        let judged = utterance.judge(&mut common, &TurnDetection::default(), asks, false, false);
         assert_eq!(judged != EndOfTurn::NotYet, likely, "{ends}");
     }
 }
@@ -628,6 +634,8 @@ fn a_part_that_fails_once_is_transcribed_again_and_the_others_are_kept() {
     let heard = utterance.on_transcript(rest, Err(()), &mut common);
     assert_eq!(heard, Transcribed::Segment);
     assert_eq!(judge(&utterance, &mut common, 60_000), EndOfTurn::NotYet);
+    assert!(common.timers.is_set(Timer::TranscribeAgain));
+    utterance.ask_again(&mut common);
     let asked = requests(&common);
     let [.., (first, 0, _), (rest, from, 60_000)] = asked[..] else {
         panic!("{asked:?}");
@@ -645,11 +653,13 @@ fn a_part_that_fails_twice_leaves_the_words_of_the_others() {
     utterance.on_transcript(first, Ok("One".into()), &mut common);
     utterance.on_transcript(second, Ok("two".into()), &mut common);
     utterance.on_transcript(rest, Err(()), &mut common);
+    utterance.ask_again(&mut common);
     let again = requested(&common).unwrap();
     assert_ne!(again, rest);
     utterance.on_transcript(again, Err(()), &mut common);
     let over = EndOfTurn::Over("One two".into());
-    assert_eq!(judge(&utterance, &mut common, 60_000), over);
+    assert_eq!(judge_parts(&utterance, &mut common, 60_000, true), over);
+    assert_eq!(judge(&utterance, &mut common, 60_000), EndOfTurn::Lost);
 }
 
 #[test]
@@ -659,9 +669,11 @@ fn an_utterance_is_lost_whose_parts_all_fail_twice() {
         for (request, ..) in requests(&common) {
             utterance.on_transcript(request, Err(()), &mut common);
         }
+        utterance.ask_again(&mut common);
     }
     assert_eq!(requests(&common).len(), 6);
-    assert_eq!(judge(&utterance, &mut common, 60_000), EndOfTurn::Lost);
+    let judged = judge_parts(&utterance, &mut common, 60_000, true);
+    assert_eq!(judged, EndOfTurn::Lost);
 }
 
 #[test]
@@ -700,7 +712,28 @@ fn a_detected_turn_whose_last_words_are_lost_is_not_answered() {
     let (mut utterance, mut common, [segment, rest]) = detected_in_parts();
     utterance.on_transcript(segment, Ok("Book it for Friday.".into()), &mut common);
     utterance.on_transcript(rest, Err(()), &mut common);
+    assert_eq!(judge(&utterance, &mut common, 29_000), EndOfTurn::NotYet);
+    utterance.ask_again(&mut common);
+    let again = requested(&common).unwrap();
+    assert_ne!(again, rest);
+    utterance.on_transcript(again, Err(()), &mut common);
     assert_eq!(judge(&utterance, &mut common, 40_000), EndOfTurn::Lost);
+    // Nobody acts on them.
+    let known = EndOfTurn::Over("Book it for Friday.".into());
+    assert_eq!(judge_parts(&utterance, &mut common, 40_000, true), known);
+}
+
+/// The user was asked to repeat all of it.
+#[test]
+fn the_last_words_of_a_long_detected_turn_are_asked_for_once_more() {
+    let (mut utterance, mut common, [segment, rest]) = detected_in_parts();
+    utterance.on_transcript(segment, Ok("Book it for Friday.".into()), &mut common);
+    utterance.on_transcript(rest, Err(()), &mut common);
+    utterance.ask_again(&mut common);
+    let again = requested(&common).unwrap();
+    utterance.on_transcript(again, Ok("No, don't.".into()), &mut common);
+    let over = EndOfTurn::Over("Book it for Friday. No, don't.".into());
+    assert_eq!(judge(&utterance, &mut common, 40_000), over);
 }
 
 #[test]
@@ -709,8 +742,7 @@ fn a_detected_turn_whose_first_part_fails_twice_is_not_answered() {
     utterance.on_transcript(segment, Err(()), &mut common);
     utterance.on_transcript(rest, Ok("Book it.".into()), &mut common);
     assert_eq!(judge(&utterance, &mut common, 28_400), EndOfTurn::NotYet);
-    common.now = Time::from_ms(28_800);
-    utterance.ask_failed_segments(&mut common);
+    utterance.ask_again(&mut common);
     let again = requested(&common).unwrap();
     assert_ne!(again, segment);
     utterance.on_transcript(again, Err(()), &mut common);
@@ -760,6 +792,4 @@ fn of_a_committed_turn_the_known_parts_are_its_words_in_part() {
     assert_eq!(utterance.words_in_part(), None);
     utterance.on_transcript(first, Ok("One".into()), &mut common);
     assert_eq!(utterance.words_in_part().as_deref(), Some("One"));
-    let (utterance, ..) = paused(1_000, "what time is it");
-    assert_eq!(utterance.words_in_part(), None, "it goes on");
 }

@@ -58,7 +58,7 @@ impl Conversation {
                 // one.
                 self.drop_utterance();
                 self.turn.dictate_from(&mut self.common, from);
-            } else {
+            } else if self.client.turn_detection.rule != EndOfTurnRule::Client {
                 self.turn.forget_audio_before(self.audio_needed_from());
             }
             self.client.turn_detection = turn_detection;

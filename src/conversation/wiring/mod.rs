@@ -234,6 +234,7 @@ impl Conversation {
             match timer {
                 Timer::EndOfTurn => self.try_end_turn(),
                 Timer::TranscriptOverdue => self.on_transcript_overdue(),
+                Timer::TranscribeAgain => self.transcribe_again(),
                 Timer::AudioStalled => self.on_audio_stalled(),
                 Timer::SynthesisOverdue => self.on_synthesis_overdue(),
                 Timer::DeadAir => self.fill_dead_air(),

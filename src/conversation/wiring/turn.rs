@@ -68,6 +68,12 @@ impl Conversation {
         }
     }
 
+    /// Requests again what could not be transcribed a while ago.
+    pub(super) fn transcribe_again(&mut self) {
+        self.turn.transcribe_again(&mut self.common);
+        self.try_end_turn();
+    }
+
     /// Handles a finished transcription; `Err` if the recogniser failed.
     pub(super) fn on_transcript(&mut self, request: RequestId, heard: Result<Recognised, ()>) {
         match self.turn.on_transcript(request, heard, &mut self.common) {
@@ -161,6 +167,7 @@ impl Conversation {
     /// Ends the turn if the silence is long enough and the transcript has come.
     pub(super) fn try_end_turn(&mut self) {
         let detection = &self.client.turn_detection;
+        let in_part = self.client.takes_parts();
         let asks = self.speculation.listening().request;
         let is_nothing = self.interruption.is_judging()
             && self
@@ -170,7 +177,7 @@ impl Conversation {
                 .is_some_and(|words| self.was_nothing(&words));
         match self
             .turn
-            .judge(&mut self.common, detection, asks, is_nothing)
+            .judge(&mut self.common, detection, asks, is_nothing, in_part)
         {
             EndOfTurn::NotYet => {}
             EndOfTurn::Perhaps(text) if self.turn.is_unheeded() || self.was_nothing(&text) => {}
@@ -271,14 +278,14 @@ impl Conversation {
         self.drop_held();
     }
 
-    /// Asks the user to repeat, because the recogniser failed or is too slow. Of a committed turn the words that are known
-    /// are kept.
+    /// Asks the user to repeat, because the recogniser failed or is too slow. Where parts are enough, the words that are
+    /// known are kept.
     pub(super) fn on_transcript_overdue(&mut self) {
         if !self.turn.is_open() || self.ignore_overlap() {
             return;
         }
-        let words = self.turn.utterance().and_then(Utterance::words_in_part);
-        if let Some(words) = words {
+        let utterance = self.turn.utterance().filter(|_| self.client.takes_parts());
+        if let Some(words) = utterance.and_then(Utterance::words_in_part) {
             return self.end_turn(&words);
         }
         // Reported while the utterance is open: some clients treat an error outside of one as fatal.
