@@ -2,6 +2,7 @@
 //!
 //! A request is read only if a pattern names it. Everything else is [`Request::Unknown`].
 
+use super::accents;
 use super::en::places;
 use super::request::{Request, Talk, Target};
 use regex::Regex;
@@ -121,6 +122,11 @@ pub(super) struct Reader {
     conversions: Vec<Regex>,
 }
 
+/// The pattern's expression, in which accents are optional.
+fn regex(pattern: &str) -> Result<Regex, regex::Error> {
+    Regex::new(&accents::optional(pattern))
+}
+
 impl Reader {
     /// Compiles the patterns of a language.
     ///
@@ -128,49 +134,49 @@ impl Reader {
     /// The pattern that does not parse.
     pub(super) fn new(grammar: &'static Grammar) -> Result<Self, regex::Error> {
         let table = |rules: &[(&str, &'static str)]| {
-            let rules = rules.iter().map(|(from, to)| Ok((Regex::new(from)?, *to)));
+            let rules = rules.iter().map(|(from, to)| Ok((regex(from)?, *to)));
             rules.collect::<Result<Vec<_>, regex::Error>>()
         };
         let [hours, minutes, seconds] = grammar.units_of_time;
         let length =
             format!(r"(\d+(?:\.\d+)?) ?(?:(?P<h>{hours})|(?P<m>{minutes})|(?P<s>{seconds}))\b");
         let talk = grammar.talk.iter();
-        let talk = talk.map(|(words, talk)| Ok((Regex::new(&format!("^(?:{words})$"))?, *talk)));
-        let conversions = grammar.conversions.iter().map(|rule| Regex::new(rule));
+        let talk = talk.map(|(words, talk)| Ok((regex(&format!("^(?:{words})$"))?, *talk)));
+        let conversions = grammar.conversions.iter().map(|rule| regex(rule));
         Ok(Self {
-            again: Regex::new(grammar.again)?,
-            leads: Regex::new(&format!("^(?:(?:{}) )+", grammar.leads))?,
-            tails: Regex::new(&format!("(?: (?:{}))+$", grammar.tails))?,
-            refused: Regex::new(grammar.refused)?,
+            again: regex(grammar.again)?,
+            leads: regex(&format!("^(?:(?:{}) )+", grammar.leads))?,
+            tails: regex(&format!("(?: (?:{}))+$", grammar.tails))?,
+            refused: regex(grammar.refused)?,
             talk: talk.collect::<Result<_, regex::Error>>()?,
-            time: Regex::new(grammar.time)?,
-            date: Regex::new(grammar.date)?,
-            place: Regex::new(grammar.place)?,
-            today: Regex::new(grammar.today)?,
+            time: regex(grammar.time)?,
+            date: regex(grammar.date)?,
+            place: regex(grammar.place)?,
+            today: regex(grammar.today)?,
             other_days: (grammar.other_days.iter())
-                .map(|(words, days, name)| Ok((Regex::new(words)?, *days, *name)))
+                .map(|(words, days, name)| Ok((regex(words)?, *days, *name)))
                 .collect::<Result<_, regex::Error>>()?,
             weekdays: (grammar.weekdays.iter())
                 .map(|day| {
                     let (before, after) = grammar.near_weekday;
-                    Regex::new(&format!(r"\b(?:{before})*(?:{day})(?:{after})?\b"))
+                    regex(&format!(r"\b(?:{before})*(?:{day})(?:{after})?\b"))
                 })
                 .collect::<Result<_, _>>()?,
-            long_time: Regex::new(grammar.long_time)?,
-            timer: Regex::new(grammar.timer)?,
-            asks: Regex::new(grammar.asks)?,
-            wonders: Regex::new(grammar.wonders)?,
-            cancel: Regex::new(grammar.cancel)?,
-            list: Regex::new(grammar.list)?,
-            all: Regex::new(grammar.all)?,
-            time_of_day: Regex::new(grammar.time_of_day)?,
-            label: Regex::new(grammar.label)?,
-            weather: Regex::new(grammar.weather)?,
-            no_forecast: Regex::new(grammar.no_forecast)?,
+            long_time: regex(grammar.long_time)?,
+            timer: regex(grammar.timer)?,
+            asks: regex(grammar.asks)?,
+            wonders: regex(grammar.wonders)?,
+            cancel: regex(grammar.cancel)?,
+            list: regex(grammar.list)?,
+            all: regex(grammar.all)?,
+            time_of_day: regex(grammar.time_of_day)?,
+            label: regex(grammar.label)?,
+            weather: regex(grammar.weather)?,
+            no_forecast: regex(grammar.no_forecast)?,
             days: table(grammar.days)?,
             lengths: table(grammar.lengths)?,
-            length: Regex::new(&length)?,
-            sum: Regex::new(grammar.sum)?,
+            length: regex(&length)?,
+            sum: regex(grammar.sum)?,
             operations: table(grammar.operations)?,
             arithmetic: Regex::new(
                 r"^[\d.() ]+(?:(?:[-+*/^]|% of|sqrt) ?[\d.() ]+)+$|^sqrt\([\d.]+\)$",

@@ -12,6 +12,7 @@
 //! | `de`, `es` | German, Spanish: tables |
 //! | `en` | English, and its numbers, dates, places, units and names |
 
+pub(crate) mod accents;
 mod assent;
 mod de;
 mod digits;

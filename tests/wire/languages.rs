@@ -198,23 +198,35 @@ impl Caller {
     }
 
     /// Says something, hears the answer to its end, and returns its words, with those of the rounds of tools before it.
+    /// Who gets another answer says it again, up to twice: a recogniser mishears a word at times.
     async fn ask(&mut self, text: &str, until: &str) -> String {
         self.say(text).await;
-        let mut all = String::new();
+        let (mut all, mut again) = (String::new(), 0);
         let mut heard_until: Option<Instant> = None;
         loop {
-            let events = self.call.until("response.done").await;
+            let events = self.call.until("undertone.turn").await;
             for event in &events {
                 let from = heard_until.map_or(event.at, |until| until.max(event.at));
                 heard_until = Some(from + Duration::from_millis(event.audio_ms()));
             }
+            // What came late of the question has cut this answer, and another one follows.
+            if events.last().expect("the end").event["status"] != "completed" {
+                continue;
+            }
             all.push_str(&live::said(&events));
             all.push(' ');
+            let until_heard = heard_until.expect("events");
+            tokio::time::sleep_until(until_heard + BEFORE_THE_NEXT).await;
             if all.contains(until) {
-                let until = heard_until.expect("events");
-                tokio::time::sleep_until(until + BEFORE_THE_NEXT).await;
                 return all;
             }
+            again += 1;
+            let heard: Vec<_> = events
+                .iter()
+                .map(|event| &event.event["transcript"])
+                .collect();
+            assert!(again < 3, "{text}: {heard:?}, answered: {all}");
+            self.say(text).await;
         }
     }
 

@@ -1,6 +1,7 @@
 //! The placeholders in a tool's rules.
 
 use super::units;
+use crate::language::accents;
 
 /// The regular expression of a rule, with `{number}`, `{unit}` and `{length}` expanded.
 pub(crate) fn pattern(rule: &str) -> String {
@@ -15,5 +16,5 @@ pub(crate) fn pattern(rule: &str) -> String {
     if expanded.contains("{unit}") {
         expanded = expanded.replace("{unit}", &units());
     }
-    expanded
+    accents::optional(&expanded)
 }

@@ -19,6 +19,27 @@ fn timer(seconds: u64) -> Request {
     }
 }
 
+/// The recogniser leaves accents out at times, and nothing was understood then.
+#[test]
+fn requests_are_read_without_their_accents() {
+    for (said, request) in [
+        (
+            "que hora es en Tokio?.",
+            Request::Time(Some("Tokyo".into())),
+        ),
+        ("Que dia es hoy?", Request::Time(None)),
+        (
+            "Cuanto es doce por siete?",
+            Request::Calculate("12 * 7".into()),
+        ),
+        ("Que puedes hacer?", Request::Talk(Talk::Capabilities)),
+        ("Que temporizadores hay?", Request::ListTimers),
+        ("Cancela esta alarma", Request::CancelTimer(Target::Only)),
+    ] {
+        assert_eq!(one(said), request, "{said}");
+    }
+}
+
 #[test]
 fn requests_are_read() {
     let time = |place: Option<&str>| Request::Time(place.map(str::to_owned));
