@@ -10,7 +10,7 @@ pub(super) enum Timer {
     EndOfTurn,
     /// The final transcript is overdue.
     TranscriptOverdue,
-    /// What could not be transcribed is requested again.
+    /// Audio that could not be transcribed is requested again.
     TranscribeAgain,
     /// The user's audio or words have stopped in mid-utterance.
     AudioStalled,

@@ -375,9 +375,7 @@ impl Turn {
             return None;
         }
         if self.committed.len() == MOST_COMMITTED {
-            let message = format!(
-                "{MOST_COMMITTED} turns wait to be transcribed; wait for their transcripts"
-            );
+            let message = format!("{MOST_COMMITTED} turns wait to be transcribed; wait for one");
             common.refuse("CommitAudio", message);
             return None;
         }
