@@ -4,10 +4,6 @@ use super::{to_f32, to_i16};
 use crate::time::Samples;
 use std::collections::VecDeque;
 
-/// The most audio that is kept, in samples: 60 s. Audio that a client commits by hand may be longer than the
-/// recogniser takes at once.
-const LONGEST: usize = 60 * Samples::RATE as usize;
-
 /// Audio at 16 kHz from some position on. It is kept as 16-bit samples and its memory shrinks with its
 /// content, because it is most of the memory of a silent session.
 #[derive(Debug, Default)]
@@ -18,6 +14,10 @@ pub struct Ring {
 }
 
 impl Ring {
+    /// The most audio that is kept: 60 s. Audio that a client commits by hand may be longer than the recogniser takes
+    /// at once.
+    pub const LONGEST: Samples = Samples::from_ms(60_000);
+
     /// An empty ring at position zero.
     pub fn new() -> Self {
         Self::default()
@@ -43,7 +43,7 @@ impl Ring {
             self.samples.reserve_exact(room);
         }
         self.samples.extend(to_i16(samples));
-        let over = self.samples.len().saturating_sub(LONGEST);
+        let over = self.samples.len().saturating_sub(Self::LONGEST.0 as usize);
         self.drop_front(over);
     }
 
@@ -110,7 +110,7 @@ mod tests {
         for _ in 0..100 {
             ring.push(&vec![0.0; Samples::RATE as usize]);
         }
-        assert_eq!(ring.samples.len(), LONGEST);
+        assert_eq!(ring.samples.len(), Ring::LONGEST.0 as usize);
         ring.forget_before(Samples(ring.end().0 - 8_000));
         assert!(
             ring.samples.capacity() * 2 <= 64 * 1024,

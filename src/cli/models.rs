@@ -133,8 +133,8 @@ fn script(dir: &Path) -> Result<PathBuf> {
         .find(|script| script.is_file())
         .with_context(|| {
             format!(
-                "there is no pull.py beside {}: fetch the models in undertone's source tree, with UNDERTONE_MODELS naming \
-                 this folder, or before `undertone models pack` on the machine that builds",
+                "there is no pull.py beside {}: run the command in undertone's source tree, with UNDERTONE_MODELS naming \
+                 this folder, or on the machine that builds, before `undertone models pack`",
                 dir.display()
             )
         })

@@ -7,6 +7,7 @@ use super::ids::RequestId;
 use super::policy::VadPolicy;
 use super::utterance::{Transcribed, Utterance};
 use crate::asr::Recognised;
+use crate::audio::Ring;
 use crate::time::Samples;
 
 #[cfg(test)]
@@ -22,9 +23,6 @@ const SETTLING_MS: u64 = 1_200;
 
 /// Silence after which nothing is transcribed until somebody speaks again, ms.
 const LONG_PAUSE_MS: u64 = 5_000;
-
-/// The audio that is kept, ms: as much as `audio::Ring` has.
-const KEPT_MS: u64 = 60_000;
 
 /// The most audio, ms, that has no words.
 const WORDLESS_MS: u64 = 100;
@@ -162,7 +160,7 @@ impl Dictation {
             utterance,
         } = std::mem::take(self);
         let Some(mut utterance) = utterance else {
-            let kept = from.max(end.minus_ms(KEPT_MS));
+            let kept = from.max(Samples(end.since(Ring::LONGEST)));
             return Utterance::spoken(kept, end, common.now, 0);
         };
         if !detector.is_speaking() {

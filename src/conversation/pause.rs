@@ -13,21 +13,23 @@ pub(super) struct Pause {
     /// When the transcription was requested.
     pub(super) asked: Time,
     pub(super) transcript: Option<(Recognised, Time)>,
-    pub(super) retry: Retry,
+    pub(super) tries: Tries,
     pub(super) scoring: Option<RequestId>,
     pub(super) completeness: Option<(f32, Time)>,
 }
 
-/// The second try of a transcription that has failed.
+/// How often the words of a pause were tried to be transcribed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Retry {
-    /// Nothing has failed.
+pub(super) enum Tries {
+    /// Once at most, and it has not failed.
     #[default]
-    No,
-    /// It is to be requested.
-    Due,
-    /// It was requested.
-    Done,
+    One,
+    /// Once, and the second try is to be requested.
+    SecondDue,
+    /// Twice.
+    Two,
+    /// Often enough: they are lost.
+    Failed,
 }
 
 /// How much the sound weighs beside the words. On recordings with pauses put into them, the words alone tell as
@@ -41,6 +43,11 @@ impl Pause {
     /// Whether its transcript has neither come nor been requested.
     pub(super) fn lacks_transcript(&self) -> bool {
         self.transcription.is_none() && self.transcript.is_none()
+    }
+
+    /// Whether its last request has failed.
+    pub(super) fn has_failed(&self) -> bool {
+        matches!(self.tries, Tries::SecondDue | Tries::Failed)
     }
 
     /// The punctuation that the recogniser expects after the words.

@@ -63,11 +63,6 @@ impl Segments {
         !self.finished.iter().any(pending)
     }
 
-    /// Whether any words of finished parts are known.
-    pub(super) fn have_words(&self) -> bool {
-        !self.text("").is_empty()
-    }
-
     /// Whether a finished part could not be transcribed.
     pub(super) fn lack_words(&self) -> bool {
         let lost = |segment: &Segment| matches!(segment.words, Words::Lost);
@@ -261,7 +256,8 @@ mod tests {
         assert_ne!(second, first);
         let again = segments.on_transcript(&mut common, second, &Err(()));
         assert_eq!(again, Some(false));
-        assert!(segments.lack_words() && !segments.have_words());
+        assert!(segments.lack_words());
+        assert_eq!(segments.text(""), "");
         let other = segments.finished[1].request;
         segments.on_transcript(&mut common, other, &Ok("two".into()));
         assert!(segments.are_transcribed());

@@ -298,17 +298,16 @@ impl Turn {
     }
 
     /// Whether the turn is over. `asks`: whether the words are a whole request for a tool; `is_nothing`: whether they
-    /// leave the agent the turn; `in_part`: whether the words of some parts are enough.
+    /// leave the agent the turn.
     pub(super) fn judge(
         &self,
         common: &mut Common,
         detection: &TurnDetection,
         asks: Request,
         is_nothing: bool,
-        in_part: bool,
     ) -> EndOfTurn {
         match &self.utterance {
-            Some(utterance) => utterance.judge(common, detection, asks, is_nothing, in_part),
+            Some(utterance) => utterance.judge(common, detection, asks, is_nothing),
             None => EndOfTurn::NotYet,
         }
     }
@@ -375,7 +374,9 @@ impl Turn {
             return None;
         }
         if self.committed.len() == MOST_COMMITTED {
-            let message = format!("{MOST_COMMITTED} turns wait to be transcribed; wait for one");
+            let message = format!(
+                "{MOST_COMMITTED} turns wait to be transcribed; wait for their transcripts"
+            );
             common.refuse("CommitAudio", message);
             return None;
         }

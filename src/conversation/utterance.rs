@@ -5,7 +5,7 @@ use super::common::Common;
 use super::ids::RequestId;
 use super::output::Output;
 use super::partials::Partials;
-use super::pause::{Pause, Retry};
+use super::pause::{Pause, Tries};
 use super::policy::EndpointPolicy;
 use super::segments::{Segments, retry_later};
 use super::speculation::Request;
@@ -40,8 +40,6 @@ pub(super) struct Utterance {
     segments: Segments,
     partials: Partials,
     clarity: Clarity,
-    /// The words behind the last segment could not be transcribed.
-    failed: bool,
     /// Preemptive generations that were requested.
     generations: u32,
     /// The words that the last one answers.
@@ -98,7 +96,7 @@ pub(super) enum EndOfTurn {
     Perhaps(String),
     /// Over, with these words, possibly none.
     Over(String),
-    /// Over, but its words could not be transcribed.
+    /// Over, but not all of its words could be transcribed.
     Lost,
 }
 
@@ -116,7 +114,6 @@ impl Utterance {
             segments: Segments::new(from),
             partials: Partials::new(from, end, partial_every_ms),
             clarity: Clarity::default(),
-            failed: false,
             generations: 0,
             answered: String::new(),
             given_up: false,
@@ -196,10 +193,8 @@ impl Utterance {
         if pause.transcription.is_some() {
             self.partials.put_off(end);
         }
-        let has_failed = std::mem::take(&mut self.failed) || pause.retry == Retry::Due;
-        let awaited = pause
-            .transcription
-            .filter(|_| pause.transcript.is_none() && !has_failed);
+        let is_awaited = pause.transcript.is_none() && !pause.has_failed();
+        let awaited = pause.transcription.filter(|_| is_awaited);
         self.partials.goes_on(end, awaited);
         let before = std::mem::replace(&mut self.stage, Stage::Speaking);
         matches!(before, Stage::Pausing(_))
@@ -251,8 +246,7 @@ impl Utterance {
             if let Some(heard) = all.filter(is_certain).cloned() {
                 self.pause.transcription = None;
                 self.pause.transcript = Some((self.clarity.weigh(heard), common.now));
-                // Nothing else was requested but this pause.
-                self.failed = false;
+                self.pause.tries = Tries::One;
                 return self.transcript();
             }
             if self.pause.lacks_transcript()
@@ -320,9 +314,9 @@ impl Utterance {
         if self.segments.ask_again(common) {
             self.pause.asked = common.now;
         }
-        let is_due = self.pause.retry == Retry::Due && self.pause.transcript.is_none();
+        let is_due = self.pause.tries == Tries::SecondDue;
         if let (true, Stage::Pausing(end) | Stage::Committed(end)) = (is_due, self.stage) {
-            self.pause.retry = Retry::Done;
+            self.pause.tries = Tries::Two;
             self.ask_transcript(common, end);
         }
     }
@@ -361,16 +355,16 @@ impl Utterance {
                     heard.text.clone_from(&self.answered);
                 }
                 self.pause.transcript = Some((heard, common.now));
-                self.failed = false;
+                self.pause.tries = Tries::One;
             }
             // The words of the segments before it are worth it.
-            Err(()) if !self.segments.is_empty() && self.pause.retry == Retry::No => {
-                self.pause.retry = Retry::Due;
+            Err(()) if !self.segments.is_empty() && self.pause.tries == Tries::One => {
+                self.pause.tries = Tries::SecondDue;
                 self.pause.asked = common.now;
                 retry_later(common);
                 return Transcribed::Segment;
             }
-            Err(()) => self.failed = true,
+            Err(()) => self.pause.tries = Tries::Failed,
         }
         Transcribed::Pause(self.transcript())
     }

@@ -1,31 +1,50 @@
-//! Accents that a recogniser may leave out.
+//! Letters without their accents.
 
-/// Vowels with accents that recognisers leave out at times ("cuantas" for "cuántas"), and without them.
-const ACCENTED: &str = "áéíóúàèìòùâêîôû";
-const PLAIN: &str = "aeiouaeiouaeiou";
+/// A lower-case letter without accents and other marks; any other as it is.
+pub(crate) fn plain(letter: char) -> char {
+    match letter {
+        'ä' | 'ã' | 'å' => 'a',
+        'ë' => 'e',
+        'ï' => 'i',
+        'ö' | 'õ' | 'ø' => 'o',
+        'ü' => 'u',
+        'ç' => 'c',
+        'ñ' => 'n',
+        'ł' => 'l',
+        _ => unaccented(letter).unwrap_or(letter),
+    }
+}
+
+/// The vowel of which this lower-case one has an accent; `None` if it has none. Recognisers leave accents out at times
+/// ("cuantas" for "cuántas"), but not the marks that make another letter.
+fn unaccented(letter: char) -> Option<char> {
+    Some(match letter {
+        'á' | 'à' | 'â' => 'a',
+        'é' | 'è' | 'ê' => 'e',
+        'í' | 'ì' | 'î' => 'i',
+        'ó' | 'ò' | 'ô' => 'o',
+        'ú' | 'ù' | 'û' => 'u',
+        _ => return None,
+    })
+}
 
 /// A regular expression that matches accented vowels without their accents, too, but for those in its own classes.
 pub(crate) fn optional(pattern: &str) -> String {
     let mut lenient = String::with_capacity(pattern.len());
-    let (mut escaped, mut in_class, mut in_name) = (false, false, false);
+    let (mut escaped, mut classes, mut in_name) = (false, 0_usize, false);
     for letter in pattern.chars() {
-        let plain = std::iter::zip(ACCENTED.chars(), PLAIN.chars())
-            .find(|(accented, _)| letter.to_lowercase().eq([*accented]))
-            .map(|(_, plain)| plain);
-        match plain.filter(|_| !in_class && !in_name) {
+        let plain = letter.to_lowercase().next().and_then(unaccented);
+        match plain.filter(|_| classes == 0 && !in_name) {
             Some(plain) => lenient.extend(['[', letter, plain, ']']),
             None => lenient.push(letter),
         }
-        in_name = match letter {
-            '<' if !escaped => lenient.ends_with("(?<") || lenient.ends_with("(?P<"),
-            '>' => false,
-            _ => in_name,
-        };
-        in_class = match letter {
-            '[' if !escaped => true,
-            ']' if !escaped => false,
-            _ => in_class,
-        };
+        match letter {
+            '[' if !escaped => classes += 1,
+            ']' if !escaped => classes = classes.saturating_sub(1),
+            '<' => in_name = lenient.ends_with("(?<") || lenient.ends_with("(?P<"),
+            '>' => in_name = false,
+            _ => {}
+        }
         escaped = letter == '\\' && !escaped;
     }
     lenient
@@ -52,6 +71,7 @@ mod tests {
     fn classes_names_and_other_letters_stay_as_they_are() {
         for kept in [
             r"[áé]+",
+            r"[[:alpha:]à-é]",
             r"(?P<día>\d+)",
             r"(?<día>\d+)",
             "Stühle, años",

@@ -201,7 +201,7 @@ impl Caller {
     /// Who gets another answer says it again, up to twice: a recogniser mishears a word at times.
     async fn ask(&mut self, text: &str, until: &str) -> String {
         self.say(text).await;
-        let (mut all, mut again) = (String::new(), 0);
+        let (mut all, mut tries) = (String::new(), 1);
         let mut heard_until: Option<Instant> = None;
         loop {
             let events = self.call.until("undertone.turn").await;
@@ -215,17 +215,17 @@ impl Caller {
             }
             all.push_str(&live::said(&events));
             all.push(' ');
-            let until_heard = heard_until.expect("events");
-            tokio::time::sleep_until(until_heard + BEFORE_THE_NEXT).await;
+            let quiet_from = heard_until.expect("events") + BEFORE_THE_NEXT;
+            tokio::time::sleep_until(quiet_from).await;
             if all.contains(until) {
                 return all;
             }
-            again += 1;
-            let heard: Vec<_> = events
+            let transcripts = events
                 .iter()
-                .map(|event| &event.event["transcript"])
-                .collect();
-            assert!(again < 3, "{text}: {heard:?}, answered: {all}");
+                .filter_map(|event| event.event["transcript"].as_str());
+            let transcripts: Vec<&str> = transcripts.collect();
+            assert!(tries < 3, "{text}: {transcripts:?}");
+            tries += 1;
             self.say(text).await;
         }
     }

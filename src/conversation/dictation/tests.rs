@@ -189,7 +189,7 @@ fn of_audio_in_which_nobody_was_heard_only_what_is_kept_is_transcribed() {
     let mut spoken = nothing_yet(false);
     spoken.silence(180_000);
     spoken.commit();
-    let from = spoken.to - KEPT_MS;
+    let from = spoken.to - Ring::LONGEST.as_ms();
     let asked = spoken.asked();
     assert_eq!(asked.first(), Some(&(from, from + 25_000, false)));
     assert_eq!(asked.len(), 3);

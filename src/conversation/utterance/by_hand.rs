@@ -3,7 +3,7 @@
 use super::{Stage, Utterance};
 use crate::asr::Recognised;
 use crate::conversation::common::Common;
-use crate::conversation::pause::Pause;
+use crate::conversation::pause::{Pause, Tries};
 use crate::time::{Samples, Time};
 
 /// The least audio behind finished segments that is transcribed, ms: less has no words, and services refuse it.
@@ -27,7 +27,7 @@ impl Utterance {
             self.pause = Pause::default();
         }
         self.stage = Stage::Committed(end);
-        if std::mem::take(&mut self.failed) {
+        if self.pause.tries == Tries::Failed {
             // Its request has failed, so the words are still to be requested.
             self.pause = Pause::default();
         }
@@ -43,11 +43,10 @@ impl Utterance {
         }
     }
 
-    /// The words that are known before all are; `None` if there are none.
-    pub(in crate::conversation) fn words_in_part(&self) -> Option<String> {
+    /// The words that are known, although others may be missing.
+    pub(in crate::conversation) fn known_words(&self) -> String {
         let tail = self.pause.transcript.as_ref();
-        let words = self.text(tail.map_or("", |(heard, _)| &heard.text));
-        (!words.is_empty()).then_some(words)
+        self.text(tail.map_or("", |(heard, _)| &heard.text))
     }
 }
 

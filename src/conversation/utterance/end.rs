@@ -5,6 +5,7 @@ use crate::asr::{TurnReport, TurnState};
 use crate::conversation::common::Common;
 use crate::conversation::ids::RequestId;
 use crate::conversation::latency::TurnLatency;
+use crate::conversation::pause::Tries;
 use crate::conversation::speculation::Request;
 use crate::conversation::timer::Timer;
 use crate::conversation::turn_detection::{EndOfTurnRule, TurnDetection};
@@ -66,15 +67,13 @@ impl Utterance {
 
     /// Whether the turn is over: the silence is long enough and the transcript has come. Otherwise sets the
     /// timer for the next check. `asks`: whether the words are a whole request for a tool; `is_nothing`: whether they
-    /// leave the agent the turn, which goes on soon then, however finished they read; `in_part`: whether the words of some
-    /// parts are enough if those of others are lost.
+    /// leave the agent the turn, which goes on soon then, however finished they read.
     pub(in crate::conversation) fn judge(
         &self,
         common: &mut Common,
         detection: &TurnDetection,
         asks: Request,
         is_nothing: bool,
-        in_part: bool,
     ) -> EndOfTurn {
         if self.stage == Stage::Speaking {
             return EndOfTurn::NotYet;
@@ -84,7 +83,7 @@ impl Utterance {
         let language = common.language();
         let is_cut = !self.segments.are_transcribed();
         // The missing words may take the others back.
-        let lacks_words = self.segments.lack_words() && !in_part;
+        let lacks_words = self.segments.lack_words();
         let most = common.policy.speculation.generations_per_turn;
         let up_to_gap = || match detection.rule {
             EndOfTurnRule::Client => None,
@@ -137,19 +136,16 @@ impl Utterance {
             };
             return plausible.map_or(EndOfTurn::NotYet, EndOfTurn::Perhaps);
         }
-        let rest_is_lost = self.failed && !is_cut;
-        match transcript {
-            _ if (lacks_words && !is_cut) || (rest_is_lost && !in_part) => EndOfTurn::Lost,
-            _ if rest_is_lost && !self.segments.have_words() => EndOfTurn::Lost,
-            Some(text) if text.is_empty() && self.segments.lack_words() => EndOfTurn::Lost,
-            Some(text) => EndOfTurn::Over(text),
-            None if rest_is_lost => EndOfTurn::Over(self.text("")),
-            None => {
-                let patience = common.policy.timeouts.transcript_timeout;
-                let overdue = due.max(self.pause.asked) + patience;
-                common.timers.set(Timer::TranscriptOverdue, overdue);
-                EndOfTurn::NotYet
-            }
+        let is_lost = self.pause.tries == Tries::Failed;
+        if is_cut || (transcript.is_none() && !is_lost) {
+            let patience = common.policy.timeouts.transcript_timeout;
+            let overdue = due.max(self.pause.asked) + patience;
+            common.timers.set(Timer::TranscriptOverdue, overdue);
+            return EndOfTurn::NotYet;
+        }
+        match is_lost || lacks_words {
+            true => EndOfTurn::Lost,
+            false => EndOfTurn::Over(self.known_words()),
         }
     }
 

@@ -21,18 +21,19 @@ fn speaking(ms: u64) -> (Utterance, Common) {
     (utterance, common)
 }
 
-/// The utterance with a pause at `ms` and these words.
-fn paused(ms: u64, words: &str) -> (Utterance, Common) {
+/// The utterance with a pause at `ms`, and the request for its words.
+fn pausing(ms: u64) -> (Utterance, Common, RequestId) {
     let (mut utterance, mut common) = speaking(ms);
     utterance.goes_on(at(ms), common.now);
-    pauses(
-        &mut utterance,
-        &mut common,
-        EndOfTurnRule::Semantic,
-        at(ms + 200),
-        false,
-    );
+    let rule = EndOfTurnRule::Semantic;
+    pauses(&mut utterance, &mut common, rule, at(ms + 200), false);
     let request = utterance.pause.transcription.unwrap();
+    (utterance, common, request)
+}
+
+/// The utterance with a pause at `ms` and these words.
+fn paused(ms: u64, words: &str) -> (Utterance, Common) {
+    let (mut utterance, mut common, request) = pausing(ms);
     let transcribed = utterance.on_transcript(request, Ok(words.into()), &mut common);
     assert_eq!(transcribed, Transcribed::Pause(Some(words.into())));
     (utterance, common)
@@ -52,14 +53,8 @@ fn pauses(
 }
 
 fn judge(utterance: &Utterance, common: &mut Common, ms: u64) -> EndOfTurn {
-    judge_parts(utterance, common, ms, false)
-}
-
-/// `in_part`: whether the words of some parts are enough.
-fn judge_parts(utterance: &Utterance, common: &mut Common, ms: u64, in_part: bool) -> EndOfTurn {
     common.now = Time::from_ms(ms);
-    let detection = TurnDetection::default();
-    utterance.judge(common, &detection, Request::default(), false, in_part)
+    utterance.judge(common, &TurnDetection::default(), Request::default(), false)
 }
 
 #[test]
@@ -301,11 +296,7 @@ fn a_pause_that_could_not_be_transcribed_is_not_lost_if_the_words_up_to_a_gap_ar
 
 #[test]
 fn a_committed_turn_that_is_cut_has_its_words_once() {
-    let (mut utterance, mut common) = speaking(24_600);
-    utterance.goes_on(at(24_600), common.now);
-    let rule = EndOfTurnRule::Semantic;
-    pauses(&mut utterance, &mut common, rule, at(24_700), false);
-    let pause = requested(&common).unwrap();
+    let (mut utterance, mut common, pause) = pausing(24_600);
     utterance.on_transcript(pause, Ok("Once upon a time".into()), &mut common);
     let before = common.outputs.len();
     utterance.commit(&mut common, at(25_400));
@@ -396,7 +387,7 @@ fn words_up_to_a_gap_that_may_be_all_are_answered_and_transcribed_again() {
     for (ends, likely) in [(0.73, true), (0.3, false)] {
         let (utterance, mut common) = up_to_gap("Do you sell gift cards?", ends);
         let asks = Request::default();
-        let judged = utterance.judge(&mut common, &TurnDetection::default(), asks, false, false);
+        let judged = utterance.judge(&mut common, &TurnDetection::default(), asks, false);
         assert_eq!(judged != EndOfTurn::NotYet, likely, "{ends}");
     }
 }
@@ -657,9 +648,8 @@ fn a_part_that_fails_twice_leaves_the_words_of_the_others() {
     let again = requested(&common).unwrap();
     assert_ne!(again, rest);
     utterance.on_transcript(again, Err(()), &mut common);
-    let over = EndOfTurn::Over("One two".into());
-    assert_eq!(judge_parts(&utterance, &mut common, 60_000, true), over);
     assert_eq!(judge(&utterance, &mut common, 60_000), EndOfTurn::Lost);
+    assert_eq!(utterance.known_words(), "One two");
 }
 
 #[test]
@@ -672,8 +662,8 @@ fn an_utterance_is_lost_whose_parts_all_fail_twice() {
         utterance.ask_again(&mut common);
     }
     assert_eq!(requests(&common).len(), 6);
-    let judged = judge_parts(&utterance, &mut common, 60_000, true);
-    assert_eq!(judged, EndOfTurn::Lost);
+    assert_eq!(judge(&utterance, &mut common, 60_000), EndOfTurn::Lost);
+    assert_eq!(utterance.known_words(), "");
 }
 
 #[test]
@@ -718,9 +708,7 @@ fn a_detected_turn_whose_last_words_are_lost_is_not_answered() {
     assert_ne!(again, rest);
     utterance.on_transcript(again, Err(()), &mut common);
     assert_eq!(judge(&utterance, &mut common, 40_000), EndOfTurn::Lost);
-    // Nobody acts on them.
-    let known = EndOfTurn::Over("Book it for Friday.".into());
-    assert_eq!(judge_parts(&utterance, &mut common, 40_000, true), known);
+    assert_eq!(utterance.known_words(), "Book it for Friday.");
 }
 
 /// The user was asked to repeat all of it.
@@ -752,17 +740,14 @@ fn a_detected_turn_whose_first_part_fails_twice_is_not_answered() {
 /// They were lost, and the user was asked to repeat.
 #[test]
 fn a_pause_that_failed_does_not_lose_the_words_of_the_next_one() {
-    let (mut utterance, mut common) = speaking(1_000);
-    utterance.goes_on(at(1_000), common.now);
-    let rule = EndOfTurnRule::Semantic;
-    pauses(&mut utterance, &mut common, rule, at(1_200), false);
-    let failed = requested(&common).unwrap();
+    let (mut utterance, mut common, failed) = pausing(1_000);
     utterance.on_transcript(failed, Err(()), &mut common);
     utterance.goes_on(at(2_000), Time::from_ms(2_000));
     utterance.ask_partial(&mut common, at(2_500));
     assert_ne!(requested(&common), Some(failed), "partials go on");
     common.now = Time::from_ms(3_000);
     utterance.goes_on(at(3_000), common.now);
+    let rule = EndOfTurnRule::Semantic;
     pauses(&mut utterance, &mut common, rule, at(3_200), false);
     let pause = requested(&common).unwrap();
     utterance.on_transcript(pause, Ok("What time is it?".into()), &mut common);
@@ -772,11 +757,7 @@ fn a_pause_that_failed_does_not_lose_the_words_of_the_next_one() {
 
 #[test]
 fn a_commit_behind_a_pause_that_failed_is_transcribed_again() {
-    let (mut utterance, mut common) = speaking(1_000);
-    utterance.goes_on(at(1_000), common.now);
-    let rule = EndOfTurnRule::Semantic;
-    pauses(&mut utterance, &mut common, rule, at(1_200), false);
-    let failed = requested(&common).unwrap();
+    let (mut utterance, mut common, failed) = pausing(1_000);
     utterance.on_transcript(failed, Err(()), &mut common);
     utterance.commit(&mut common, at(1_400));
     let again = requested(&common).unwrap();
@@ -784,12 +765,4 @@ fn a_commit_behind_a_pause_that_failed_is_transcribed_again() {
     utterance.on_transcript(again, Ok("What time is it?".into()), &mut common);
     let over = EndOfTurn::Over("What time is it?".into());
     assert_eq!(judge(&utterance, &mut common, 1_500), over);
-}
-
-#[test]
-fn of_a_committed_turn_the_known_parts_are_its_words_in_part() {
-    let (mut utterance, mut common, [first, ..]) = committed_in_parts();
-    assert_eq!(utterance.words_in_part(), None);
-    utterance.on_transcript(first, Ok("One".into()), &mut common);
-    assert_eq!(utterance.words_in_part().as_deref(), Some("One"));
 }

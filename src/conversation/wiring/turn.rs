@@ -167,7 +167,6 @@ impl Conversation {
     /// Ends the turn if the silence is long enough and the transcript has come.
     pub(super) fn try_end_turn(&mut self) {
         let detection = &self.client.turn_detection;
-        let in_part = self.client.takes_parts();
         let asks = self.speculation.listening().request;
         let is_nothing = self.interruption.is_judging()
             && self
@@ -177,7 +176,7 @@ impl Conversation {
                 .is_some_and(|words| self.was_nothing(&words));
         match self
             .turn
-            .judge(&mut self.common, detection, asks, is_nothing, in_part)
+            .judge(&mut self.common, detection, asks, is_nothing)
         {
             EndOfTurn::NotYet => {}
             EndOfTurn::Perhaps(text) if self.turn.is_unheeded() || self.was_nothing(&text) => {}
@@ -278,14 +277,15 @@ impl Conversation {
         self.drop_held();
     }
 
-    /// Asks the user to repeat, because the recogniser failed or is too slow. Where parts are enough, the words that are
-    /// known are kept.
+    /// Asks the user to repeat, because the recogniser has failed or is too slow for some of the words. Where parts are
+    /// enough, the others are kept.
     pub(super) fn on_transcript_overdue(&mut self) {
         if !self.turn.is_open() || self.ignore_overlap() {
             return;
         }
         let utterance = self.turn.utterance().filter(|_| self.client.takes_parts());
-        if let Some(words) = utterance.and_then(Utterance::words_in_part) {
+        let words = utterance.map(Utterance::known_words).unwrap_or_default();
+        if !words.is_empty() {
             return self.end_turn(&words);
         }
         // Reported while the utterance is open: some clients treat an error outside of one as fatal.

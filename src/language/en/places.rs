@@ -4,6 +4,7 @@
 //! countries and states, which takes precedence.
 
 use super::sounds::{self, Sounds};
+use crate::language::accents;
 use jiff::tz::TimeZoneDatabase;
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -402,7 +403,7 @@ fn key_of(name: &str) -> String {
     let plain: String = name
         .chars()
         .flat_map(char::to_lowercase)
-        .map(plain_letter)
+        .map(accents::plain)
         .collect();
     let plain = plain.replace(['\'', '’', '.'], "");
     let words: Vec<&str> = plain
@@ -412,20 +413,6 @@ fn key_of(name: &str) -> String {
     match words.as_slice() {
         ["the", rest @ ..] if !rest.is_empty() => rest.join(" "),
         all => all.join(" "),
-    }
-}
-
-fn plain_letter(letter: char) -> char {
-    match letter {
-        'á' | 'à' | 'â' | 'ä' | 'ã' | 'å' => 'a',
-        'é' | 'è' | 'ê' | 'ë' => 'e',
-        'í' | 'ì' | 'î' | 'ï' => 'i',
-        'ó' | 'ò' | 'ô' | 'ö' | 'õ' | 'ø' => 'o',
-        'ú' | 'ù' | 'û' | 'ü' => 'u',
-        'ç' => 'c',
-        'ñ' => 'n',
-        'ł' => 'l',
-        other => other,
     }
 }
 
