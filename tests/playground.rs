@@ -245,10 +245,9 @@ fn without_webrtc_the_page_says_why_and_goes_on_over_the_websocket() {
     let settings = script_settings(&config, port, silence(folder.path()));
     visit("fallback.mjs", folder.path(), &settings);
     let heard = transcript(&artefacts.join("fallback.wav"));
-    assert!(
-        ["five", "5"].iter().any(|five| heard.contains(five)),
-        "{heard}"
-    );
+    // A longer answer, of which one word is enough: a digit alone is misheard at times.
+    let words = ["weather", "degree", "cloudy"];
+    assert!(words.iter().any(|word| heard.contains(word)), "{heard}");
 }
 
 #[test]
