@@ -287,6 +287,8 @@ mod tests {
             "Das geht z. B. morgen, d. h. bald.",
             &["Das geht z. B. morgen,", "d. h. bald."],
         );
+        check_in("de", "Wir haben u. a. Büros.", &["Wir haben u. a. Büros."]);
+        check_in("de", "Nur o. ä. Das geht.", &["Nur o. ä.", "Das geht."]);
         check_in(
             "es",
             "A las 3:30 p. m. en EE. UU. hoy. Son las 4 p. m. Adiós.",

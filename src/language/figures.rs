@@ -12,8 +12,10 @@ pub(super) const YEARS: &str = r"\b((?:19|20)\d\d)/(\d\d)\b";
 /// Numbers with hyphens between them, and the word after them that shows a time of day, or the sign that shows a sum.
 pub(super) const CHAIN: &str =
     r"\b\d+(?:[.,:]\d+)*(?: ?[-–] ?\d+(?:[.,:]\d+)*)+\b(?: ?(?:Uhr|h)\b| ?=)?";
-/// Two amounts with the sign of a currency before each.
-pub(super) const PRICES: &str = r"([€$£]) ?(\d+(?:[.,]\d+)*) ?[-–] ?[€$£]? ?(\d+(?:[.,]\d+)*)";
+/// Two amounts with the sign of a currency before the first, in the group 1: the amounts in 2 and 5, the hyphen in 3, the
+/// sign of the second in 4, and in 6 a word or a sign after it.
+pub(super) const PRICES: &str =
+    r"([€$£]) ?(\d+(?:[.,]\d+)*)( ?[-–] ?)([€$£] ?)?(\d+(?:[.,]\d+)*)( ?(?:\p{L}+|[%°]))?";
 /// A number with its unit before a hyphen and another number.
 pub(super) const MEASURES: &str = r"(\d ?(?:€|EUR|Euro|euros|\$|£|%|°C|°F|°|Uhr|h|km|m|cm|mm|kg|g|l|ml|min|[ap]\. ?m\.|[ap]m))[-–](\d)";
 /// Two numbers with their units, a hyphen and spaces between them: the numbers in the groups 1 and 3, the units in 2 and
@@ -142,11 +144,38 @@ pub(super) fn date(day: &str, month: &str) -> Option<(u8, usize)> {
     (month < 12).then_some((day, month))
 }
 
-/// The words of one language between the numbers of a range, a score and a difference.
+/// The words of one language around the numbers of a range, a score and a difference.
 pub(super) struct Between {
     pub(super) to: &'static str,
     pub(super) score: &'static str,
     pub(super) minus: &'static str,
+    /// Words after two prices, with strokes between them. Other words are counted by the number before them.
+    pub(super) after_prices: &'static str,
+}
+
+/// The value of a number with dots between its thousands, or of a time.
+fn value(number: &str) -> Option<f64> {
+    let number = number.replace(['.', ':'], "").replace(',', ".");
+    number.parse().ok()
+}
+
+/// Whether a range of these numbers would not rise.
+fn falls(from: &str, to: &str) -> bool {
+    matches!((value(from), value(to)), (Some(from), Some(to)) if from >= to)
+}
+
+/// Text that matches [`PRICES`]: a range. Behind a dash with spaces, a number without a sign that is lower or counts
+/// something is no price: "$5 – 3 items".
+pub(super) fn prices(found: &Captures<'_>, between: &Between) -> String {
+    let after = found.get(6).map_or("", |after| after.as_str());
+    let (sign, from, to) = (&found[1], &found[2], &found[5]);
+    let mut words = between.after_prices.split('|');
+    let is_counted = !after.is_empty() && words.all(|word| word != after.trim());
+    let is_spaced = found[3].starts_with(' ') && found[3].ends_with(' ');
+    match is_spaced && found.get(4).is_none() && (is_counted || falls(from, to)) {
+        true => format!("{sign}{from}, {to}{after}"),
+        false => format!("{from} {} {to} {sign}{after}", between.to),
+    }
 }
 
 /// Text that matches [`MEASURES_APART`]: a range or a difference; as it is if the units differ, as the second number then
@@ -191,18 +220,9 @@ pub(super) fn chain(text: &str, between: &Between) -> String {
     if !parts.iter().all(is_short) {
         return format!("{}{unit}", digits(numbers));
     }
-    let value = |part: &str| {
-        part.replace(['.', ':'], "")
-            .replace(',', ".")
-            .parse::<f64>()
-    };
-    let falls = match (value(from), value(to)) {
-        (Ok(from), Ok(to)) => from >= to,
-        _ => false,
-    };
     // A time may be followed by an earlier one, of the next day: "22:00 - 6:00".
     let is_time = numbers.contains(':');
-    let word = match falls && unit.is_empty() && !is_time {
+    let word = match falls(from, to) && unit.is_empty() && !is_time {
         false => between.to,
         true if numbers.contains(' ') => between.minus,
         true => between.score,

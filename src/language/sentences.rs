@@ -19,7 +19,7 @@ pub(crate) struct Sentences {
     pub(super) opens_a_question: [&'static [&'static str]; 3],
     /// A dot after a number makes it an ordinal: "1. März".
     pub(super) ordinal_dots: bool,
-    /// Abbreviations of numbers, which go on unless the next word begins a sentence: "5 Mio. Euro".
+    /// Abbreviations, such as those of numbers, which go on unless the next word begins a sentence: "5 Mio. Euro".
     pub(super) scales: &'static [&'static str],
     /// Words with a capital that begin a sentence, for those.
     pub(super) beginnings: &'static [&'static str],
@@ -51,20 +51,19 @@ impl Sentences {
             .next()
             .unwrap_or(text);
         let word = last.to_lowercase().replace('–', "-");
+        let spaced = with_letters(text);
+        let is_of =
+            |table: &[&str]| table.contains(&word.as_str()) || table.contains(&spaced.as_str());
         let initials = last.chars().all(|c| c.is_uppercase() || c == '.') && last != "I";
         let number_alone = last.len() == text.trim_start().len() && is_item_number(last);
         if last.ends_with('.') {
             return Ending::Sentence;
         }
         let ordinal = self.ordinal_dots && is_item_number(last);
-        if self.always_go_on.contains(&word.as_str())
-            || number_alone
-            || ordinal
-            || is_initials(last, initials)
-        {
+        if is_of(self.always_go_on) || number_alone || ordinal || is_initials(last, initials) {
             return Ending::None;
         }
-        if self.may_go_on.contains(&word.as_str()) {
+        if is_of(self.may_go_on) {
             return Ending::Perhaps;
         }
         Ending::Sentence
@@ -73,8 +72,11 @@ impl Sentences {
     /// The end of the sentence before the last word of `text`, if only this word shows that it ended: "5 Mio. Das".
     pub(crate) fn end_before_last(&self, text: &str) -> Option<usize> {
         let (before, word) = text.rsplit_once(' ')?;
-        let scale = before.strip_suffix('.')?.rsplit(' ').next()?.to_lowercase();
-        let ends = self.scales.contains(&scale.as_str()) && self.beginnings.contains(&word);
+        let text = before.strip_suffix('.')?;
+        let scale = text.rsplit(' ').next()?.to_lowercase();
+        let is_scale = self.scales.contains(&scale.as_str())
+            || self.scales.contains(&with_letters(text).as_str());
+        let ends = is_scale && self.beginnings.contains(&word);
         ends.then_some(before.len())
     }
 
@@ -115,6 +117,21 @@ impl Sentences {
 fn bare(word: &str) -> String {
     word.trim_matches(|c: char| !c.is_alphanumeric())
         .to_lowercase()
+}
+
+/// The last word in lower case with the letters of an abbreviation before it that is written with spaces: "i.d.r" of "in
+/// i. d. R".
+fn with_letters(text: &str) -> String {
+    let mut words = text.rsplit(' ');
+    let last = words.next().unwrap_or_default().to_owned();
+    let letters = words.map_while(|word| {
+        let letter = word
+            .strip_suffix('.')?
+            .trim_start_matches(['(', '"', '“', '„']);
+        (letter.chars().count() == 1).then_some(letter)
+    });
+    let joined = letters.fold(last, |joined, letter| format!("{letter}.{joined}"));
+    joined.to_lowercase()
 }
 
 /// "J" of "J. Smith", "U.S" of "U.S.".

@@ -1,4 +1,4 @@
-//! "1" before a German noun: "eine Stunde", "in einer Stunde", "ein Uhr". espeak-ng would say "eins".
+//! "1" and a half before a German noun: "eine Stunde", "in einer halben Stunde", "ein Uhr". espeak-ng would say "eins".
 
 use regex::Captures;
 
@@ -25,20 +25,61 @@ const ACCUSATIVE: [&str; 9] = [
     "auf", "bis", "durch", "für", "gegen", "ohne", "pro", "um", "über",
 ];
 
+/// Words after which a half needs no further article.
+const ARTICLES: [&str; 14] = [
+    "das", "dem", "den", "der", "die", "diese", "dieser", "ein", "eine", "einem", "einen", "einer",
+    "jede", "jeder",
+];
+
 /// "1" before one of these nouns: what is before it, the word before it, and the noun.
 pub(super) fn pattern() -> String {
+    before_a_noun("1 ", FEMININE)
+}
+
+/// A half before a noun, with the same groups. Other nouns than these are feminine if they end as most feminine ones do.
+pub(super) fn half_pattern() -> String {
+    let feminine = format!(r"{FEMININE}|\p{{Lu}}\p{{Ll}}+(?:e|ung|tion)");
+    before_a_noun("(?:½|1/2) ?", &feminine)
+}
+
+fn before_a_noun(number: &str, feminine: &str) -> String {
     format!(
-        r"(^|[^\p{{L}}\d.,:/–-])(?:(\p{{L}}+) )?1 (?:(?P<f>{FEMININE})n?|(?P<m>{MASCULINE})|(?P<n>{NEUTER}))\b"
+        r"(^|[^\p{{L}}\d.,:/–-])(?:(\p{{L}}+) )?{number}(?:(?P<f>{feminine})n?|(?P<m>{MASCULINE})|(?P<n>{NEUTER}))\b"
     )
 }
 
 /// Text that matches [`pattern`], with its "1" in words.
 pub(super) fn one(found: &Captures<'_>) -> String {
     let before = found.get(2).map_or("", |word| word.as_str());
+    let (one, noun) = article(found, before);
+    let space = if before.is_empty() { "" } else { " " };
+    format!("{}{before}{space}{one} {noun}", &found[1])
+}
+
+/// Text that matches [`half_pattern`]: "eine halbe Stunde", "in einer halben Stunde", "jede halbe Stunde".
+pub(super) fn half(found: &Captures<'_>) -> String {
+    let before = found.get(2).map_or("", |word| word.as_str());
+    let (one, noun) = article(found, before);
+    let (before, article) = match ARTICLES.contains(&before.to_lowercase().as_str()) {
+        true => ("", before),
+        false => (before, one),
+    };
+    let half = match article.to_lowercase().as_str() {
+        "das" | "die" | "diese" | "eine" | "jede" => "halbe",
+        "ein" if found.name("n").is_some() => "halbes",
+        "ein" => "halber",
+        _ => "halben",
+    };
+    let space = if before.is_empty() { "" } else { " " };
+    format!("{}{before}{space}{article} {half} {noun}", &found[1])
+}
+
+/// "ein" in the form that fits the noun of a match and the word before it, and the noun.
+fn article<'a>(found: &Captures<'a>, before: &str) -> (&'static str, &'a str) {
     let lower = before.to_lowercase();
     let dative = DATIVE.contains(&lower.as_str());
     let name = |name| found.name(name).map(|noun| noun.as_str());
-    let (one, noun) = match (name("f"), name("m"), name("n")) {
+    match (name("f"), name("m"), name("n")) {
         (Some(noun), ..) if dative => ("einer", noun),
         (Some(noun), ..) => ("eine", noun),
         (_, Some(noun), _) if dative => ("einem", noun),
@@ -49,9 +90,7 @@ pub(super) fn one(found: &Captures<'_>) -> String {
             noun if dative => ("einem", noun),
             noun => ("ein", noun),
         },
-    };
-    let space = if before.is_empty() { "" } else { " " };
-    format!("{}{before}{space}{one} {noun}", &found[1])
+    }
 }
 
 /// "1 bis 2 Stunden" as "ein bis 2 Stunden"; "1 bis 2 Uhr" stays.

@@ -18,7 +18,7 @@ pub(super) fn phrases(text: &str, most_words: usize) -> Vec<Phrase> {
 /// Patterns and what is said, applied in this order.
 static RULES: LazyLock<Rules> = LazyLock::new(|| {
     let months = MONTHS.join("|");
-    let one = one::pattern();
+    let (one, half) = (one::pattern(), one::half_pattern());
     let rules: Vec<(&str, Say)> = vec![
         (r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+", |found| address(&found[0])),
         (PAGE, |found| address(&found[1])),
@@ -52,7 +52,7 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
             |found| format!("{} bis {}", &found[1], &found[2]),
         ),
         (
-            r"(?:\b([Aa]m|[Vv]om|[Zz]um|[Dd]em|[Dd]en|[Bb]is|[Aa]b|Version|Kapitel|Abschnitt|Punkt) )?\b(\d+(?:\.\d+)+)(\.?)(\s*$)?",
+            r"(?:\b(?:([Aa]m|[Vv]om|[Zz]um|[Dd]em|[Dd]en|[Bb]is|[Aa]b) |((?:NUMBERED)[ -])))?\b(\d+(?:\.\d+)+)(\.?)(\s*$)?",
             date,
         ),
         (
@@ -78,15 +78,14 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
             r"\b(\d+(?:[.,]\d+)*) ?(Mio|Mrd|Tsd)\b\.?(\s*$)?",
             short_scale,
         ),
-        (figures::PRICES, |found| {
-            format!("{} bis {} {}", &found[2], &found[3], &found[1])
-        }),
+        (figures::PRICES, |found| figures::prices(found, &BETWEEN)),
         (figures::MEASURES, |found| {
             format!("{} bis {}", &found[1], &found[2])
         }),
         (figures::MEASURES_APART, |found| {
             figures::measures(found, &BETWEEN)
         }),
+        (APART, |found| format!("{}, {}", &found[1], &found[2])),
         (figures::CHAIN, |found| figures::chain(&found[0], &BETWEEN)),
         (
             r"(-?)(?:[€$£] ?|\b)(\d+(?:\.\d{3})*)(?:,(\d+))?( SCALE)? ?(€|EUR\b|Euro\b|\$|USD\b|£|GBP\b|CHF\b)",
@@ -116,24 +115,34 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
             format!("{} Grad Fahrenheit", &found[1])
         }),
         (r"(\d) ?°", |found| format!("{} Grad", &found[1])),
-        (r"(\d) ?(km²|m²|cm²|m³)", |found| measured(found, UNITS)),
+        (r"([\d½]) ?(km²|m²|cm²|m³)", |found| {
+            measured(found, UNITS)
+        }),
         (
-            r"(\d) ?(km/h|km|cm|mm|kg|mg|ml|kWh|kW|GB|MB|TB|m|g|l|h|min|Std\.|Min\.)(?:\b|$| )",
+            r"([\d½]) ?(km/h|m/s|MB/s|Mbit/s|km|cm|mm|kg|mg|ml|kWh|kW|GB|MB|TB|m|g|l|h|min|Std\.|Min\.)(?:\b|$| )",
             |found| measured(found, UNITS),
         ),
         (
-            r"\b(z\. ?B\.|d\. ?h\.|u\. ?a\.|usw\.|bzw\.|[Cc]a\.|MwSt\.|Nr\.|Dr\.|Hr\.|Fr\.|inkl\.|evtl\.|ggf\.)",
+            r"\b(u\. ?v\. ?[am]\.|[Uu]\. ?a\.|[ou]\. ?[äÄ]\.|e\. ?V\.|[vn]\. ?Chr\.|usw\.)(\s*$)?",
+            |found| {
+                let stop = if found.get(2).is_some() { "." } else { "" };
+                format!("{}{stop}", written_out(&found[1], ABBREVIATIONS))
+            },
+        ),
+        (
+            r"\b([Zz]\. ?B\.|[Dd]\. ?h\.|[Vv]\. ?a\.|[Ii]\. ?d\. ?R\.|u\. ?U\.|z\. ?T\.|z\. ?Zt\.|m\. ?E\.|s\. ?[ou]\.|bzw\.|[Cc]a\.|MwSt\.|Nr\.|Dr\.|Hr\.|Fr\.|inkl\.|evtl\.|ggf\.)",
             |found| written_out(&found[1], ABBREVIATIONS),
         ),
         (
-            r" ?/ ?(Sekunde|Minute|Stunde|Tag|Woche|Monat|Jahr|Nacht|Person|Stück|kg|Liter)\b",
-            |found| format!(" pro {}", written_out(&found[1], UNITS)),
+            r" ?/ ?((?:Sekunde|Minute|Stunde|Tag|Woche|Monat|Jahr|Nacht|Person|Stück|Liter|kg|km|kWh|GB|min|Min|Std|h|g|l)\b|m²|m³)",
+            |found| format!(" pro {}", written_out(&found[1], RATES)),
         ),
         (r"\b24/7\b", |_| "24 7".to_owned()),
         (r"\b1(?: 1/2\b| ?½)", |_| "eineinhalb".to_owned()),
         (r"\b(\d+)(?: 1/2\b| ?½)", |found| {
             format!("{} einhalb", &found[1])
         }),
+        (half.as_str(), one::half),
         (r"[½¼¾⅓⅔]", |found| written_out(&found[0], PARTS)),
         (figures::FRACTION, fraction),
         (figures::PRODUCT, |found| {
@@ -145,11 +154,13 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
         }),
         (r"# ?(\d)", |found| format!("Nummer {}", &found[1])),
         (figures::SIGNS, |found| sign(found, SIGNS)),
+        (r"\s[-–—]+\s", |_| ", ".to_owned()),
         (one::TO_MORE, one::to_more),
         (one.as_str(), one::one),
     ];
     let rules = rules.into_iter().map(|(pattern, say)| {
         let pattern = pattern.replace("MONTH", &months);
+        let pattern = pattern.replace("NUMBERED", NUMBERED);
         (pattern.replace("SCALE", SCALE), say)
     });
     Rules::new(rules)
@@ -159,13 +170,21 @@ const BETWEEN: Between = Between {
     to: "bis",
     score: "zu",
     minus: "minus",
+    after_prices: "am|an|bei|brutto|die|für|im|in|inklusive|ist|je|mehr|mit|netto|oder|plus|pro|sind|und|zu|Million|Millionen|Milliarden|Tausend|tausend",
 };
+
+/// Names that stand before a version, not before a date: of parts of a text, of products, and those in mixed or upper
+/// case.
+const NUMBERED: &str = r"Version|Kapitel|Abschnitt|Absatz|Artikel|Ziffer|Punkt|Android|Bluetooth|Chrome|Debian|Firefox|Java|Linux|Python|Safari|Ubuntu|Windows|\p{L}*\p{Ll}\p{Lu}\p{L}*|\p{Lu}{2,}[\p{L}\d]*";
+
+/// Something with a number, in the group 1, and behind a dash with spaces a number of something else in 2.
+const APART: &str = r"\b((?:Schritt|Option|Variante|Zimmer|Raum|Tisch|Flug|Gleis|Teil|Stufe|Paket|Platz|Tag) (?:[A-Z]{2} ?)?\d+) [-–] (\d+(?:[.,]\d+)*(?::\d\d| ?[€$£%°]| (?:km|kg|min|h|m|g|l)\b| \p{Lu}))";
 
 /// A long number without dots, with a word before it that names it and what comes after it.
 const IDENTIFIER: &str = r"((?i:nummer|code|pin|telefon|tel\.|handy|konto)(?:\W+\p{L}+){0,2}\W+|[€$£] ?|\d ?[-–/] ?|\d )?\b(\d{7,})\b([.,]\d| ?[-–/] ?\d| \d| ?[\p{Lu}€$£%°])?";
 
-/// Digits after a word for something that people read digit by digit however short it is.
-const CODE: &str = r"((?i:\b(?:code|pin|tan|plz|postleitzahl|durchwahl|bestellnummer|kundennummer|auftragsnummer)(?:\W+(?:ist|lautet|die))?\W+))(\d{4,6})\b";
+/// Digits after a word for something that people read digit by digit however short it is, also at the end of a compound.
+const CODE: &str = r"((?i:\b(?:\p{L}*(?:code|kennung|kennziffer|kennwort|passwort|leitzahl)|\p{L}+nummer|(?:\p{L}+-)?(?:pin|tan|id)|plz|durchwahl|aktenzeichen|kennzeichen)(?:[^\w.?!]+(?:ist|lautet|war|die)){0,2}[^\w.?!]+))(\d{4,6})\b";
 
 /// Numbers in words, which stay as they are before the name of a currency.
 const SCALE: &str = "(?:Tausend|tausend|Million(?:en)?|Milliarden?|Billion(?:en)?)";
@@ -209,20 +228,18 @@ fn days(found: &Captures<'_>) -> String {
     }
 }
 
-/// Numbers with dots between them, if they are a date. In the group 1 the word before it, in 2 the numbers, in 3 a dot
-/// after them and in 4 the end of the text.
+/// Numbers with dots between them, if they are a date. In the group 1 the word before it, in 2 a name that shows a
+/// version unless a whole year follows, in 3 the numbers, in 4 a dot after them and in 5 the end of the text.
 fn date(found: &Captures<'_>) -> String {
     let before = found.get(1).map(|before| before.as_str());
-    let numbers: Vec<&str> = found[2].split('.').collect();
-    let is_short_date = |numbers: [&str; 2]| {
-        before.is_some()
-            || numbers
-                .iter()
-                .all(|number| number.len() == 2 && *number < "32")
-    };
-    let (numbers, dot) = match (numbers.as_slice(), &found[3], found.get(4)) {
-        (&[day, month], ".", None) => ([day, month, ""], ""),
-        (&[day, month], ".", Some(_)) => ([day, month, ""], "."),
+    let name = found.get(2).map(|name| name.as_str());
+    let numbers: Vec<&str> = found[3].split('.').collect();
+    let two_digits = |number: &&str| number.len() == 2 && *number < "32";
+    let is_short_date =
+        |numbers: [&str; 2]| name.is_none() && (before.is_some() || numbers.iter().all(two_digits));
+    let (numbers, dot) = match (numbers.as_slice(), &found[4], found.get(5)) {
+        (&[day, month], ".", None) if name.is_none() => ([day, month, ""], ""),
+        (&[day, month], ".", Some(_)) if name.is_none() => ([day, month, ""], "."),
         (&[day, month, year], dot, _)
             if year.len() == 4 || year.len() == 2 && is_short_date([day, month]) =>
         {
@@ -230,15 +247,13 @@ fn date(found: &Captures<'_>) -> String {
         }
         _ => return found[0].to_owned(),
     };
-    let is_named =
-        before.is_some_and(|before| ["Version", "Kapitel", "Abschnitt", "Punkt"].contains(&before));
     match figures::date(numbers[0], numbers[1]) {
-        Some((_, month)) if !is_named => {
-            let day = day(before, numbers[0]);
+        Some((_, month)) => {
+            let (name, day) = (name.unwrap_or_default(), day(before, numbers[0]));
             let year = if numbers[2].is_empty() { "" } else { " " };
-            format!("{day} {}{year}{}{dot}", MONTHS[month], numbers[2])
+            format!("{name}{day} {}{year}{}{dot}", MONTHS[month], numbers[2])
         }
-        _ => found[0].to_owned(),
+        None => found[0].to_owned(),
     }
 }
 
@@ -324,6 +339,9 @@ fn money(found: &Captures<'_>, at: usize, minus: &str, currency: &str) -> String
 
 const UNITS: &[(&str, &str)] = &[
     ("km/h", "Kilometer pro Stunde"),
+    ("m/s", "Meter pro Sekunde"),
+    ("MB/s", "Megabyte pro Sekunde"),
+    ("Mbit/s", "Megabit pro Sekunde"),
     ("km²", "Quadratkilometer"),
     ("m²", "Quadratmeter"),
     ("cm²", "Quadratzentimeter"),
@@ -346,6 +364,22 @@ const UNITS: &[(&str, &str)] = &[
     ("Std.", "Stunden"),
     ("min", "Minuten"),
     ("Min.", "Minuten"),
+];
+
+/// Units after "pro".
+const RATES: &[(&str, &str)] = &[
+    ("kg", "Kilogramm"),
+    ("g", "Gramm"),
+    ("km", "Kilometer"),
+    ("l", "Liter"),
+    ("m²", "Quadratmeter"),
+    ("m³", "Kubikmeter"),
+    ("h", "Stunde"),
+    ("Std", "Stunde"),
+    ("min", "Minute"),
+    ("Min", "Minute"),
+    ("kWh", "Kilowattstunde"),
+    ("GB", "Gigabyte"),
 ];
 
 const PARTS: &[(&str, &str)] = &[
@@ -383,8 +417,30 @@ const SIGNS: &[(&str, &str)] = &[
 
 const ABBREVIATIONS: &[(&str, &str)] = &[
     ("z.B.", "zum Beispiel"),
+    ("Z.B.", "Zum Beispiel"),
     ("d.h.", "das heißt"),
+    ("D.h.", "Das heißt"),
     ("u.a.", "unter anderem"),
+    ("U.a.", "Unter anderem"),
+    ("v.a.", "vor allem"),
+    ("V.a.", "Vor allem"),
+    ("i.d.R.", "in der Regel"),
+    ("I.d.R.", "In der Regel"),
+    ("u.U.", "unter Umständen"),
+    ("z.T.", "zum Teil"),
+    ("z.Zt.", "zurzeit"),
+    ("m.E.", "meines Erachtens"),
+    ("s.o.", "siehe oben"),
+    ("s.u.", "siehe unten"),
+    ("o.ä.", "oder ähnliches"),
+    ("o.Ä.", "oder Ähnliches"),
+    ("u.ä.", "und ähnliches"),
+    ("u.Ä.", "und Ähnliches"),
+    ("u.v.a.", "und viele andere"),
+    ("u.v.m.", "und vieles mehr"),
+    ("e.V.", "eingetragener Verein"),
+    ("v.Chr.", "vor Christus"),
+    ("n.Chr.", "nach Christus"),
     ("usw.", "und so weiter"),
     ("bzw.", "beziehungsweise"),
     ("ca.", "circa"),

@@ -3,6 +3,7 @@ use super::{PACK, words};
 use crate::language::Reply;
 use crate::language::en::assent::Asked;
 use crate::language::request::{Request, Talk, Target};
+use crate::language::sentences::Ending;
 use serde_json::{Map, json};
 use std::time::Duration;
 
@@ -757,10 +758,192 @@ fn amounts_and_times_are_no_identifiers_and_no_dates() {
             "100 € - 20 € = 80 €",
             "100 Euro minus 20 Euro ist gleich 80 Euro",
         ),
-        ("5 km - 3 Stunden", "5 Kilometer 3 Stunden"),
+        ("5 km - 3 Stunden", "5 Kilometer, 3 Stunden"),
         ("Mo.-Fr. 8-17 Uhr", "Montag bis Freitag 8 bis 17 Uhr"),
     ] {
         speaks(text, spoken);
+    }
+}
+
+/// "20 €/h" was "20 Euro/h", and only the hour and the kilogram had a "pro".
+#[test]
+fn a_stroke_before_a_short_unit_is_pro() {
+    for (text, spoken) in [
+        ("20 €/h", "20 Euro pro Stunde"),
+        (
+            "Das kostet 20,50 €/Std.",
+            "Das kostet 20 Euro 50 pro Stunde",
+        ),
+        ("$25/h", "25 Dollar pro Stunde"),
+        ("5 €/kg", "5 Euro pro Kilogramm"),
+        ("12 €/m²", "12 Euro pro Quadratmeter"),
+        ("0,10 €/min", "10 Cent pro Minute"),
+        ("20-25 €/h", "20 bis 25 Euro pro Stunde"),
+        ("60 km/h", "60 Kilometer pro Stunde"),
+        ("7 l/km", "7 Liter pro Kilometer"),
+        ("5 m/s", "5 Meter pro Sekunde"),
+        ("und/oder", "und/oder"),
+    ] {
+        speaks(text, spoken);
+    }
+}
+
+/// "½ Stunde" was "ein halb Stunde".
+#[test]
+fn a_half_agrees_with_its_noun() {
+    for (text, spoken) in [
+        ("½ Stunde", "eine halbe Stunde"),
+        ("1/2 Stunde", "eine halbe Stunde"),
+        ("in ½ Stunde", "in einer halben Stunde"),
+        ("alle ½ Stunden", "alle eine halbe Stunde"),
+        ("jede ½ Stunde", "jede halbe Stunde"),
+        ("½ Tasse", "eine halbe Tasse"),
+        ("½ Liter", "ein halber Liter"),
+        ("für ½ Tag", "für einen halben Tag"),
+        ("½ Jahr", "ein halbes Jahr"),
+        (
+            "in ½ h, ½ kg",
+            "in einer halben Stunde, ein halbes Kilogramm",
+        ),
+        ("1½ h", "eineinhalb Stunden"),
+        ("vor ½ Jahr", "vor einem halben Jahr"),
+        ("1½ Stunden", "eineinhalb Stunden"),
+        ("2½ Stunden", "2 einhalb Stunden"),
+        ("3/4 Stunde", "drei Viertel Stunde"),
+    ] {
+        speaks(text, spoken);
+    }
+}
+
+/// "iOS 17.4." was "iOS siebzehnte April".
+#[test]
+fn numbers_behind_the_name_of_a_product_are_no_date() {
+    for (text, spoken) in [
+        ("Das Update auf iOS 17.4.", "Das Update auf iOS 17.4"),
+        ("Das geht ab USB 3.2.", "Das geht ab USB 3.2"),
+        ("GPT-4.1.", "GPT-4.1"),
+        ("Es läuft mit Python 3.12.", "Es läuft mit Python 3.12"),
+        ("Siehe Abschnitt 4.2.", "Siehe Abschnitt 4.2"),
+        ("macOS 14.04.24", "macOS 14.04.24"),
+        (
+            "Der Termin ist am 17.4.",
+            "Der Termin ist am siebzehnten April",
+        ),
+        ("Montag, 17.4.", "Montag, siebzehnte April"),
+        ("TÜV 17.04.2026", "TÜV siebzehnte April 2026"),
+    ] {
+        speaks(text, spoken);
+    }
+}
+
+/// "Bestätigungscode 482913" was a number of six digits.
+#[test]
+fn digits_behind_a_compound_that_names_a_code_are_read_one_by_one() {
+    for (text, spoken) in [
+        ("Bestätigungscode 482913", "Bestätigungscode 4 8 2 9 1 3"),
+        (
+            "Ihre Buchungsnummer lautet: 482913.",
+            "Ihre Buchungsnummer lautet, 4 8 2 9 1 3",
+        ),
+        ("Kundennummer 48291", "Kundennummer 4 8 2 9 1"),
+        ("Telefonnummer 482913", "Telefonnummer 4 8 2 9 1 3"),
+        (
+            "die Auftragsnummer ist die 4711",
+            "die Auftragsnummer ist die 4 7 1 1",
+        ),
+        ("Postleitzahl 10115", "Postleitzahl 1 0 1 1 5"),
+        ("Gerätekennung 4711", "Gerätekennung 4 7 1 1"),
+        ("Kunden-ID 4711", "Kunden-ID 4 7 1 1"),
+        ("Ihre PIN ist 1234", "Ihre PIN ist 1 2 3 4"),
+        ("die Nummer 1500", "die Nummer 1500"),
+        (
+            "Nennen Sie Ihre Kundennummer. 2026 war gut.",
+            "Nennen Sie Ihre Kundennummer, 2026 war gut",
+        ),
+        ("der Sultan 1500", "der Sultan 1500"),
+    ] {
+        speaks(text, spoken);
+    }
+}
+
+/// The dash was dropped, and a price before it began a range.
+#[test]
+fn a_spaced_dash_between_different_things_is_a_pause() {
+    for (text, spoken) in [
+        ("5 € – 3 Artikel", "5 Euro, 3 Artikel"),
+        ("$5 – 3 Artikel", "5 Dollar, 3 Artikel"),
+        ("$5 – 10 Artikel", "5 Dollar, 10 Artikel"),
+        ("$5 – 10 pro Person", "5 bis 10 Dollar pro Person"),
+        (
+            "22 °C – 45 % Luftfeuchte",
+            "22 Grad Celsius, 45 Prozent Luftfeuchte",
+        ),
+        ("Option 1 – 20 €", "Option 1, 20 Euro"),
+        ("Schritt 1 – 20 Minuten", "Schritt 1, 20 Minuten"),
+        ("Flug 204 – 8:30 Uhr", "Flug 204, 8 Uhr 30"),
+        ("Flug LH 204 – 8:30 Uhr", "Flug LH 204, 8 Uhr 30"),
+        ("Zimmer 3 – 5", "Zimmer 3 bis 5"),
+        ("Dauer 5 – 10 Minuten", "Dauer 5 bis 10 Minuten"),
+        ("Berlin – sonnig", "Berlin, sonnig"),
+    ] {
+        speaks(text, spoken);
+    }
+}
+
+/// "Wir haben u. a. Büros" was two sentences.
+#[test]
+fn the_dots_of_an_abbreviation_with_spaces_end_no_sentence() {
+    for text in [
+        "Wir haben u. a.",
+        "Wir haben (u. a.",
+        "Das geht z. B.",
+        "Das heißt, d. h.",
+        "Das dauert i. d. R.",
+        "Das dauert i.d.R.",
+        "Stifte o. ä.",
+        "Das hilft v. a.",
+        "Das gilt u. U.",
+        "Das gilt z. Zt.",
+        "Im Jahr 50 v. Chr.",
+        "Stifte u. v. m.",
+    ] {
+        assert_eq!(words::SENTENCES.ending(text), Ending::None, "{text}");
+    }
+    for (text, end) in [
+        ("Stifte o. ä. Das", Some("Stifte o. ä.")),
+        ("Büros u. a. Wir", Some("Büros u. a.")),
+        ("Wir haben u. a. Büros", None),
+        ("Das geht z. B. Die", None),
+    ] {
+        let before = words::SENTENCES.end_before_last(text);
+        assert_eq!(before.map(|at| &text[..at]), end, "{text}");
+    }
+    for text in ["Es sind 5 m.", "Das ist Variante b."] {
+        assert_eq!(words::SENTENCES.ending(text), Ending::Sentence, "{text}");
+    }
+}
+
+#[test]
+fn abbreviations_with_spaces_are_spoken_as_words() {
+    for (text, spoken) in [
+        ("Wir haben u. a. Büros", "Wir haben unter anderem Büros"),
+        (
+            "Z. B. morgen, d. h. bald",
+            "Zum Beispiel morgen, das heißt bald",
+        ),
+        ("i. d. R. und v. a. hier", "in der Regel und vor allem hier"),
+        (
+            "Stifte o. ä. und u. U. mehr",
+            "Stifte oder ähnliches und unter Umständen mehr",
+        ),
+        ("im Jahr 50 v. Chr.", "im Jahr 50 vor Christus"),
+        ("Stifte, Hefte u. v. m.", "Stifte, Hefte und vieles mehr"),
+    ] {
+        speaks(text, spoken);
+    }
+    for text in ["Stifte usw.", "Stifte o. ä.", "Stifte u. v. m."] {
+        let last = PACK.spoken(text, 60).pop().unwrap();
+        assert_eq!(last.mark, Some('.'), "{text}");
     }
 }
 

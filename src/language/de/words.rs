@@ -15,11 +15,13 @@ pub(super) static SENTENCES: Sentences = Sentences {
     ],
     always_go_on: &[
         "hr", "fr", "dr", "prof", "st", "nr", "ca", "z.b", "d.h", "u.a", "bzw", "vgl", "evtl",
-        "ggf", "inkl", "zzgl", "str", "mr", "mrs", "mio", "mrd", "tsd", "z", "d", "u", "i",
+        "ggf", "inkl", "zzgl", "str", "mr", "mrs", "mio", "mrd", "tsd", "z", "d", "u", "i", "o",
+        "v", "n", "e", "i.d.r", "v.a", "u.u", "z.t", "zt", "z.zt", "m.e", "s.o", "s.u", "o.ä",
+        "u.ä", "u.v.a", "u.v.m", "e.v", "chr", "v.chr", "n.chr",
     ],
     may_go_on: &[
-        "usw", "etc", "co", "max", "min", "jh", "h", "a", "mo.-do", "mo.-fr", "mo.-sa", "mo.-so",
-        "sa.-so",
+        "usw", "etc", "co", "max", "min", "jh", "h", "a", "s", "mo.-do", "mo.-fr", "mo.-sa",
+        "mo.-so", "sa.-so",
     ],
     leading_on: &[
         "aber", "als", "am", "an", "auf", "aus", "bei", "bis", "damit", "das", "dass", "dem",
@@ -33,7 +35,9 @@ pub(super) static SENTENCES: Sentences = Sentences {
     ],
     opens_a_question: [&[]; 3],
     ordinal_dots: true,
-    scales: &["mio", "mrd", "tsd"],
+    scales: &[
+        "mio", "mrd", "tsd", "u.a", "o.ä", "u.ä", "u.v.a", "u.v.m", "e.v", "chr",
+    ],
     beginnings: &super::ordinals::BEGINNINGS,
 };
 

@@ -8,10 +8,11 @@ mod figures;
 
 use super::dates::MONTHS;
 use super::money;
-use crate::language::spoken::{PAGE, Phrase, Rules, Say, cut, digits, with_names};
+use crate::language::spoken::{PAGE, Phrase, Rules, Say, cut, digits, with_names, written_out};
 use figures::{
     dashes, date, days_of_month, fraction, groups, half_day, in_threes, joined, measures, money,
-    names_a_kind, ordinal, parts, prices, scale, seven_digits, short_date, time, week_day, year,
+    names_a_kind, ordinal, out_of, parts, prices, scale, seven_digits, short_date, time, week_day,
+    year,
 };
 use regex::Captures;
 use std::sync::LazyLock;
@@ -27,6 +28,8 @@ const UNITS: &[(&str, &str, &str)] = &[
     ("kph", "kilometer per hour", "kilometers per hour"),
     ("mph", "mile per hour", "miles per hour"),
     ("m/s", "meter per second", "meters per second"),
+    ("MB/s", "megabyte per second", "megabytes per second"),
+    ("GB/s", "gigabyte per second", "gigabytes per second"),
     ("km²", "square kilometer", "square kilometers"),
     ("m²", "square meter", "square meters"),
     ("m³", "cubic meter", "cubic meters"),
@@ -157,7 +160,7 @@ fn rules() -> Vec<(String, Say)> {
         (r"(^|[^\w.,$€£¥₹])(\d{10,})\b".into(), |c| format!("{}{}", &c[1], in_threes(&c[2]))),
         (r"([$€£])(\.\d\d)\b".into(), |c| format!("{}0{}", &c[1], &c[2])),
         (format!(r"((?:{symbols})\d[\d,.]*)\s?[-–]\s?((?:{symbols})\d[\d,.]*\s?=)"), |c| format!("{} minus {}", &c[1], &c[2])),
-        (format!(r"({symbols})(\d[\d,.]*)([kKmMbB]|bn)?\s?[-–]\s?(?:{symbols})?(\d)"), prices),
+        (format!(r"({symbols})(\d[\d,.]*)([kKmMbB]|bn)?(\s?[-–]\s?)({symbols})?(\d+(?:[.,]\d+)*)(\s?(?:[A-Za-z]+|[%°]))?"), prices),
         (format!(r"(\d)\s[-–]\s((?:{symbols})\d)"), |c| format!("{}, {}", &c[1], &c[2])),
         (format!(r"{minus}(?:\b({codes}) ?|({symbols}) ?)(-?){amount}(?: ({codes})\b)?"), |c| money(c, &[1, 4], 5, &[8, 2, 3])),
         (format!(r"{minus}\b{amount} ?(?:({codes})\b|({symbols})|((?i:{names_of_money}))\b)"), |c| match names_a_kind(c) {
@@ -165,9 +168,12 @@ fn rules() -> Vec<(String, Say)> {
             false => money(c, &[1], 2, &[5, 6, 7]),
         }),
         (r"(\d) ?¢".into(), |c| format!("{} cents", &c[1])),
+        (RATE.into(), |c| format!("{} per {}", &c[1], written_out(&c[2], RATES))),
+        (r"(?i)/ ?(second|minute|hour|day|week|month|year|night|person)\b".into(), |c| format!(" per {}", &c[1])),
         (whole_unit, |c| format!("{}{}{}", &c[1], &c[2], &c[3])),
         (r"(\d\.\d+)/(5|10|100)\b".into(), |c| format!("{} out of {}", &c[1], &c[2])),
-        (r"\b(\d{1,2})/(5|10)( stars?\b)".into(), |c| format!("{} out of {}{}", &c[1], &c[2], &c[3])),
+        (r"\b(\d{1,2})/(5|10)([ -](?:stars?|rating|score|points?)\b)".into(), |c| format!("{} out of {}{}", &c[1], &c[2], &c[3])),
+        (MARK.into(), out_of),
         (r"\b(\d+) (\d)/(\d{1,2})\b".into(), |c| format!("{} and {}", &c[1], fraction(&c[2], &c[3]))),
         (r"\b(\d{1,2})/(\d{1,3})\b".into(), |c| fraction(&c[1], &c[2])),
         (r"\b(\d{3})/(\d{2,3})\b".into(), |c| format!("{} over {}", &c[1], &c[2])),
@@ -191,9 +197,7 @@ fn rules() -> Vec<(String, Say)> {
         (r"\b[Vv]?\d+(?:\.\d+){2,}\b".into(), |c| parts(&c[0])),
         (r"(\d)\.(\d+)".into(), |c| format!("{} point {}", &c[1], digits(&c[2]))),
         (r"\b0\d+\b".into(), |c| in_threes(&c[0])),
-        (r"/ ?mo\b\.?".into(), |_| " per month".into()),
-        (r"/ ?yr\b\.?".into(), |_| " per year".into()),
-        (r"(?i)/ ?(second|minute|hour|day|week|month|year|night|person)\b".into(), |c| format!(" per {}", &c[1])),
+        (r"/ ?(hr|mo|yr)\b".into(), |c| format!(" per {}", written_out(&c[1], RATES))),
         (r"\b(D|M|J|S)r\. ?([A-Z])".into(), |c| format!("{} {}", title(&c[1]), &c[2])),
         (r"\bMrs\.".into(), |_| "Missus".into()),
         (r"\bMs\.".into(), |_| "Miz".into()),
@@ -242,6 +246,39 @@ fn rules() -> Vec<(String, Say)> {
 
 /// Digits after a word for something that people read digit by digit however short it is, in the group 2.
 const CODE: &str = r"(?i)\b((?:code|pin|passcode|extension|ending in|(?:order|account|confirmation|reference|tracking|ticket|invoice|case|member|card|flight|booking|reservation) number)(?: is| was|:)? #?)(\d{4,9})\b";
+
+/// A mark after a word that shows one: the word in the group 1, the mark in 2, the best one in 3, and "of" in 4 if it is a
+/// share of something.
+const MARK: &str = r"(?i)\b((?:rat(?:ed|es|ings?)|scor(?:ed|es?)|reviews?|g(?:ave|ives?) (?:it|us|them|him|her))(?: is| was| of| at| it|:)?(?: an?| about)? )(\d{1,3})/(5|6|7|10|20|50|100)\b( of\b)?";
+
+/// An amount or a measure, in the group 1, and the short unit that it is for, in 2.
+const RATE: &str = r"(\d(?: ?[A-Za-z]+){0,3}) ?/ ?((?:hr|h|min|sec|wk|mo|yr|kg|g|lb|oz|km|mi|gal|L|l|kWh|GB|MB|sq ft)\b|m²|ft²)";
+
+/// Units after "per", without spaces.
+const RATES: &[(&str, &str)] = &[
+    ("hr", "hour"),
+    ("h", "hour"),
+    ("min", "minute"),
+    ("sec", "second"),
+    ("wk", "week"),
+    ("mo", "month"),
+    ("yr", "year"),
+    ("kg", "kilogram"),
+    ("g", "gram"),
+    ("lb", "pound"),
+    ("oz", "ounce"),
+    ("km", "kilometer"),
+    ("mi", "mile"),
+    ("gal", "gallon"),
+    ("L", "liter"),
+    ("l", "liter"),
+    ("kWh", "kilowatt hour"),
+    ("GB", "gigabyte"),
+    ("MB", "megabyte"),
+    ("sqft", "square foot"),
+    ("m²", "square meter"),
+    ("ft²", "square foot"),
+];
 
 fn dotted(address: &str) -> String {
     address.replace('.', " dot ").replace(['_', '-'], " ")

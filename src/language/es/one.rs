@@ -66,15 +66,25 @@ pub(super) fn pattern() -> String {
     format!(r"(^|[^\d.,:/–-])(\d*1) ({})\b", nouns.join("|"))
 }
 
-/// Text that matches [`pattern`], with its number in words.
-pub(super) fn one(found: &Captures<'_>) -> String {
-    let noun = &found[3];
+/// A noun in the singular, and whether it is feminine. Other nouns than these are so if they end in "a".
+pub(super) fn singular(noun: &str) -> (&str, bool) {
     let is_noun = |(one, more): &&(&str, &str)| *one == noun || *more == noun;
     let is_feminine = FEMININE.iter().any(|pair| is_noun(&pair));
-    let singular = MASCULINE.iter().chain(FEMININE).find(is_noun);
-    let noun = match (&found[2], singular) {
-        ("1", Some((one, _))) => one,
-        _ => noun,
+    match MASCULINE.iter().chain(FEMININE).find(is_noun) {
+        Some((one, _)) => (*one, is_feminine),
+        None => {
+            let one = noun.trim_end_matches('s');
+            (one, one.ends_with('a'))
+        }
+    }
+}
+
+/// Text that matches [`pattern`], with its number in words.
+pub(super) fn one(found: &Captures<'_>) -> String {
+    let (one, is_feminine) = singular(&found[3]);
+    let noun = match &found[2] {
+        "1" => one,
+        _ => &found[3],
     };
     format!(
         "{}{} {noun}",

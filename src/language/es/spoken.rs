@@ -57,15 +57,14 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
         (figures::YEARS, |found| {
             format!("{} {}", &found[1], &found[2])
         }),
-        (figures::PRICES, |found| {
-            format!("{} a {} {}", &found[2], &found[3], &found[1])
-        }),
+        (figures::PRICES, |found| figures::prices(found, &BETWEEN)),
         (figures::MEASURES, |found| {
             format!("{} a {}", &found[1], &found[2])
         }),
         (figures::MEASURES_APART, |found| {
             figures::measures(found, &BETWEEN)
         }),
+        (APART, |found| format!("{}, {}", &found[1], &found[2])),
         (figures::CHAIN, |found| figures::chain(&found[0], &BETWEEN)),
         (
             r"(-?)(?:[€$£] ?|\b)(\d+(?:\.\d{3})*)(?:,(\d+))?(?:( SCALE)(?: de)?)? ?(€|EUR\b|euros?\b|\$|USD\b|dólar(?:es)?\b|£|GBP\b|MXN\b|pesos?\b)",
@@ -98,22 +97,23 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
         (r"(\d) ?°", |found| format!("{} grados", &found[1])),
         (r"(\d) ?(km²|m²|cm²|m³)", |found| measured(found, UNITS)),
         (
-            r"(\d) ?(km/h|km|cm|mm|kg|mg|ml|kWh|kW|GB|MB|TB|m|g|l|h|min)(?:\b|$| )",
+            r"([\d½]) ?(km/h|m/s|MB/s|Mbit/s|km|cm|mm|kg|mg|ml|kWh|kW|GB|MB|TB|m|g|l|h|min)(?:\b|$| )",
             |found| measured(found, UNITS),
         ),
+        (r"\b(etc\.|EE\. ?UU\.)(\s*$)?", |found| {
+            let stop = if found.get(2).is_some() { "." } else { "" };
+            format!("{}{stop}", written_out(&found[1], ABBREVIATIONS))
+        }),
         (
-            r"\b(p\. ?ej\.|etc\.|Sra\.|Sr\.|Dra\.|Dr\.|aprox\.|núm\.|pág\.|[Nn]\.?º|EE\. ?UU\.|Uds\.|Ud\.)",
+            r"\b([Pp]\. ?ej\.|Sra\.|Sr\.|Dra\.|Dr\.|aprox\.|núm\.|pág\.|[Nn]\.?º|Uds\.|Ud\.)",
             |found| written_out(&found[1], ABBREVIATIONS),
         ),
         (
-            r" ?/ ?(segundo|minuto|hora|día|semana|mes|año|noche|persona|unidad|kg|litro)\b",
+            r" ?/ ?((?:segundo|minuto|hora|día|semana|mes|año|noche|persona|unidad|litro|kg|km|kWh|GB|min|h|g|l)\b|m²|m³)",
             |found| format!(" por {}", written_out(&found[1], RATES)),
         ),
-        (r"\b(\d+)(?: 1/2| ?½)(?: (\p{L}+))?\b", and_a_half),
-        (r"(?:\b1/2|½)( \p{L}+a\b)?", |found| match found.get(1) {
-            Some(noun) => format!("media{}", noun.as_str()),
-            None => "medio".to_owned(),
-        }),
+        (r"\b(\d+)(?: 1/2\b| ?½)(?: (\p{L}+))?", and_a_half),
+        (r"(?:\b1/2\b|½)(?: (\p{L}+))?", half),
         (r"[¼¾⅓⅔]", |found| written_out(&found[0], PARTS)),
         (figures::FRACTION, fraction),
         (figures::PRODUCT, |found| {
@@ -128,6 +128,7 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
         }),
         (r"# ?(\d)", |found| format!("número {}", &found[1])),
         (figures::SIGNS, |found| sign(found, SIGNS)),
+        (r"\s[-–—]+\s", |_| ", ".to_owned()),
         (one.as_str(), one::one),
         (one::HOURS, one::hours),
     ];
@@ -139,7 +140,11 @@ const BETWEEN: Between = Between {
     to: "a",
     score: "a",
     minus: "menos",
+    after_prices: "a|al|cada|con|de|en|es|más|o|para|por|según|son|y|mil|millón|millones",
 };
+
+/// Something with a number, in the group 1, and behind a dash with spaces a number of something else in 2.
+const APART: &str = r"\b((?i:paso|opción|variante|habitación|sala|mesa|vuelo|andén|puerta|parte|nivel|plan) (?:[A-Z]{2} ?)?\d+) [-–] (\d+(?:[.,]\d+)*(?::\d\d| ?[€$£%°]| (?:km|kg|min|h|m|g|l)\b| \p{L}{3}))";
 
 /// Whether digits in groups of three are a Spanish telephone number.
 fn is_telephone(number: &str) -> bool {
@@ -150,7 +155,7 @@ fn is_telephone(number: &str) -> bool {
 const IDENTIFIER: &str = r"((?i:número|código|pin|teléfono|móvil|pedido|referencia|cuenta)(?:\W+\p{L}+){0,2}\W+|[€$£] ?|\d ?[-–/] ?|\d )?\b(\d{7,})\b([.,]\d| ?[-–/] ?\d| \d| ?[€$£%°]| \p{L})?";
 
 /// Digits after a word for something that people read digit by digit however short it is.
-const CODE: &str = r"((?i:\b(?:código(?: postal| de \p{L}+)?|pin|clave|extensión|número de (?:pedido|reserva|cuenta|cliente))(?:\W+es)?\W+))(\d{4,6})\b";
+const CODE: &str = r"((?i:\b(?:código(?: postal| de \p{L}+)?|pin|nip|clave|contraseña|localizador|extensión|número de (?:pedido|orden|reserva|confirmación|referencia|cuenta|cliente|socio|tarjeta|factura|contrato|póliza|expediente|seguimiento|serie))(?:[^\w.?!]+(?:es|era|el)){0,2}[^\w.?!]+))(\d{4,6})\b";
 
 /// Numbers in words, which stay as they are before the name of a currency.
 const SCALE: &str = "(?:mil millones|mil|millón|millones|billón|billones)";
@@ -261,14 +266,23 @@ fn and_a_half(found: &Captures<'_>) -> String {
     let Some(nouns) = found.get(2).map(|nouns| nouns.as_str()) else {
         return format!("{} y medio", &found[1]);
     };
-    let noun = nouns.trim_end_matches('s');
-    let (one, half) = match noun.ends_with('a') {
+    let (noun, is_feminine) = one::singular(nouns);
+    let (one, half) = match is_feminine {
         true => ("una", "media"),
         false => ("un", "medio"),
     };
     match &found[1] {
         "1" => format!("{one} {noun} y {half}"),
         number => format!("{number} {nouns} y {half}"),
+    }
+}
+
+/// "½ horas" as "media hora".
+fn half(found: &Captures<'_>) -> String {
+    match found.get(1).map(|noun| one::singular(noun.as_str())) {
+        Some((noun, true)) => format!("media {noun}"),
+        Some((noun, false)) => format!("medio {noun}"),
+        None => "medio".to_owned(),
     }
 }
 
@@ -283,6 +297,9 @@ fn fraction(found: &Captures<'_>) -> String {
 
 const UNITS: &[(&str, &str)] = &[
     ("km/h", "kilómetros por hora"),
+    ("m/s", "metros por segundo"),
+    ("MB/s", "megabytes por segundo"),
+    ("Mbit/s", "megabits por segundo"),
     ("km²", "kilómetros cuadrados"),
     ("m²", "metros cuadrados"),
     ("cm²", "centímetros cuadrados"),
@@ -306,7 +323,18 @@ const UNITS: &[(&str, &str)] = &[
 ];
 
 /// Units after "por".
-const RATES: &[(&str, &str)] = &[("kg", "kilo")];
+const RATES: &[(&str, &str)] = &[
+    ("kg", "kilo"),
+    ("g", "gramo"),
+    ("km", "kilómetro"),
+    ("l", "litro"),
+    ("m²", "metro cuadrado"),
+    ("m³", "metro cúbico"),
+    ("h", "hora"),
+    ("min", "minuto"),
+    ("kWh", "kilovatio hora"),
+    ("GB", "gigabyte"),
+];
 
 const PARTS: &[(&str, &str)] = &[
     ("¼", "un cuarto"),
@@ -339,6 +367,7 @@ const SIGNS: &[(&str, &str)] = &[
 
 const ABBREVIATIONS: &[(&str, &str)] = &[
     ("p.ej.", "por ejemplo"),
+    ("P.ej.", "Por ejemplo"),
     ("etc.", "etcétera"),
     ("Sr.", "señor"),
     ("Sra.", "señora"),

@@ -3,6 +3,7 @@ use super::{PACK, words};
 use crate::language::Reply;
 use crate::language::en::assent::Asked;
 use crate::language::request::{Request, Talk, Target};
+use crate::language::sentences::Ending;
 use serde_json::{Map, json};
 use std::time::Duration;
 
@@ -675,12 +676,113 @@ fn amounts_and_times_are_no_identifiers_and_no_dates() {
         ("todo el día 24/7", "todo el día 24 7"),
         ("El 2/3 de los usuarios", "El dos tercios de los usuarios"),
         ("el 24/7/2026", "el 24 de julio de 2026"),
-        ("9 a.m. - 2 personas", "9 de la mañana 2 personas"),
+        ("9 a.m. - 2 personas", "9 de la mañana, 2 personas"),
         (
             "9 a. m. - 5 p. m. hoy",
             "9 de la mañana a 5 de la tarde hoy",
         ),
         ("22:00 - 6:00", "22 a 6"),
+    ] {
+        speaks(text, spoken);
+    }
+}
+
+/// "20 €/h" was "20 euros/h", and only the hour and the kilo had a "por".
+#[test]
+fn a_stroke_before_a_short_unit_is_por() {
+    for (text, spoken) in [
+        ("20 €/h", "20 euros por hora"),
+        ("$25/h", "25 dólares por hora"),
+        ("5 €/kg", "5 euros por kilo"),
+        ("12 €/m²", "12 euros por metro cuadrado"),
+        ("0,10 €/min", "10 céntimos por minuto"),
+        ("60 km/h", "60 kilómetros por hora"),
+        ("5 m/s", "5 metros por segundo"),
+        ("y/o", "y/o"),
+    ] {
+        speaks(text, spoken);
+    }
+}
+
+/// "1½." was "1medio", "1½ meses" "un mese y medio", and "1/2 día" "media día".
+#[test]
+fn a_half_agrees_with_its_noun() {
+    for (text, spoken) in [
+        ("½ hora", "media hora"),
+        ("en ½ hora", "en media hora"),
+        ("½ kilo", "medio kilo"),
+        ("½ h, ½ kg", "media hora, medio kilogramo"),
+        ("1/2 día", "medio día"),
+        ("1½ h", "una hora y media"),
+        ("1½ horas", "una hora y media"),
+        ("2½ horas", "2 horas y media"),
+        ("1½ meses", "un mes y medio"),
+        ("1½ noches", "una noche y media"),
+        ("Son 1½.", "Son 1 y medio"),
+    ] {
+        speaks(text, spoken);
+    }
+}
+
+#[test]
+fn abbreviations_with_spaces_are_spoken_as_words() {
+    for (text, spoken) in [
+        (
+            "P. ej. mañana, p. ej. Madrid",
+            "Por ejemplo mañana, por ejemplo Madrid",
+        ),
+        ("Vive en EE. UU.", "Vive en Estados Unidos"),
+        ("EE. UU. y Canadá", "Estados Unidos y Canadá"),
+        ("Es para iOS 17.4.", "Es para iOS 17.4"),
+    ] {
+        speaks(text, spoken);
+    }
+    for text in ["Vive en EE. UU.", "Lápices, etc."] {
+        let last = PACK.spoken(text, 60).pop().unwrap();
+        assert_eq!(last.mark, Some('.'), "{text}");
+    }
+    for text in ["Vive en EE.", "Hay, p.", "Hay, p. ej."] {
+        assert_eq!(words::SENTENCES.ending(text), Ending::None, "{text}");
+    }
+    assert_eq!(words::SENTENCES.ending("en EE. UU."), Ending::Perhaps);
+}
+
+#[test]
+fn digits_behind_a_word_for_a_code_are_read_one_by_one() {
+    for (text, spoken) in [
+        (
+            "código de confirmación 482913",
+            "código de confirmación 4 8 2 9 1 3",
+        ),
+        (
+            "Su número de confirmación es el 482913",
+            "Su número de confirmación es el 4 8 2 9 1 3",
+        ),
+        ("Localizador: 48291", "Localizador, 4 8 2 9 1"),
+        ("el número de personas 1500", "el número de personas 1500"),
+        (
+            "Este es su código. 2026 fue bueno.",
+            "Este es su código, 2026 fue bueno",
+        ),
+    ] {
+        speaks(text, spoken);
+    }
+}
+
+/// The dash was dropped, and a price before it began a range.
+#[test]
+fn a_spaced_dash_between_different_things_is_a_pause() {
+    for (text, spoken) in [
+        ("5 € – 3 artículos", "5 euros, 3 artículos"),
+        ("$5 – 3 artículos", "5 dólares, 3 artículos"),
+        ("$5 – 10 artículos", "5 dólares, 10 artículos"),
+        ("$5 – 10 por persona", "5 a 10 dólares por persona"),
+        ("5 km - 3 horas", "5 kilómetros, 3 horas"),
+        ("Opción 1 – 20 €", "Opción 1, 20 euros"),
+        ("Paso 1 – 20 minutos", "Paso 1, 20 minutos"),
+        ("Vuelo IB 204 – 8:30", "Vuelo IB 204, 8 y media"),
+        ("de 5 – 10 minutos", "de 5 a 10 minutos"),
+        ("Madrid – soleado", "Madrid, soleado"),
     ] {
         speaks(text, spoken);
     }

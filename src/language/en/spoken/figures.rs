@@ -280,9 +280,17 @@ pub(super) fn scale(written: &str) -> &str {
     }
 }
 
-/// The range "$10k-$20k" without its first sign, unless the first amount has cents: "10 thousand to $20k". The sign is in the group 1, the first amount in
-/// 2 and 3, the beginning of the second in 4.
+/// Words after two prices, with strokes between them. Other words are counted by the number before them.
+const AFTER_PRICES: &str = "a|all|an|and|apiece|at|b|B|billion|bn|but|by|depending|each|every|extra|for|if|in|including|is|k|K|less|m|M|million|more|off|on|or|per|plus|range|thousand|to|total|trillion|USD|when|with|would";
+
+/// The range "$10k-$20k" without its first sign, unless the first amount has cents: "10 thousand to $20k". The sign is in
+/// the group 1, the first amount in 2 and 3, the dash in 4, the second amount in 5 and 6, and in 7 a word or a sign after
+/// it. "$5 – 3 items" stays as it is.
 pub(super) fn prices(c: &Captures<'_>) -> String {
+    if is_apart(c) {
+        return c[0].to_owned();
+    }
+    let after = c.get(7).map_or("", |after| after.as_str());
     let scale = match c.get(3) {
         Some(written) => format!(" {}", scale(written.as_str())),
         None => String::new(),
@@ -295,7 +303,27 @@ pub(super) fn prices(c: &Captures<'_>) -> String {
     } else {
         ""
     };
-    format!("{sign}{}{scale} to {}{}", &c[2], &c[1], &c[4])
+    format!("{sign}{}{scale} to {}{}{after}", &c[2], &c[1], &c[6])
+}
+
+/// Whether the second number of [`prices`] is no price: behind a dash with spaces it has no sign, and is lower or counts
+/// something.
+fn is_apart(c: &Captures<'_>) -> bool {
+    let is_spaced = c[4].trim().len() + 2 == c[4].len();
+    let after = c.get(7).map_or("", |after| after.as_str().trim());
+    let value = |number: &str| number.replace(',', "").parse::<f64>();
+    let rises = matches!((value(&c[2]), value(&c[6])), (Ok(from), Ok(to)) if from < to);
+    let is_scaled = c.get(3).is_some() || scale(after) != after || after.ends_with("illion");
+    let is_counted = !after.is_empty() && AFTER_PRICES.split('|').all(|word| word != after);
+    is_spaced && c.get(5).is_none() && (is_counted || !rises && !is_scaled)
+}
+
+/// "rated 4/5" as "rated 4 out of 5", with the groups of the pattern of marks. "Scored 4/5 of the points" stays.
+pub(super) fn out_of(c: &Captures<'_>) -> String {
+    match c.get(4) {
+        Some(_) => c[0].to_owned(),
+        None => format!("{}{} out of {}", &c[1], &c[2], &c[3]),
+    }
 }
 
 /// ("3", ".50") to "3 dollars and 50 cents", ("0", ".50") to "50 cents".

@@ -244,3 +244,74 @@ fn what_looks_like_a_range_or_a_date_may_be_none() {
         ("4/5 stars", "4 out of 5 stars"),
     ]);
 }
+
+/// "$5 – 3 items" was "5 to 3 dollars items".
+#[test]
+fn a_number_behind_a_price_and_a_spaced_dash_may_be_no_price() {
+    says(&[
+        ("$5 – 3 items", "5 dollars, 3 items"),
+        ("$20 - 30 items", "20 dollars, 30 items"),
+        ("Tickets: $5 – 7 PM", "Tickets: 5 dollars, 7 PM"),
+        ("$20 – 50% off", "20 dollars, 50 percent off"),
+        ("$10k – 3 years", "10 thousand dollars, 3 years"),
+        ("€12.50 – 2 coffees", "12 euros and 50 cents, 2 coffees"),
+        ("$5 – 10", "5 to 10 dollars"),
+        ("$5 – 10. Thanks", "5 to 10 dollars. Thanks"),
+        ("$5 – 10 per person", "5 to 10 dollars per person"),
+        ("$5 - $10 each", "5 to 10 dollars each"),
+        ("$1.5 – 2 million", "1 point 5 to 2 million dollars"),
+        ("$900k – 1.2M", "900 thousand to 1 point 2 million dollars"),
+        ("$25 – 30/hr", "25 to 30 dollars per hour"),
+    ]);
+}
+
+/// "rated 4/5" was "rated 4 fifths".
+#[test]
+fn a_mark_is_out_of_the_best_one() {
+    says(&[
+        ("It is rated 4/5.", "It is rated 4 out of 5."),
+        ("Rating: 3/5", "Rating: 3 out of 5"),
+        ("a score of 17/20", "a score of 17 out of 20"),
+        ("They gave it a 4/5", "They gave it a 4 out of 5"),
+        ("Rated 4/5 stars", "Rated 4 out of 5 stars"),
+        ("a 4/5-star hotel", "a 4 out of 5-star hotel"),
+        ("a 4/5 rating", "a 4 out of 5 rating"),
+        ("scored 4/5 of the points", "scored 4 fifths of the points"),
+        ("4/5 of it", "4 fifths of it"),
+        ("on 4/5", "on April 5th"),
+        ("reviewed on 4/5", "reviewed on April 5th"),
+    ]);
+}
+
+/// "$25/hr" was "25 dollars slash hr", and "5 €/kg" "5 euros slash kg".
+#[test]
+fn a_stroke_before_a_short_unit_is_per() {
+    says(&[
+        ("It pays $25/hr.", "It pays 25 dollars per hour."),
+        ("$25/h", "25 dollars per hour"),
+        ("5 €/kg", "5 euros per kilogram"),
+        ("$3.99/lb", "3 dollars and 99 cents per pound"),
+        (
+            "$10/month or $5/mo",
+            "10 dollars per month or 5 dollars per month",
+        ),
+        ("$0.10/min", "10 cents per minute"),
+        ("$20/m²", "20 dollars per square meter"),
+        ("$2/sq ft", "2 dollars per square foot"),
+        ("60 km/h", "60 kilometers per hour"),
+        ("60 km/hr", "60 kilometers per hour"),
+        ("5 km/day", "5 kilometers per day"),
+        ("10 MB/s", "10 megabytes per second"),
+        ("5 m/s", "5 meters per second"),
+        ("1/2 lb", "1 half lb"),
+        ("and/or", "and or"),
+    ]);
+}
+
+#[test]
+fn the_dot_behind_a_version_ends_the_sentence() {
+    says(&[
+        ("It needs iOS 17.4.", "It needs iOS 17 point 4."),
+        ("Update to 1.2.3.", "Update to 1 point 2 point 3."),
+    ]);
+}
