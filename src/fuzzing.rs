@@ -2,55 +2,19 @@
 //! libFuzzer look for those that do. The seeds are in `fuzz/seeds/`.
 
 use crate::audio::{decode, dtmf};
-use crate::conversation::{CallId, ClauseId, Event, ItemId, Micros, ResponseStatus, Time, TurnId};
 use crate::llm::markup::{Parser, parse_arguments};
 use crate::llm::untrusted::sanitise;
 use crate::llm::{self, LlmEvent};
 use crate::recording::Recording;
-use crate::session::Outbound;
 use crate::tools::declared;
-use crate::transport::phone::audiosocket::Decoder;
-use crate::transport::phone::chan_websocket::ChanWebsocket;
-use crate::transport::phone::conversation_relay::ConversationRelay;
-use crate::transport::phone::media_streams::{Admit, MediaStreams, Provider};
-use crate::transport::realtime::{self, Realtime};
-use crate::transport::{Action, Admitted, ClientMessage, Dialect, Frame, pcm::Pcm};
-use crate::transport::{webrtc, wyoming};
-use futures_util::FutureExt;
-use serde_json::{Map, Value};
+use crate::transport::{READERS, Reader};
+use serde_json::Value;
 use std::io::Cursor;
 use std::path::Path;
 use std::time::Duration;
 
-/// A reader of bytes from outside.
-pub type Reader = fn(&[u8]);
-
-/// The readers by name.
-pub const TARGETS: [(&str, Reader); 19] = [
-    ("realtime", |bytes| messages(realtime_client(), bytes)),
-    ("realtime_beta", |bytes| {
-        messages(realtime_client().beta(true), bytes);
-    }),
-    ("realtime_event", |bytes| {
-        with_text(bytes, |text| drop(realtime::parse(text)));
-    }),
-    ("pcm", |bytes| messages(Pcm::new(None), bytes)),
-    ("twilio", |bytes| {
-        messages(stream_of(Provider::Twilio), bytes)
-    }),
-    ("telnyx", |bytes| {
-        messages(stream_of(Provider::Telnyx), bytes)
-    }),
-    ("plivo", |bytes| messages(stream_of(Provider::Plivo), bytes)),
-    ("relay", |bytes| {
-        messages(ConversationRelay::new(admit()), bytes);
-    }),
-    ("chan_websocket", |bytes| {
-        messages(ChanWebsocket::new(None), bytes);
-    }),
-    ("audiosocket", audiosocket),
-    ("wyoming", wyoming::read_events),
-    ("webrtc", webrtc::read_packets),
+/// The readers by name; [`READERS`] come on top.
+const TARGETS: [(&str, Reader); 7] = [
     ("openai", llm::fuzzing::openai_compatible),
     ("anthropic", llm::fuzzing::anthropic),
     ("markup", markup),
@@ -60,13 +24,17 @@ pub const TARGETS: [(&str, Reader); 19] = [
     ("sound", sound),
 ];
 
+fn targets() -> impl Iterator<Item = (&'static str, Reader)> {
+    READERS.into_iter().chain(TARGETS)
+}
+
 /// Runs the reader called `name`.
 ///
 /// # Panics
 /// If there is none, or the reader has a defect.
 pub fn run(name: &str, bytes: &[u8]) {
-    let target = TARGETS.iter().find(|(known, _)| *known == name);
-    let names = || TARGETS.map(|(name, _)| name).join(", ");
+    let target = targets().find(|(known, _)| *known == name);
+    let names = || Vec::from_iter(targets().map(|(name, _)| name)).join(", ");
     let (_, read) = target.unwrap_or_else(|| panic!("no target {name:?}; there are {}", names()));
     read(bytes);
 }
@@ -75,134 +43,6 @@ fn with_text(bytes: &[u8], read: impl Fn(&str)) {
     if let Ok(text) = std::str::from_utf8(bytes) {
         read(text);
     }
-}
-
-fn realtime_client() -> Realtime {
-    Realtime::new(Some("m".into()), None, true)
-}
-
-fn admit() -> Admit {
-    Box::new(|_| Box::pin(std::future::ready(Some(Admitted::default()))))
-}
-
-fn stream_of(provider: Provider) -> MediaStreams {
-    MediaStreams::new(provider, admit())
-}
-
-/// A client whose messages are the lines of `bytes`, binary if they are no text. A line of `~` and a digit is an output of
-/// the session.
-fn messages(mut dialect: impl Dialect, bytes: &[u8]) {
-    carry_out(&mut dialect, |dialect| dialect.start());
-    for line in bytes.split(|byte| *byte == b'\n') {
-        let closed = carry_out(&mut dialect, |dialect| match line {
-            [b'~', digit] => dialect.session(output(*digit)),
-            line => dialect.client(match std::str::from_utf8(line) {
-                Ok(text) => ClientMessage::Text(text),
-                Err(_) => ClientMessage::Binary(line),
-            }),
-        });
-        if closed {
-            return;
-        }
-    }
-    dialect.overrun(Micros(20_000));
-}
-
-/// Returns whether the connection is closed.
-fn carry_out<D: Dialect>(dialect: &mut D, step: impl FnOnce(&mut D) -> Vec<Action>) -> bool {
-    let mut closed = check(&step(dialect));
-    if let Some(question) = dialect.question() {
-        let answer = question.now_or_never().flatten();
-        closed |= check(&dialect.admitted(answer));
-    }
-    closed
-}
-
-/// Returns whether the actions close the connection.
-fn check(actions: &[Action]) -> bool {
-    let mut closes = false;
-    for action in actions {
-        match action {
-            Action::SendAudio {
-                frame: Frame::Binary(bytes),
-                ..
-            } => assert!(!bytes.is_empty(), "a frame without audio"),
-            Action::Close(close) => {
-                assert!(close.reason.len() <= 123, "{}", close.reason);
-                closes = true;
-            }
-            _ => {}
-        }
-    }
-    closes
-}
-
-fn output(digit: u8) -> Outbound {
-    let (turn, item, clause, call) = (TurnId(1), ItemId(2), ClauseId(3), CallId(4));
-    let event = match digit {
-        b'0' => Event::ResponseStarted {
-            turn,
-            requested: true,
-        },
-        b'1' => Event::AgentItemStarted { item },
-        b'2' => Event::AgentSpeech {
-            item,
-            clause,
-            text: "Hello.".into(),
-        },
-        b'3' => Event::AgentItemDone {
-            item,
-            text: "Hello.".into(),
-            interrupted: true,
-        },
-        b'4' => Event::ResponseDone {
-            turn,
-            status: ResponseStatus::Completed,
-            latency: Box::default(),
-            usage: llm::TokenUsage::default(),
-        },
-        b'5' => Event::UserItem {
-            item,
-            text: "Hi.".into(),
-            spoken: true,
-        },
-        b'6' => Event::ToolCalled {
-            item,
-            call,
-            name: "now".into(),
-            arguments: Map::new(),
-            by_client: true,
-            run: None,
-        },
-        b'7' => return Outbound::Clear,
-        b'8' => Event::ItemAdded { item },
-        _ => {
-            let samples = vec![1; 320];
-            return Outbound::Audio {
-                item,
-                clause,
-                samples,
-            };
-        }
-    };
-    let at = Time::from_ms(1);
-    Outbound::Event { at, event }
-}
-
-/// The stream may come in any pieces.
-fn audiosocket(bytes: &[u8]) {
-    let read = |most: usize| {
-        let mut decoder = Decoder::default();
-        let mut messages = Vec::new();
-        for piece in bytes.chunks(most) {
-            decoder.buffer().extend_from_slice(piece);
-            while let Some(message) = decoder.pop() {
-                messages.push(message);
-            }
-        }
-        messages
-    };
-    assert_eq!(read(3), read(bytes.len().max(1)));
 }
 
 /// The first byte says how the model thinks; the rest is its text, which may come in any pieces.
@@ -314,7 +154,7 @@ mod tests {
     #[test]
     fn no_seed_and_no_change_of_one_makes_a_reader_panic() {
         let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds");
-        for (name, target) in TARGETS {
+        for (name, target) in targets() {
             let folder = seeds.join(name);
             let mut files: Vec<_> = std::fs::read_dir(&folder)
                 .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))

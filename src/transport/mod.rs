@@ -22,6 +22,8 @@
 
 pub mod door;
 pub mod frame_pacer;
+#[cfg(any(test, feature = "fuzzing"))]
+mod fuzzing;
 pub mod intake;
 pub mod link;
 pub mod outbox;
@@ -39,6 +41,47 @@ use crate::conversation::{Input, ItemId, Micros};
 use crate::session::{Outbound, PlacedCall, SessionOptions};
 use crate::tools::{Named, Origin, SessionValues};
 use futures_util::future::BoxFuture;
+
+/// A reader of bytes from outside, for `make fuzz`. It must never panic.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) type Reader = fn(&[u8]);
+
+/// Each door's reader, by name.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) const READERS: [(&str, Reader); 12] = {
+    use fuzzing::{admit, messages, realtime_client};
+    use phone::chan_websocket::ChanWebsocket;
+    use phone::conversation_relay::ConversationRelay;
+    use phone::media_streams::{MediaStreams, Provider};
+    [
+        ("realtime", |bytes| messages(realtime_client(), bytes)),
+        ("realtime_beta", |bytes| {
+            messages(realtime_client().beta(true), bytes)
+        }),
+        ("realtime_event", |bytes| {
+            drop(std::str::from_utf8(bytes).map(realtime::parse));
+        }),
+        ("pcm", |bytes| messages(pcm::Pcm::new(None), bytes)),
+        ("twilio", |bytes| {
+            messages(MediaStreams::new(Provider::Twilio, admit()), bytes);
+        }),
+        ("telnyx", |bytes| {
+            messages(MediaStreams::new(Provider::Telnyx, admit()), bytes);
+        }),
+        ("plivo", |bytes| {
+            messages(MediaStreams::new(Provider::Plivo, admit()), bytes);
+        }),
+        ("relay", |bytes| {
+            messages(ConversationRelay::new(admit()), bytes)
+        }),
+        ("chan_websocket", |bytes| {
+            messages(ChanWebsocket::new(None), bytes)
+        }),
+        ("audiosocket", fuzzing::audiosocket),
+        ("wyoming", wyoming::read_events),
+        ("webrtc", webrtc::read_packets),
+    ]
+};
 
 /// A whole message of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

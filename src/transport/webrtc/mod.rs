@@ -35,7 +35,7 @@ pub use port::{Answered, Bound, Port, Tcp, bind};
 pub use sideband::Sideband;
 pub use tcp::is_call;
 
-/// Reads packets of a TCP connection: to whom they go, and their sound if they had some. For [`crate::fuzzing`].
+/// Reads packets of a TCP connection: to whom they go, and their sound if they had some. For [`super::READERS`].
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn read_packets(mut bytes: &[u8]) {
     use futures_util::FutureExt;

@@ -59,7 +59,7 @@ enum Refused {
     LongAudio,
 }
 
-/// Reads events until they end or break off, for [`crate::fuzzing`].
+/// Reads events until they end or break off, for [`super::READERS`].
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn read_events(mut bytes: &[u8]) {
     use futures_util::FutureExt;
