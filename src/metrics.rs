@@ -476,7 +476,7 @@ impl Metrics {
     /// Counts a call of a tool that broke or did not answer in time. Returns whether it was one.
     pub fn tool_failed(&self, tool: &str, error: &ToolError) -> bool {
         let reason = match error {
-            ToolError::Timeout(_) => "late",
+            ToolError::Timeout(_) | ToolError::Unanswered(_) => "late",
             ToolError::Broken(_) | ToolError::NotBegun(_) | ToolError::Uncertain(_) => "broken",
             // The tool works; it could not do what was asked.
             ToolError::Unknown(_) | ToolError::Arguments(_) | ToolError::Failed(_) => return false,
@@ -668,6 +668,20 @@ mod tests {
         }
         assert!(!text.contains("the model said") && text.contains(UNKNOWN_TOOL));
         assert!(text.ends_with("# EOF\n"));
+    }
+
+    /// A late answer of an MCP server to a change was counted as a broken connection.
+    #[test]
+    fn a_change_without_an_answer_is_counted_as_late() {
+        let metrics = Metrics::default();
+        assert!(metrics.tool_failed("book", &ToolError::Unanswered(300)));
+        assert!(metrics.tool_failed("book", &ToolError::Uncertain("connection reset".into())));
+        let text = metrics.render();
+        for reason in ["late", "broken"] {
+            let line =
+                format!(r#"undertone_tool_failures_total{{tool="book",reason="{reason}"}} 1"#);
+            assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+        }
     }
 
     #[test]

@@ -469,7 +469,11 @@ fn tools(config: &Config) -> Result<String> {
         .iter()
         .map(|kind| format!("{} {kind}", count(kind)))
         .collect();
-    let declared = declared.join(", ");
+    let missing = config.tools.missing.as_ref();
+    let missing = missing.map_or_else(String::new, |folder| {
+        format!(" (there is no folder {})", folder.display())
+    });
+    let declared = declared.join(", ") + &missing;
     let count = own.specs().len();
     if config.store.is_some() {
         return Ok(format!(

@@ -8,6 +8,7 @@ use crate::tools::JournalFile;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::Value;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
@@ -56,6 +57,9 @@ impl Forget {
         let recordings = self.recordings(who, &mut sessions)?;
         if let Some(index) = &index {
             sessions.extend(indexed(index, who)?);
+        }
+        if config.store.is_none() {
+            sessions.extend(journalled(&config.tools.journal, who)?);
         }
         let mut files = recordings;
         files.extend(reports(&super::serve::reports(config), who, &mut sessions)?);
@@ -153,7 +157,7 @@ impl Forget {
     }
 
     fn lines(&self, file: &Path, is_theirs: impl Fn(&Value) -> bool) -> Result<()> {
-        let found = std::cell::Cell::new(0_usize);
+        let found = Cell::new(0_usize);
         let keep = |line: &Value| {
             let is_theirs = is_theirs(line);
             found.set(found.get() + usize::from(is_theirs));
@@ -171,8 +175,7 @@ impl Forget {
     /// Whether the journal could be changed, or need not be.
     fn journal(&self, path: &Path, who: &str, sessions: &BTreeSet<String>) -> Result<bool> {
         let is_theirs = |key: &str, values: &[Value]| {
-            let mut sessions = sessions.iter();
-            let of_session = sessions.any(|session| is_of_session(key, session));
+            let of_session = session_of(key).is_some_and(|session| sessions.contains(session));
             of_session || values.iter().any(|value| has(value, who))
         };
         let forgotten = JournalFile::forget(path, is_theirs, self.dry_run)?;
@@ -189,12 +192,10 @@ impl Forget {
     }
 }
 
-/// Whether a journal's key, as in `SESSION-call_2`, is of this session.
-fn is_of_session(key: &str, session: &str) -> bool {
-    let work = key
-        .strip_prefix(session)
-        .and_then(|rest| rest.strip_prefix('-'));
-    work.is_some_and(|work| work.starts_with("call_") || work.starts_with("run_"))
+/// The session of a journal's key, as in `SESSION-call_2`.
+fn session_of(key: &str) -> Option<&str> {
+    let (session, work) = key.rsplit_once('-')?;
+    (work.starts_with("call_") || work.starts_with("run_")).then_some(session)
 }
 
 fn files_in(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
@@ -215,6 +216,20 @@ fn indexed(index: &Path, who: &str) -> Result<BTreeSet<String>> {
     Ok(theirs
         .filter_map(|line| line["session"].as_str().map(str::to_owned))
         .collect())
+}
+
+/// The sessions of the calls in the journal with such a text.
+fn journalled(journal: &Path, who: &str) -> Result<BTreeSet<String>> {
+    let found = RefCell::new(BTreeSet::<String>::new());
+    let is_theirs = |key: &str, values: &[Value]| {
+        let is_theirs = values.iter().any(|value| has(value, who));
+        let session = session_of(key).filter(|_| is_theirs);
+        found.borrow_mut().extend(session.map(str::to_owned));
+        is_theirs
+    };
+    // Nothing is taken out yet.
+    JournalFile::forget(journal, is_theirs, true)?;
+    Ok(found.into_inner())
 }
 
 /// The reports that wait for the webhook, of these sessions or with such a text; their sessions are added to `sessions`.

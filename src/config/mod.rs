@@ -240,6 +240,8 @@ pub struct AgentConfig {
 pub struct ToolsConfig {
     /// The folder of their declarations; `None` if there is none.
     pub folder: Option<PathBuf>,
+    /// The default folder of declarations, if it does not exist.
+    pub missing: Option<PathBuf>,
     /// The declarations, checked, with their secrets.
     pub declared: Vec<Declared>,
     /// The MCP servers, and their pinned tools.

@@ -730,16 +730,22 @@ impl Check<'_> {
         })
     }
 
-    /// The tools' settings. The default folder may be missing; a configured one must exist.
+    /// The tools' settings. The folder may be missing if no setting names it.
     fn tools(&self, raw: &RawTools, mcp: McpCatalogue) -> Checked<ToolsConfig> {
-        let folder = self.path("tools.folder", &raw.folder);
+        let key = "tools.folder";
+        let folder = self.path(key, &raw.folder);
         let folder = folder.filter(|_| self.scope > Scope::Models);
-        let named = raw.folder != RawTools::default().folder;
-        let folder = folder.filter(|folder| named || folder.is_dir());
-        if let Some(missing) = folder.as_ref().filter(|folder| !folder.is_dir()) {
+        let (folder, missing) = match folder {
+            Some(folder) if !folder.is_dir() => {
+                (None, Some(std::path::absolute(&folder).unwrap_or(folder)))
+            }
+            folder => (folder, None),
+        };
+        let is_named = self.layers.origin(key) != SettingOrigin::Default;
+        if let Some(missing) = missing.as_ref().filter(|_| is_named) {
             return Err(self.wrong(
-                "tools.folder",
-                format!("tools.folder: there is no folder {}", missing.display()),
+                key,
+                format!("{key}: there is no folder {}", missing.display()),
                 "correct the path, or set it to \"\" for the built-in tools only",
             ));
         }
@@ -754,6 +760,7 @@ impl Check<'_> {
         let journal = self.path("tools.journal", &raw.journal);
         Ok(ToolsConfig {
             folder,
+            missing,
             declared,
             mcp,
             journal: journal.unwrap_or_else(|| self.state_folder().join("journal.jsonl")),
@@ -789,6 +796,11 @@ impl Check<'_> {
         let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
         let fix = "use error, warn, info, debug or trace, or directives such as undertone=debug";
         let (key, typed) = ("log.level", &raw.level);
+        let is_blank = |directive: &str| directive.trim().is_empty();
+        if typed.split(',').all(is_blank) {
+            let problem = format!("{key} = \"{typed}\" logs nothing");
+            return Err(self.wrong(key, problem, &format!("{fix}, or off for no log at all")));
+        }
         if let Err(error) = EnvFilter::try_new(typed) {
             return Err(self.wrong(key, format!("{key} = \"{typed}\": {error}"), fix));
         }

@@ -24,8 +24,8 @@ use super::voices::Voice;
 use super::{Inbound, Outbound};
 use crate::audio::to_f32;
 use crate::conversation::{
-    ClauseId, Event, HangUpReason, Input, Job, Micros, Output, RequestId, RunId, Settings, Shed,
-    Time, spoken_length,
+    ClauseId, Event, Experience, HangUpReason, Input, Job, Micros, Output, RequestId, RunId,
+    Settings, Shed, Time, spoken_length,
 };
 use crate::llm::Llm;
 use crate::metrics::OpenSession;
@@ -146,7 +146,10 @@ impl Driver {
         let (results, incoming) = mpsc::channel(RESULTS);
         let (offer, tools) = Offer::open(&engines.tools, options, agent.clone());
         let policy = engines.policy_of(&agent, options, tools);
-        let experience = engines.experience.of(&policy);
+        let experience = match options.begins_anew {
+            true => Experience::default(),
+            false => engines.experience.of(&policy),
+        };
         let calls = engines.observers.calls_of(&agent.name, options);
         let caller = options.other_party();
         let sound =

@@ -200,6 +200,8 @@ fn options(scenario: &Scenario, text: bool, id: &str) -> SessionOptions {
             true => SpokenBy::Nobody,
             false => SpokenBy::Server,
         },
+        // A run must not depend on those before it.
+        begins_anew: true,
         ..SessionOptions::new(profile, rate)
     }
 }

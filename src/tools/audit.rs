@@ -136,7 +136,7 @@ fn outcome(result: &Result<Value, ToolError>) -> &'static str {
         Ok(value) if value.get(ALREADY_DONE).is_some() => "already_done",
         Ok(_) => "done",
         // Whether anything changed is not known.
-        Err(ToolError::Timeout(_)) => "late",
+        Err(ToolError::Timeout(_) | ToolError::Unanswered(_)) => "late",
         Err(ToolError::Broken(_) | ToolError::Uncertain(_)) => "broken",
         // An earlier run of this call was interrupted.
         Err(ToolError::Failed(why)) if why == UNKNOWN => "broken",
@@ -193,6 +193,7 @@ mod tests {
         assert_eq!(failed(ToolError::Failed(UNKNOWN.into())), "broken");
         assert_eq!(failed(ToolError::Failed(NOT_DONE.into())), "not_begun");
         assert_eq!(failed(ToolError::Timeout(5_000)), "late");
+        assert_eq!(failed(ToolError::Unanswered(5_000)), "late");
         assert_eq!(failed(ToolError::Broken("503".into())), "broken");
         assert_eq!(failed(ToolError::Arguments("no day".into())), "refused");
     }

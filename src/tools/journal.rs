@@ -244,7 +244,10 @@ impl Journal {
                 _ if is_over => (false, false),
                 Some(Ok(result)) => return Ok(already(result)),
                 Some(Err(
-                    ToolError::Broken(_) | ToolError::Uncertain(_) | ToolError::Timeout(_),
+                    ToolError::Broken(_)
+                    | ToolError::Uncertain(_)
+                    | ToolError::Unanswered(_)
+                    | ToolError::Timeout(_),
                 )) => (true, true),
                 // An attempt before it may have taken effect under the key.
                 Some(Err(ToolError::NotBegun(_))) => (false, true),
@@ -527,11 +530,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_change_over_a_connection_that_broke_is_not_made_again() {
-        let journal = Journal::new(Scripted::default());
-        let lost = Err(ToolError::Uncertain("connection reset".into()));
-        assert_eq!(again(&journal, false, 0, lost.clone()).await.0, lost);
-        let (second, key) = again(&journal, false, 10, Ok(json!(1))).await;
-        assert!(is_unknown(&second) && key.is_none());
+        for lost in [
+            ToolError::Uncertain("connection reset".into()),
+            ToolError::Unanswered(5),
+        ] {
+            let (journal, lost) = (Journal::new(Scripted::default()), Err(lost));
+            assert_eq!(again(&journal, false, 0, lost.clone()).await.0, lost);
+            let (second, key) = again(&journal, false, 10, Ok(json!(1))).await;
+            assert!(is_unknown(&second) && key.is_none());
+        }
     }
 
     #[tokio::test]

@@ -105,10 +105,12 @@ pub enum ToolError {
     /// Something broke before the tool could begin, so nothing has changed. What it was is for the operator alone.
     #[error("{BROKEN}")]
     NotBegun(String),
-    /// The connection to the tool broke, or its answer was late, after a change had been asked for. What it was is for
-    /// the operator alone.
+    /// The connection to the tool broke after a change had been asked for. What it was is for the operator alone.
     #[error("{UNCERTAIN}")]
     Uncertain(String),
+    /// The tool did not answer within its timeout, ms, after a change had been asked for.
+    #[error("{UNCERTAIN}")]
+    Unanswered(u64),
     /// The tool did not answer within its timeout, ms.
     #[error("{LATE}")]
     Timeout(u64),
@@ -132,7 +134,9 @@ impl ToolError {
             Self::Broken(details) | Self::NotBegun(details) | Self::Uncertain(details) => {
                 details.clone()
             }
-            Self::Timeout(limit) => format!("no answer within {limit} ms"),
+            Self::Timeout(limit) | Self::Unanswered(limit) => {
+                format!("no answer within {limit} ms")
+            }
             told => told.to_string(),
         }
     }

@@ -474,6 +474,24 @@ fn the_doctor_names_the_addresses_that_browsers_are_told() {
     }
 }
 
+/// It said that nothing is declared, and not why.
+#[test]
+fn the_doctor_says_that_the_folder_of_tools_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = || {
+        let report = examined(folder.path());
+        let mut checks = report["checks"].as_array().unwrap().iter();
+        let check = checks.find(|check| check["name"] == "tools").unwrap();
+        assert_eq!(check["status"], "ok", "{check}");
+        check["detail"].as_str().unwrap().to_owned()
+    };
+    let told = tools();
+    assert!(told.contains("(there is no folder /"), "{told}");
+    std::fs::create_dir(folder.path().join("tools")).unwrap();
+    let told = tools();
+    assert!(!told.contains("there is no folder"), "{told}");
+}
+
 #[test]
 fn the_doctor_counts_the_tokens_of_mcp_tools_and_keeps_to_a_budget() {
     let mcp_servers = |setup: &Setup| {
@@ -984,6 +1002,57 @@ fn packed_models_are_unpacked_and_checked_without_python() {
         &["models", "unpack", "models.tar", "--into", "other"],
     );
     assert!(!damaged.status.success() && !folder.join("other").exists());
+}
+
+/// They stayed: the audit log names no caller, so only the journal says whose they are.
+#[test]
+fn audit_lines_of_a_session_that_only_the_journal_attributes_are_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let write = |path: &str, text: &str| std::fs::write(folder.join(path), text).unwrap();
+    write(
+        "undertone.toml",
+        "[audit]\nfile = 'audit.jsonl'\n[tools]\njournal = 'journal.jsonl'\n",
+    );
+    let session = |nth: u32| uuid::Uuid::from_u128(nth.into()).to_string();
+    let lines = [1, 2, 3].map(|nth| {
+        let (session, call) = (session(nth), format!("{}-call_2", session(nth)));
+        format!(
+            "{}\n",
+            json!({"session": session, "call": call, "tool": "text"})
+        )
+    });
+    write("audit.jsonl", &lines.concat());
+    let intent = |key: &str, call: Option<&str>, to: &str| {
+        let intent = json!({
+            "line": "intent", "key": key, "call": call, "time": "2026-01-01T00:00:00Z",
+            "tool": "text", "arguments": {"to": to},
+        });
+        format!("{intent}\n")
+    };
+    let calls = [
+        intent(&format!("{}-call_2", session(1)), None, "+15550100"),
+        intent(
+            "once-1",
+            Some(&format!("{}-run_7", session(2))),
+            "+15550100",
+        ),
+        intent(&format!("{}-call_2", session(3)), None, "+15550199"),
+    ];
+    write("journal.jsonl", &calls.concat());
+    let tried = run(folder, &["forget", "+15550100", "--dry-run"]);
+    assert!(tried.status.success(), "{}", stderr(&tried));
+    assert!(stdout(&tried).contains("audit.jsonl"), "{}", stdout(&tried));
+    let read = |path: &str| std::fs::read_to_string(folder.join(path)).unwrap();
+    assert_eq!(read("audit.jsonl"), lines.concat());
+    let done = run(folder, &["forget", "+15550100"]);
+    assert!(done.status.success(), "{}", stderr(&done));
+    assert_eq!(read("audit.jsonl"), lines[2]);
+    let journal = read("journal.jsonl");
+    assert!(
+        journal.contains("+15550199") && !journal.contains("+15550100"),
+        "{journal}"
+    );
 }
 
 #[test]

@@ -80,7 +80,10 @@ impl Setup {
 fn the_example_file_has_every_key_and_every_default() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("undertone.example.toml");
     let text = std::fs::read_to_string(path).unwrap();
-    let example = file(&text).load().unwrap();
+    let example = file(&text);
+    // It names this folder.
+    std::fs::create_dir(example.path("tools")).unwrap();
+    let example = example.load().unwrap();
     let built_in = file("").load().unwrap();
     assert_eq!(example.settings.len(), built_in.settings.len());
     for (shown, default) in example.settings.iter().zip(&built_in.settings) {
@@ -329,6 +332,21 @@ fn a_word_that_is_no_log_level_is_refused() {
     ] {
         let loaded = leveled(level).load();
         assert_eq!(loaded.unwrap().config.log.filter, level);
+    }
+}
+
+/// Not even errors of this program were logged.
+#[test]
+fn a_log_level_without_a_word_is_refused() {
+    file("[log]\nlevel = \"\"").refused(&[
+        "undertone.toml:2: ",
+        "log.level = \"\" logs nothing",
+        "error, warn, info",
+        "off",
+    ]);
+    for level in ["", "  ", ",", " , "] {
+        let blank = file("").variable("UNDERTONE_LOG", level);
+        blank.refused(&["variable UNDERTONE_LOG: ", "log.level", "logs nothing"]);
     }
 }
 
@@ -712,6 +730,24 @@ fn the_default_folder_of_tools_is_beside_the_configuration_file() {
     let shipped = setup.variable("UNDERTONE_TOOLS__FOLDER", "tools");
     let shipped = shipped.load().unwrap().config.tools;
     assert_eq!(shipped.folder.as_deref(), Some(Path::new("tools")));
+}
+
+/// A server ran without its operator's tools and said nothing.
+#[test]
+fn a_missing_folder_of_tools_is_refused_if_it_is_named_and_known_if_it_is_not() {
+    file("[tools]\nfolder = \"tools\"").refused(&[
+        "undertone.toml:2: ",
+        "tools.folder: there is no folder",
+        "/tools",
+    ]);
+    let setup = file("");
+    let tools = setup.load().unwrap().config.tools;
+    assert_eq!(
+        (tools.folder, tools.missing),
+        (None, Some(setup.path("tools")))
+    );
+    let off = file("[tools]\nfolder = \"\"").load().unwrap().config.tools;
+    assert_eq!((off.folder, off.missing), (None, None));
 }
 
 const TWILIO: &str = "[twilio]\npublic_url = 'https://voice.example.com'\n\

@@ -240,7 +240,7 @@ async fn a_call_without_an_answer_ends_at_its_limit_and_is_cancelled() {
     until(async || (setup.times("cancel") == 1).then_some(())).await;
     // Whether a change was made cannot be known.
     let unknown = call(&live, "hang_up", json!({})).await;
-    let Err(error @ ToolError::Uncertain(_)) = unknown else {
+    let Err(error @ ToolError::Unanswered(300)) = unknown else {
         panic!("{unknown:?}")
     };
     assert!(error.to_string().contains("not known whether"), "{error}");

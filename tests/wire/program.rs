@@ -110,6 +110,17 @@ async fn a_taken_address_is_one_line_that_names_the_setting() {
     }
 }
 
+/// It ran without its operator's tools and said nothing.
+#[tokio::test]
+async fn a_server_without_a_folder_of_tools_says_so() {
+    let folder = folder("");
+    let mut program = start(folder.path(), "").await;
+    let told = logged(folder.path(), &["WARN", "there is no folder of tools"]).await;
+    assert!(told.contains("/tools"), "{told}");
+    program.signal(Signal::TERM);
+    assert!(program.ended().await.success());
+}
+
 #[tokio::test]
 async fn silent_connections_do_not_use_up_file_descriptors() {
     let folder = folder("");

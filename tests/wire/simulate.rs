@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 use undertone::llm::scripted::{Cue, Scripted};
-use undertone::session::{Builders, Engines};
+use undertone::session::{Builders, Engines, Observers, Recordings};
 use undertone::simulate::{Figures, Plan, Report, Run, Scenario, Stage, Who, simulate};
 use undertone::tools::declared;
 
@@ -105,8 +105,8 @@ fn scenario(text: &str) -> Scenario {
     Scenario::parse(Path::new("booking.toml"), text).expect("a scenario")
 }
 
-/// Plays a scenario with these engines and the shop's tools.
-async fn play(built: Builders, shop: &Shop, text: &str, as_text: bool) -> (Figures, Run) {
+/// These engines with the shop's tools on a stage.
+fn staged(built: Builders, shop: &Shop) -> (Arc<Engines>, Arc<Stage>) {
     let tools = shop.open();
     let tools = tools
         .iter()
@@ -118,16 +118,27 @@ async fn play(built: Builders, shop: &Shop, text: &str, as_text: bool) -> (Figur
         tools: stage.set(&tools).expect("tools").into(),
         ..built
     });
-    let plan = Plan {
+    (engines.expect("engines"), stage)
+}
+
+/// Plays of a scenario, one after the other.
+fn plan(text: &str, runs: usize, as_text: bool) -> Plan {
+    Plan {
         scenarios: vec![scenario(text)],
-        runs: 1,
+        runs,
         seed: 1,
         jobs: 1,
         text: as_text,
         token_price: 1.0,
         models: std::collections::BTreeMap::new(),
-    };
-    let (report, mut runs) = simulate(&plan, &engines.expect("engines"), &stage, &mut |_| ()).await;
+    }
+}
+
+/// Plays a scenario with these engines and the shop's tools.
+async fn play(built: Builders, shop: &Shop, text: &str, as_text: bool) -> (Figures, Run) {
+    let (engines, stage) = staged(built, shop);
+    let plan = plan(text, 1, as_text);
+    let (report, mut runs) = simulate(&plan, &engines, &stage, &mut |_| ()).await;
     (report.scenarios[0].figures, runs.remove(0))
 }
 
@@ -157,6 +168,36 @@ async fn a_booking_in_text_succeeds_without_anything_real_and_the_cut_words_are_
     assert!(figures.tokens.input > 0 && figures.tokens.output > 0);
     assert!(figures.cost > 0.0);
     assert_eq!(visits, 0, "no tool ran for real");
+}
+
+/// Runs passed the latencies of tools on to later ones, which then ran other calls early than alone.
+#[tokio::test]
+async fn a_run_begins_without_the_experience_of_those_before_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let recordings = Recordings::new(folder.path()).expect("a folder");
+    let built = Builders {
+        observers: Observers {
+            recordings: Some(recordings),
+            ..Observers::default()
+        },
+        ..without_models(Arc::new(host(RIGHT)))
+    };
+    let (engines, stage) = staged(built, &Shop::default());
+    let (report, _) = simulate(&plan(BOOKING, 2, true), &engines, &stage, &mut |_| ()).await;
+    assert_eq!(report.scenarios[0].figures.succeeded, 2);
+    engines.finish_sessions().await;
+    let files = std::fs::read_dir(folder.path()).expect("a folder");
+    let headers = files.map(|file| {
+        let text = std::fs::read_to_string(file.expect("a file").path()).expect("a recording");
+        let header = text.lines().next().expect("a header");
+        serde_json::from_str::<Value>(header).expect("a header")
+    });
+    let headers: Vec<Value> = headers.collect();
+    assert_eq!(headers.len(), 2);
+    for header in headers {
+        assert!(header["policy"].is_object(), "{header}");
+        assert_eq!(header["experience"], Value::Null);
+    }
 }
 
 #[tokio::test]

@@ -566,6 +566,7 @@ impl Sim {
                         "late" => Err(ToolError::Timeout(10_000)),
                         "unreached" => Err(ToolError::NotBegun("connection refused".into())),
                         "lost" => Err(ToolError::Uncertain("connection reset".into())),
+                        "unanswered" => Err(ToolError::Unanswered(10_000)),
                         _ if self.results.contains_key(&name) => Ok(self.results[&name].clone()),
                         _ if self.marked => Ok(Value::from(format!("result of {run}."))),
                         _ => Ok(Value::from(format!(

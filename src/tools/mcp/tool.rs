@@ -118,7 +118,7 @@ impl Tool for McpTool {
         let (client, output) = (self.client.clone(), self.output.clone());
         let (name, pin) = (self.name.clone(), self.pin.clone());
         Box::pin(async move {
-            let late = || ToolError::Timeout(timeout.as_millis().try_into().unwrap_or(u64::MAX));
+            let limit_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
             let over = tokio::time::sleep(limit);
             let mut over = pin!(over);
             let peer = tokio::select! {
@@ -150,8 +150,8 @@ impl Tool for McpTool {
                 () = over => {
                     client.suspect();
                     Err(match changes {
-                        true => ToolError::Uncertain(client.cause("no answer in time")),
-                        false => late(),
+                        true => ToolError::Unanswered(limit_ms),
+                        false => ToolError::Timeout(limit_ms),
                     })
                 }
             };

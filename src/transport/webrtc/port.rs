@@ -113,7 +113,7 @@ pub fn bind(address: SocketAddr, advertise: &[IpAddr]) -> io::Result<Bound> {
     SockRef::from(&socket).set_recv_buffer_size(RECEIVED)?;
     let bound = socket.local_addr()?;
     let ips = match (advertise, bound.ip()) {
-        ([], ip) if ip.is_unspecified() => own_addresses(),
+        ([], ip) if ip.is_unspecified() => own_addresses(ip),
         ([], ip) => vec![ip],
         (advertise, _) => advertise.to_vec(),
     };
@@ -125,8 +125,9 @@ pub fn bind(address: SocketAddr, advertise: &[IpAddr]) -> io::Result<Bound> {
     })
 }
 
-/// The addresses by which this machine reaches others, or loopback if it reaches none. Nothing is sent.
-fn own_addresses() -> Vec<IpAddr> {
+/// The addresses by which this machine reaches others, as far as a socket that is `bound` to every address takes
+/// them, or loopback if there are none. Nothing is sent.
+fn own_addresses(bound: IpAddr) -> Vec<IpAddr> {
     // Addresses for documentation: only the route to them is looked up.
     let far: [(IpAddr, IpAddr); 2] = [
         (
@@ -143,11 +144,18 @@ fn own_addresses() -> Vec<IpAddr> {
         socket.connect((there, 9)).ok()?;
         Some(socket.local_addr().ok()?.ip())
     };
-    let own: Vec<IpAddr> = far.into_iter().filter_map(route).collect();
+    let taken = far.into_iter().filter(|(here, _)| takes(bound, *here));
+    let own: Vec<IpAddr> = taken.filter_map(route).collect();
     match own.is_empty() {
         true => vec![Ipv4Addr::LOCALHOST.into()],
         false => own,
     }
+}
+
+/// Whether a socket that is bound to every address of the family of `bound` takes packets to the family of `ip`: one of
+/// IPv6 takes both.
+fn takes(bound: IpAddr, ip: IpAddr) -> bool {
+    bound.is_ipv6() || ip.is_ipv4()
 }
 
 /// How a packet travels.
@@ -592,6 +600,20 @@ pub(super) mod tests {
         assert!(!told.is_private());
         let inside = bind(SocketAddr::from(([0, 0, 0, 0], 0)), &[[10, 0, 0, 1].into()]).unwrap();
         assert!(inside.is_private());
-        assert!(!own_addresses().is_empty());
+    }
+
+    /// With `host = "0.0.0.0"`, browsers were told the machine's IPv6 address, too, at which nothing listened.
+    #[test]
+    fn a_port_on_every_ipv4_address_is_advertised_at_no_ipv6_address() {
+        let (every_v4, every_v6) = (
+            IpAddr::from(Ipv4Addr::UNSPECIFIED),
+            IpAddr::from(Ipv6Addr::UNSPECIFIED),
+        );
+        assert!(takes(every_v4, every_v4) && !takes(every_v4, every_v6));
+        assert!(takes(every_v6, every_v4) && takes(every_v6, every_v6));
+        let told = bind(SocketAddr::new(every_v4, 0), &[]).unwrap();
+        assert!(!told.addresses().is_empty());
+        assert!(told.addresses().iter().all(SocketAddr::is_ipv4));
+        assert!(!own_addresses(every_v6).is_empty());
     }
 }

@@ -509,7 +509,7 @@ pub(super) const KINDS: &[Kind] = &[
     Kind {
         name: "changes",
         policy: with_doubtful_changes,
-        calls: &["write", "unreached", "lost"],
+        calls: &["write", "unreached", "lost", "unanswered"],
         calling: 90,
         moves: &[Move::Speak, Move::Wait, Move::Pause, Move::Respond],
         ..TALK
@@ -542,11 +542,11 @@ fn with_tools(dice: &mut Dice) -> Policy {
     policy
 }
 
-/// `unreached` cannot begin, and whether `lost` was done is not known.
+/// `unreached` cannot begin, and whether `lost` or `unanswered` was done is not known.
 fn with_doubtful_changes(dice: &mut Dice) -> Policy {
     let mut policy = with_tools(dice);
     let tools = Arc::make_mut(&mut policy.tools);
-    for name in ["unreached", "lost"] {
+    for name in ["unreached", "lost", "unanswered"] {
         let spec = ToolSpec {
             name: name.to_owned(),
             ..tools[0].spec.clone()
