@@ -4,7 +4,7 @@
 use super::clauses::Clauses;
 use super::ids::RequestId;
 use super::sentence::ends_sentence;
-use crate::language::Pack;
+use crate::language::{Pack, pack};
 use crate::llm::{LlmEvent, TokenUsage, tokens_of};
 use crate::time::Time;
 
@@ -25,7 +25,7 @@ enum Withheld {
     No,
     /// After the router's filler, until they turn out to be more than a second filler.
     AfterFiller(Vec<String>),
-    /// Before a call of this tool, whose answer is being generated already.
+    /// A filler before a call of this tool, whose answer is being generated already.
     BeforeCall(String, Vec<String>),
 }
 
@@ -33,6 +33,7 @@ enum Withheld {
 #[derive(Debug)]
 pub(super) struct Generation {
     request: RequestId,
+    language: &'static Pack,
     cutter: Clauses,
     /// When it was requested.
     asked: Time,
@@ -68,6 +69,7 @@ impl Generation {
             asked,
             has_begun: false,
             heard: asked,
+            language: pack(None),
             cutter: Clauses::default(),
             withheld: match after_filler {
                 true => Withheld::AfterFiller(Vec::new()),
@@ -86,6 +88,7 @@ impl Generation {
 
     /// Its words are of this language. Called before there are any.
     pub(super) fn speak(&mut self, language: &'static Pack) {
+        self.language = language;
         self.cutter = Clauses::new(language);
     }
 
@@ -127,8 +130,8 @@ impl Generation {
         self.open_call.as_deref()
     }
 
-    /// Withholds the words before a call of this tool, because its answer may come at once. Words of which
-    /// nothing may be withheld are spoken.
+    /// Withholds a filler before a call of this tool, because its answer may come at once. Other words must be heard,
+    /// so they are spoken, as are all behind them.
     pub(super) fn withhold_for(&mut self, tool: &str) {
         if self.withheld == Withheld::No {
             self.withheld = Withheld::BeforeCall(tool.to_owned(), Vec::new());
@@ -216,7 +219,14 @@ impl Generation {
                 self.cutter = self.cutter.afresh();
             }
             Withheld::BeforeCall(expected, clauses) if expected == tool => {
-                clauses.extend(self.cutter.finish());
+                let last = self.cutter.finish();
+                let is_filler = last
+                    .as_ref()
+                    .is_none_or(|last| self.language.is_filler(last));
+                clauses.extend(last);
+                if !is_filler {
+                    return Some(self.finish());
+                }
             }
             Withheld::BeforeCall(..) => return Some(self.finish()),
         }
@@ -278,11 +288,11 @@ impl Generation {
 
     /// Ends the generation, which broke off, and returns what is still to be spoken: what was withheld, unless it only
     /// announces work, and the last words, if they end a sentence.
-    pub(super) fn break_off(&mut self, language: &Pack) -> Vec<String> {
+    pub(super) fn break_off(&mut self) -> Vec<String> {
         let mut clauses = self.take_withheld();
         let last = self.cutter.finish();
         clauses.extend(last.filter(|words| ends_sentence(words)));
-        clauses.retain(|clause| !language.announces(clause));
+        clauses.retain(|clause| !self.language.announces(clause));
         clauses
     }
 
@@ -295,15 +305,19 @@ impl Generation {
 
     /// The words since the last clause. Clauses after them belong to another item.
     fn last_words(&mut self) -> Vec<String> {
-        let last = std::mem::take(&mut self.cutter).finish();
+        let last = self.cutter.finish();
         last.map_or_else(Vec::new, |clause| self.release(clause))
     }
 
     /// The clauses to speak now that `clause` has come.
     fn release(&mut self, clause: String) -> Vec<String> {
         match &mut self.withheld {
-            Withheld::AfterFiller(withheld) | Withheld::BeforeCall(_, withheld)
-                if withheld.len() < WITHHELD =>
+            Withheld::AfterFiller(withheld) if withheld.len() < WITHHELD => {
+                withheld.push(clause);
+                Vec::new()
+            }
+            Withheld::BeforeCall(_, withheld)
+                if withheld.len() < WITHHELD && self.language.is_filler(&clause) =>
             {
                 withheld.push(clause);
                 Vec::new()

@@ -89,3 +89,24 @@ fn tokens_that_the_engine_counts_are_not_estimated() {
     generation.was_counted(counted);
     assert_eq!(generation.usage(), counted);
 }
+
+#[test]
+fn only_a_filler_is_withheld_before_a_call() {
+    let withholding = || {
+        let mut generation = generation();
+        generation.withhold_for("clock");
+        generation
+    };
+    let mut filler = withholding();
+    assert_eq!(filler.words("Let me check that. "), Vec::<String>::new());
+    assert_eq!(filler.begin_call("clock").unwrap(), Vec::<String>::new());
+    assert_eq!(filler.end_withholding(), ["Let me check that."]);
+    let mut answer = withholding();
+    assert_eq!(answer.words("It is noon. And"), ["It is noon."]);
+    assert!(!answer.withholds_for_call());
+    assert_eq!(answer.begin_call("clock").unwrap(), ["And"]);
+    // The words that the call ends, too.
+    let mut unended = withholding();
+    assert_eq!(unended.words("It is noon"), Vec::<String>::new());
+    assert_eq!(unended.begin_call("clock").unwrap(), ["It is noon"]);
+}

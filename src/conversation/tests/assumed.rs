@@ -335,6 +335,31 @@ fn words_are_held_back_for_a_limited_time() {
     assert_eq!(sim.records()[0].fillers_dropped, 0);
 }
 
+/// Such words waited for a call that never came until they were followed by more, or for 400 ms.
+#[test]
+fn words_that_are_no_filler_are_not_held_back() {
+    let waits = |words: &str| {
+        let answers = vec![
+            Step::Wait(330),
+            say(words),
+            Step::Wait(300),
+            say("Is that all?"),
+            end(),
+        ];
+        let sim = asked([answers, answering()], 100);
+        assert_eq!(held(&sim).len(), 1, "the call was assumed");
+        assert_eq!(sim.spoken(), [words.trim(), "Is that all?"]);
+        let latency = sim.latency();
+        let asked = latency.generation.unwrap();
+        latency.first_audio.unwrap().since(asked)
+    };
+    let (answer, filler) = (waits("It is sunny. "), waits("Let me see. "));
+    assert!(
+        filler >= answer + Micros::from_ms(200),
+        "{answer:?}, {filler:?}"
+    );
+}
+
 /// The model breaks off within a call about this city, after `before`.
 fn broken(before: &[Step], city: &str) -> Script {
     let [opened, _] = call_with("weather", json!({ "city": city }));

@@ -327,7 +327,7 @@ impl Conversation {
         }
         self.add_results(results);
         if let Some(mut generation) = generation.filter(|_| speaks) {
-            let last_words = generation.break_off(self.common.language());
+            let last_words = generation.break_off();
             self.say_clauses(last_words);
         }
         if let Some(answer) = &mut self.answer {

@@ -168,9 +168,6 @@ impl Conversation {
         let generation = self.answer.as_mut().and_then(Answer::generation);
         let unsaid = generation.map(Generation::end_withholding);
         let unsaid = unsaid.unwrap_or_default();
-        // A part of the answer must be heard, and the held-back generation does not know it.
-        let language = self.common.language();
-        let taken = taken.filter(|_| unsaid.iter().all(|clause| language.is_filler(clause)));
         let seen = self.held.assumed.commit(&mut self.common, taken, &unsaid);
         match seen {
             Some(seen) => {
