@@ -1,4 +1,4 @@
-//! Lets libFuzzer feed one of the readers in `src/fuzzing.rs`, which `FUZZ_TARGET` names: `make fuzz`.
+//! Lets libFuzzer feed one of the readers of `src/fuzzing.rs`, which `FUZZ_TARGET` names: `make fuzz`.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs libFuzzer on the readers in src/fuzzing.rs, one after another, for `make fuzz`.
+"""Runs libFuzzer on the readers of src/fuzzing.rs, one after another, for `make fuzz`.
 
 SECONDS is the time for each, by default 60; the arguments name readers, by default all. It begins with fuzz/seeds/ and
 with what earlier runs have found worth keeping in target/fuzz/. Bytes at which a reader panics, or takes more than ten

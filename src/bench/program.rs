@@ -116,6 +116,8 @@ pub(super) async fn first_line(process: &mut Child) -> Result<String, BenchError
 
 fn write(folder: &Path, setup: Setup<'_>) -> std::io::Result<()> {
     let mut settings = "[log]\nlevel = \"warn\"\n[server]\nport = 0\n".to_owned();
+    let tools = folder.join("tools");
+    fs::create_dir(&tools)?;
     if let Some(sessions) = setup.sessions {
         settings += &format!("max_sessions = {sessions}\n");
     }
@@ -125,8 +127,7 @@ fn write(folder: &Path, setup: Setup<'_>) -> std::io::Result<()> {
             simulation.base_url()
         );
         let (name, text) = simulation.declaration();
-        fs::create_dir(folder.join("tools"))?;
-        fs::write(folder.join("tools").join(name), text)?;
+        fs::write(tools.join(name), text)?;
     }
     if setup.is_serial {
         settings += "[speculation]\nenabled = false\n";

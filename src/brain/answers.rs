@@ -143,7 +143,7 @@ fn failure(tool: &str, error: &str) -> String {
     let said = match error {
         BROKEN => "Sorry, that is not working right now.",
         LATE => "Sorry, that took too long.",
-        UNCERTAIN => "Sorry, the connection failed, so I don't know whether that was done.",
+        UNCERTAIN => "Sorry, I got no answer, so I don't know whether that was done.",
         error if for_models.iter().any(|begin| error.starts_with(begin)) => {
             "Sorry, I could not make that work."
         }

@@ -58,9 +58,6 @@ impl Forget {
         if let Some(index) = &index {
             sessions.extend(indexed(index, who)?);
         }
-        if config.store.is_none() {
-            sessions.extend(journalled(&config.tools.journal, who)?);
-        }
         let mut files = recordings;
         files.extend(reports(&super::serve::reports(config), who, &mut sessions)?);
         if let Some(folder) = calls {
@@ -78,16 +75,20 @@ impl Forget {
             super::print(&format!("{} {}", self.verb(), file.display()))?;
         }
         let is_theirs = |line: &Value| {
-            let named = |key: &str| {
-                line[key]
-                    .as_str()
-                    .is_some_and(|value| sessions.contains(value))
-            };
+            let named = |key: &str| is_named(line, key, &sessions);
             named("session") || named("caller") || has(&line["arguments"], who)
         };
-        for file in index.into_iter().chain([config.audit.file.clone()]) {
-            self.lines(&file, is_theirs)?;
+        if let Some(index) = &index {
+            self.lines(index, is_theirs)?;
         }
+        // A session of which only the journal tells made a call for them; whose it was is not known.
+        let made_calls = match &config.store {
+            Some(_) => BTreeSet::new(),
+            None => journalled(&config.tools.journal, who)?,
+        };
+        self.lines(&config.audit.file, |line| {
+            is_theirs(line) || is_named(line, "session", &made_calls)
+        })?;
         let done = match &config.store {
             Some(_) => super::print(IN_THE_STORE).map(|()| false)?,
             None => self.journal(&config.tools.journal, who, &sessions)?,
@@ -190,6 +191,11 @@ impl Forget {
         }
         Ok(forgotten.is_some())
     }
+}
+
+/// Whether a line names one of these.
+fn is_named(line: &Value, key: &str, names: &BTreeSet<String>) -> bool {
+    line[key].as_str().is_some_and(|name| names.contains(name))
 }
 
 /// The session of a journal's key, as in `SESSION-call_2`.

@@ -26,7 +26,7 @@ const MOST_BYTES: usize = 400;
 /// between.
 #[derive(Debug, Clone)]
 pub struct Clauses {
-    language: &'static Pack,
+    pub(super) language: &'static Pack,
     cleaner: Cleaner,
     /// Clean text that belongs to no clause yet.
     pending: String,

@@ -4,7 +4,7 @@
 use super::clauses::Clauses;
 use super::ids::RequestId;
 use super::sentence::ends_sentence;
-use crate::language::{Pack, pack};
+use crate::language::Pack;
 use crate::llm::{LlmEvent, TokenUsage, tokens_of};
 use crate::time::Time;
 
@@ -33,7 +33,6 @@ enum Withheld {
 #[derive(Debug)]
 pub(super) struct Generation {
     request: RequestId,
-    language: &'static Pack,
     cutter: Clauses,
     /// When it was requested.
     asked: Time,
@@ -69,7 +68,6 @@ impl Generation {
             asked,
             has_begun: false,
             heard: asked,
-            language: pack(None),
             cutter: Clauses::default(),
             withheld: match after_filler {
                 true => Withheld::AfterFiller(Vec::new()),
@@ -88,7 +86,6 @@ impl Generation {
 
     /// Its words are of this language. Called before there are any.
     pub(super) fn speak(&mut self, language: &'static Pack) {
-        self.language = language;
         self.cutter = Clauses::new(language);
     }
 
@@ -222,7 +219,7 @@ impl Generation {
                 let last = self.cutter.finish();
                 let is_filler = last
                     .as_ref()
-                    .is_none_or(|last| self.language.is_filler(last));
+                    .is_none_or(|last| self.cutter.language.is_filler(last));
                 clauses.extend(last);
                 if !is_filler {
                     return Some(self.finish());
@@ -292,7 +289,7 @@ impl Generation {
         let mut clauses = self.take_withheld();
         let last = self.cutter.finish();
         clauses.extend(last.filter(|words| ends_sentence(words)));
-        clauses.retain(|clause| !self.language.announces(clause));
+        clauses.retain(|clause| !self.cutter.language.announces(clause));
         clauses
     }
 
@@ -317,7 +314,7 @@ impl Generation {
                 Vec::new()
             }
             Withheld::BeforeCall(_, withheld)
-                if withheld.len() < WITHHELD && self.language.is_filler(&clause) =>
+                if withheld.len() < WITHHELD && self.cutter.language.is_filler(&clause) =>
             {
                 withheld.push(clause);
                 Vec::new()

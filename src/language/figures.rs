@@ -1,6 +1,6 @@
 //! Ranges, telephone numbers, sums and long numbers, in languages that write a dot between thousands.
 
-use super::spoken::digits;
+use super::spoken::{digits, written_out};
 use regex::Captures;
 
 /// A telephone number that begins with a plus or a zero.
@@ -15,7 +15,7 @@ pub(super) const CHAIN: &str =
 /// Two amounts with the sign of a currency before the first, in the group 1: the amounts in 2 and 5, the hyphen in 3, the
 /// sign of the second in 4, and in 6 a word or a sign after it.
 pub(super) const PRICES: &str =
-    r"([€$£]) ?(\d+(?:[.,]\d+)*)( ?[-–] ?)([€$£] ?)?(\d+(?:[.,]\d+)*)( ?(?:\p{L}+|[%°]))?";
+    r"([€$£]) ?(\d+(?:[.,]\d+)*)( ?[-–] ?)([€$£] ?)?(\d+(?:[.,]\d+)*)( ?(?:\p{L}+|[%°=]))?";
 /// A number with its unit before a hyphen and another number.
 pub(super) const MEASURES: &str = r"(\d ?(?:€|EUR|Euro|euros|\$|£|%|°C|°F|°|Uhr|h|km|m|cm|mm|kg|g|l|ml|min|[ap]\. ?m\.|[ap]m))[-–](\d)";
 /// Two numbers with their units, a hyphen and spaces between them: the numbers in the groups 1 and 3, the units in 2 and
@@ -93,6 +93,25 @@ pub(super) fn identifier(found: &Captures<'_>) -> String {
     }
 }
 
+/// A short code, with the groups of [`identifier`]. It is a number before what it counts.
+pub(super) fn code(found: &Captures<'_>) -> String {
+    match found.get(3) {
+        Some(_) => found[0].to_owned(),
+        None => identifier(found),
+    }
+}
+
+/// An amount for a unit, with this word between them: the amount in the group 1, the unit in 2, and in 3 the beginning of
+/// a word behind the dot of an abbreviation, which is left out then.
+pub(super) fn rate(found: &Captures<'_>, per: &str, units: &[(&str, &str)]) -> String {
+    let after = found.get(3).map_or("", |after| after.as_str());
+    format!(
+        "{} {per} {}{after}",
+        &found[1],
+        written_out(&found[2], units)
+    )
+}
+
 /// Text that matches [`DOTTED`]: a number without the dots between its thousands; in an address on the internet, with
 /// this word for those dots that espeak-ng would take for ones between thousands.
 pub(super) fn dotted(number: &str, dot: &str) -> String {
@@ -149,8 +168,8 @@ pub(super) struct Between {
     pub(super) to: &'static str,
     pub(super) score: &'static str,
     pub(super) minus: &'static str,
-    /// Words after two prices, with strokes between them. Other words are counted by the number before them.
-    pub(super) after_prices: &'static str,
+    /// What a number that is no price counts, with strokes between the words.
+    pub(super) counted: &'static str,
 }
 
 /// The value of a number with dots between its thousands, or of a time.
@@ -164,16 +183,45 @@ fn falls(from: &str, to: &str) -> bool {
     matches!((value(from), value(to)), (Some(from), Some(to)) if from >= to)
 }
 
-/// Text that matches [`PRICES`]: a range. Behind a dash with spaces, a number without a sign that is lower or counts
-/// something is no price: "$5 – 3 items".
+/// Words that multiply the number before them.
+const SCALES: [&str; 11] = [
+    "Mio",
+    "Mrd",
+    "Tsd",
+    "tausend",
+    "Tausend",
+    "Million",
+    "Millionen",
+    "Milliarden",
+    "mil",
+    "millón",
+    "millones",
+];
+/// Names of currencies behind an amount that has a sign, too.
+const CURRENCIES: [&str; 15] = [
+    "EUR", "USD", "GBP", "CHF", "MXN", "Euro", "Dollar", "Pfund", "Franken", "euros", "dólares",
+    "pesos", "libras", "Euros", "Dollars",
+];
+
+/// Text that matches [`PRICES`]: a range, or a difference before "=". Behind a dash with spaces, a number without a sign
+/// that is lower or counts something is no price: "$5 – 3 items".
 pub(super) fn prices(found: &Captures<'_>, between: &Between) -> String {
     let after = found.get(6).map_or("", |after| after.as_str());
+    let word = after.trim();
     let (sign, from, to) = (&found[1], &found[2], &found[5]);
-    let mut words = between.after_prices.split('|');
-    let is_counted = !after.is_empty() && words.all(|word| word != after.trim());
+    let second = found.get(4).map_or("", |sign| sign.as_str());
+    if word == "=" {
+        return format!("{sign}{from} {} {second}{to}{after}", between.minus);
+    }
+    let is_counted = between.counted.split('|').any(|counted| counted == word);
+    let is_lower = matches!((value(from), value(to)), (Some(from), Some(to)) if from > to)
+        && !SCALES.contains(&word);
     let is_spaced = found[3].starts_with(' ') && found[3].ends_with(' ');
-    match is_spaced && found.get(4).is_none() && (is_counted || falls(from, to)) {
-        true => format!("{sign}{from}, {to}{after}"),
+    if is_spaced && second.is_empty() && (is_counted || is_lower) {
+        return format!("{sign}{from}, {to}{after}");
+    }
+    match CURRENCIES.contains(&word) {
+        true => format!("{from} {} {to}{after}", between.to),
         false => format!("{from} {} {to} {sign}{after}", between.to),
     }
 }

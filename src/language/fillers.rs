@@ -1,5 +1,7 @@
 //! Fillers: short clauses that say nothing, and their tables in languages other than English.
 
+use super::unknown::plain;
+
 /// A clause that may be left unsaid when the answer is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Filler {
@@ -17,14 +19,19 @@ pub(super) struct Fillers {
     pub(super) promises: &'static [&'static str],
     /// Words after which facts come.
     pub(super) facts: &'static [&'static str],
+    /// Verbs of facts, behind a comma: "One moment, your flight leaves at noon."
+    pub(super) verbs: &'static [&'static str],
+    /// Words that begin what is asked there, which is no fact: "I'm checking, when it leaves."
+    pub(super) asks: &'static [&'static str],
 }
 
 /// The most words of a filler.
 const MOST_WORDS: usize = 12;
 
 impl Fillers {
-    /// Classifies a clause, in lower case without marks. If in doubt it is no filler.
-    pub(super) fn classify(&self, clause: &str) -> Option<Filler> {
+    /// Classifies a clause. If in doubt it is no filler.
+    pub(super) fn classify(&self, written: &str) -> Option<Filler> {
+        let clause = plain(written);
         let words: Vec<&str> = clause.split_whitespace().collect();
         if words.is_empty()
             || words.len() > MOST_WORDS
@@ -40,14 +47,31 @@ impl Fillers {
         if rest.is_empty() {
             return (words.len() <= 3).then_some(Filler::Acknowledges);
         }
-        let begins = |promise: &&&str| {
-            let behind = rest.strip_prefix(**promise);
-            behind.is_some_and(|behind| behind.is_empty() || behind.starts_with(' '))
-        };
         let states = words[opening..]
             .iter()
             .any(|word| self.facts.contains(word));
-        let announces = self.promises.iter().find(begins).is_some() && !states;
+        let states_behind_a_comma = || written.split(',').skip(1).any(|part| self.states(part));
+        let announces = self.promises(&rest) && !states && !states_behind_a_comma();
         announces.then_some(Filler::Announces)
+    }
+
+    /// Whether `text` begins with a promise.
+    fn promises(&self, text: &str) -> bool {
+        let begins = |promise: &&str| {
+            let behind = text.strip_prefix(*promise);
+            behind.is_some_and(|behind| behind.is_empty() || behind.starts_with(' '))
+        };
+        self.promises.iter().any(begins)
+    }
+
+    /// Whether what stands behind a comma has a verb of fact.
+    fn states(&self, part: &str) -> bool {
+        let part = plain(part);
+        let mut words = part.split_whitespace();
+        let asks = words
+            .clone()
+            .next()
+            .is_some_and(|first| self.asks.contains(&first));
+        !asks && !self.promises(part.trim()) && words.any(|word| self.verbs.contains(&word))
     }
 }

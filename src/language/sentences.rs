@@ -63,7 +63,7 @@ impl Sentences {
         if is_of(self.always_go_on) || number_alone || ordinal || is_initials(last, initials) {
             return Ending::None;
         }
-        if is_of(self.may_go_on) {
+        if is_of(self.may_go_on) || is_rate(&word) {
             return Ending::Perhaps;
         }
         Ending::Sentence
@@ -132,6 +132,15 @@ fn with_letters(text: &str) -> String {
     });
     let joined = letters.fold(last, |joined, letter| format!("{letter}.{joined}"));
     joined.to_lowercase()
+}
+
+/// Whether a word in lower case ends with the short unit of a rate: "€/std" of "15 €/Std. netto".
+fn is_rate(word: &str) -> bool {
+    const UNITS: [&str; 12] = [
+        "gal", "hr", "lb", "min", "mo", "oz", "pers", "sec", "std", "stk", "wk", "yr",
+    ];
+    word.rsplit_once('/')
+        .is_some_and(|(_, unit)| UNITS.contains(&unit))
 }
 
 /// "J" of "J. Smith", "U.S" of "U.S.".

@@ -120,8 +120,7 @@ pub enum ToolError {
 pub(crate) const BROKEN: &str = "it is not working right now";
 
 /// The error text of a change that may have been made.
-pub(crate) const UNCERTAIN: &str =
-    "the connection failed, so it is not known whether this was done";
+pub(crate) const UNCERTAIN: &str = "no answer came, so it is not known whether this was done";
 
 /// The error text of a tool that did not answer in time.
 pub(crate) const LATE: &str = "it took too long to answer";

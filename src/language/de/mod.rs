@@ -8,7 +8,6 @@ mod spoken;
 mod words;
 
 use super::Pack;
-use super::unknown::plain;
 
 /// German.
 pub(super) static PACK: Pack = Pack {
@@ -23,7 +22,7 @@ pub(super) static PACK: Pack = Pack {
     agrees: |text| words::ASSENT.read(text, None) == super::Reply::Yes,
     reply: |text, asked| words::ASSENT.read(text, Some(asked.question)),
     finished: super::endings::finished,
-    filler: |clause| words::FILLERS.classify(&plain(clause)),
+    filler: |clause| words::FILLERS.classify(clause),
     normalise: numbers::normalise,
     question: |tool, arguments| match arguments {
         "" => format!("Soll ich das tun: {tool}?"),

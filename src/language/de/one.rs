@@ -4,6 +4,11 @@ use regex::Captures;
 
 const FEMININE: &str = "Stunde|Minute|Sekunde|Kilowattstunde|Woche|Nacht|Meile|Unze|Gallone|Tonne|Million|Milliarde|Person|Nachricht|Notiz|Seite|Reservierung|Buchung|Bestellung|Frage|Flasche|Packung|Portion|Station|Etage|Karte|Möglichkeit";
 const MASCULINE: &str = "Tag|Monat|Quadratmeter|Kubikmeter|Euro|Cent|Dollar|Franken|Kilometer|Zentimeter|Millimeter|Meter|Milliliter|Liter|Timer|Wecker|Termin|Platz|Tisch|Punkt|Eintrag|Anruf|Gast|Artikel|Schritt|Zoll|Fuß|Teelöffel|Esslöffel";
+/// More nouns that are halved, and the endings of others.
+const FEMININE_HALVES: &str = r"Tasse|Dose|Tüte|Scheibe|Gurke|Zitrone|Orange|Melone|Banane|Birne|Torte|Tomate|Karotte|Tablette|Kanne|Runde|Zeile|Treppe|Rate|Miete|\p{Lu}\p{Ll}{3,}(?:ung|tion)";
+const MASCULINE_HALVES: &str = "Apfel|Kuchen|Becher";
+const NEUTER_HALVES: &str =
+    r"(?:Fläsch|Gläs|Täss)chen|\p{Lu}\p{Ll}+[dfgklnptz]chen|\p{Lu}\p{Ll}{2,}lein";
 const NEUTER: &str = "Uhr|Jahr|Kilogramm|Kilo|Gramm|Pfund|Grad|Prozent|Kilowatt|Watt|Yard|Mal|Zimmer|Ergebnis|Ticket|Stück|Kind|Glas|Paket";
 /// Prepositions with the dative: "in einer Stunde".
 const DATIVE: [&str; 12] = [
@@ -26,25 +31,115 @@ const ACCUSATIVE: [&str; 9] = [
 ];
 
 /// Words after which a half needs no further article.
-const ARTICLES: [&str; 14] = [
-    "das", "dem", "den", "der", "die", "diese", "dieser", "ein", "eine", "einem", "einen", "einer",
-    "jede", "jeder",
+const ARTICLES: [&str; 35] = [
+    "alle",
+    "am",
+    "beim",
+    "das",
+    "dem",
+    "den",
+    "der",
+    "die",
+    "diese",
+    "diesem",
+    "diesen",
+    "dieser",
+    "dieses",
+    "ein",
+    "eine",
+    "einem",
+    "einen",
+    "einer",
+    "im",
+    "ins",
+    "jede",
+    "jedem",
+    "jeden",
+    "jeder",
+    "jedes",
+    "kein",
+    "keine",
+    "keinem",
+    "keinen",
+    "keiner",
+    "letzten",
+    "nächsten",
+    "vom",
+    "zum",
+    "zur",
+];
+/// Verbs with the accusative, and pronouns that follow them: "Das dauert einen halben Tag".
+const BEFORE_OBJECTS: [&str; 51] = [
+    "arbeiten",
+    "arbeitet",
+    "bekommen",
+    "bekommt",
+    "bestell",
+    "bestelle",
+    "bestellen",
+    "bestellt",
+    "beträgt",
+    "brauche",
+    "brauchen",
+    "brauchst",
+    "braucht",
+    "dauern",
+    "dauert",
+    "dauerte",
+    "du",
+    "enthalten",
+    "enthält",
+    "fasst",
+    "gebe",
+    "geben",
+    "gib",
+    "gibt",
+    "habe",
+    "haben",
+    "hast",
+    "hat",
+    "hatte",
+    "hatten",
+    "ich",
+    "kauf",
+    "kaufe",
+    "kaufen",
+    "kauft",
+    "kostet",
+    "man",
+    "nehme",
+    "nehmen",
+    "nimm",
+    "nimmt",
+    "sie",
+    "trink",
+    "trinke",
+    "trinken",
+    "trinkt",
+    "verbraucht",
+    "warte",
+    "warten",
+    "wartet",
+    "wir",
 ];
 
 /// "1" before one of these nouns: what is before it, the word before it, and the noun.
 pub(super) fn pattern() -> String {
-    before_a_noun("1 ", FEMININE)
+    before_a_noun("1 ", "n?", [FEMININE, MASCULINE, NEUTER])
 }
 
-/// A half before a noun, with the same groups. Other nouns than these are feminine if they end as most feminine ones do.
+/// A half before a noun, with the same groups. The gender of other nouns than these is known by few endings.
 pub(super) fn half_pattern() -> String {
-    let feminine = format!(r"{FEMININE}|\p{{Lu}}\p{{Ll}}+(?:e|ung|tion)");
-    before_a_noun("(?:½|1/2) ?", &feminine)
+    let feminine = format!("{FEMININE}|{FEMININE_HALVES}");
+    let masculine = format!("{MASCULINE}|{MASCULINE_HALVES}");
+    let neuter = format!("{NEUTER}|{NEUTER_HALVES}");
+    before_a_noun("(?:½|1/2) ?", "(?:e?n)?", [&feminine, &masculine, &neuter])
 }
 
-fn before_a_noun(number: &str, feminine: &str) -> String {
+/// The pattern of a number before nouns of the three genders. `plural` is the ending of a feminine noun that is left out.
+fn before_a_noun(number: &str, plural: &str, [feminine, masculine, neuter]: [&str; 3]) -> String {
     format!(
-        r"(^|[^\p{{L}}\d.,:/–-])(?:(\p{{L}}+) )?{number}(?:(?P<f>{feminine})n?|(?P<m>{MASCULINE})|(?P<n>{NEUTER}))\b"
+        r"(^|[^\p{{L}}\d.,:/–-])(?:(\p{{L}}+) )?{number}(?:(?P<f>{feminine}){plural}|(?P<m>{masculine})|(?P<n>{neuter}))\b"
     )
 }
 
@@ -59,15 +154,24 @@ pub(super) fn one(found: &Captures<'_>) -> String {
 /// Text that matches [`half_pattern`]: "eine halbe Stunde", "in einer halben Stunde", "jede halbe Stunde".
 pub(super) fn half(found: &Captures<'_>) -> String {
     let before = found.get(2).map_or("", |word| word.as_str());
-    let (one, noun) = article(found, before);
-    let (before, article) = match ARTICLES.contains(&before.to_lowercase().as_str()) {
+    let lower = before.to_lowercase();
+    let is_masculine = found.name("m").is_some();
+    let (one, noun) = match article(found, before) {
+        ("ein", noun) if is_masculine && BEFORE_OBJECTS.contains(&lower.as_str()) => {
+            ("einen", noun)
+        }
+        (one, noun) => (one, noun),
+    };
+    let (before, article) = match ARTICLES.contains(&lower.as_str()) {
         true => ("", before),
         false => (before, one),
     };
     let half = match article.to_lowercase().as_str() {
-        "das" | "die" | "diese" | "eine" | "jede" => "halbe",
-        "ein" if found.name("n").is_some() => "halbes",
-        "ein" => "halber",
+        "alle" | "das" | "die" | "diese" | "dieses" | "eine" | "ins" | "jede" | "jedes"
+        | "keine" => "halbe",
+        "der" | "dieser" | "jeder" if is_masculine => "halbe",
+        "ein" | "kein" if found.name("n").is_some() => "halbes",
+        "ein" | "kein" => "halber",
         _ => "halben",
     };
     let space = if before.is_empty() { "" } else { " " };

@@ -95,7 +95,8 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
             r"(-?)([€$£]) ?(\d+(?:\.\d{3})*)(?:,(\d+))?( SCALE\b)?",
             |found| money(found, 3, &found[1], &found[2]),
         ),
-        (CODE, figures::identifier),
+        (CODE, figures::code),
+        (POSTCODE, figures::identifier),
         (
             r"\b(\d{1,2})(?::(\d{2})(?: ?Uhr)?|\.(\d{2}) ?Uhr)\b",
             |found| {
@@ -123,18 +124,19 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
             |found| measured(found, UNITS),
         ),
         (
-            r"\b(u\. ?v\. ?[am]\.|[Uu]\. ?a\.|[ou]\. ?[äÄ]\.|e\. ?V\.|[vn]\. ?Chr\.|usw\.)(\s*$)?",
+            r"\b(u\. ?v\. ?[am]\.|[Uu]\. ?a\.|[ou]\. ?[äÄ]\.|e\. ?V\.|[vn]\. ?Chr\.|s\. ?[ou]\.|[Ii]\. ?d\. ?R\.|usw\.)(\s*$)?",
             |found| {
                 let stop = if found.get(2).is_some() { "." } else { "" };
                 format!("{}{stop}", written_out(&found[1], ABBREVIATIONS))
             },
         ),
         (
-            r"\b([Zz]\. ?B\.|[Dd]\. ?h\.|[Vv]\. ?a\.|[Ii]\. ?d\. ?R\.|u\. ?U\.|z\. ?T\.|z\. ?Zt\.|m\. ?E\.|s\. ?[ou]\.|bzw\.|[Cc]a\.|MwSt\.|Nr\.|Dr\.|Hr\.|Fr\.|inkl\.|evtl\.|ggf\.)",
+            r"\b([Zz]\. ?B\.|[Dd]\. ?h\.|[Vv]\. ?a\.|u\. ?U\.|z\. ?T\.|z\. ?Zt\.|m\. ?E\.|bzw\.|[Cc]a\.|MwSt\.|Nr\.|Dr\.|Hr\.|Fr\.|inkl\.|evtl\.|ggf\.)",
             |found| written_out(&found[1], ABBREVIATIONS),
         ),
+        (RATE, |found| figures::rate(found, "pro", RATES)),
         (
-            r" ?/ ?((?:Sekunde|Minute|Stunde|Tag|Woche|Monat|Jahr|Nacht|Person|Stück|Liter|kg|km|kWh|GB|min|Min|Std|h|g|l)\b|m²|m³)",
+            r" ?/ ?(Sekunde|Minute|Stunde|Tag|Woche|Monat|Jahr|Nacht|Person|Stück|Liter|kg)\b",
             |found| format!(" pro {}", written_out(&found[1], RATES)),
         ),
         (r"\b24/7\b", |_| "24 7".to_owned()),
@@ -170,12 +172,11 @@ const BETWEEN: Between = Between {
     to: "bis",
     score: "zu",
     minus: "minus",
-    after_prices: "am|an|bei|brutto|die|für|im|in|inklusive|ist|je|mehr|mit|netto|oder|plus|pro|sind|und|zu|Million|Millionen|Milliarden|Tausend|tausend",
+    counted: "Artikel|Stück|Stücke|Teile|Packungen|Portionen|Flaschen|Personen|Gäste|Kinder|Erwachsene|Nächte|Übernachtungen|Tage|Wochen|Monate|Jahre|Stunden|Minuten|Sekunden|Uhr|Karten|Tickets|Zimmer|Plätze|Tische|Termine|Kurse|Seiten|Bücher|Bilder|Fotos|Sterne|Bewertungen|Punkte|Kilometer|km|kg|min|h|Prozent|%|°",
 };
 
-/// Names that stand before a version, not before a date: of parts of a text, of products, and those in mixed or upper
-/// case.
-const NUMBERED: &str = r"Version|Kapitel|Abschnitt|Absatz|Artikel|Ziffer|Punkt|Android|Bluetooth|Chrome|Debian|Firefox|Java|Linux|Python|Safari|Ubuntu|Windows|\p{L}*\p{Ll}\p{Lu}\p{L}*|\p{Lu}{2,}[\p{L}\d]*";
+/// Names that stand before a version, not before a date: of parts of a text and of products.
+const NUMBERED: &str = r"Version|Kapitel|Abschnitt|Absatz|Artikel|Ziffer|Punkt|Release|Build|Firmware|iOS|iPadOS|macOS|MacOS|watchOS|tvOS|visionOS|Android|Bluetooth|Chrome|Debian|Docker|Edge|Fedora|Firefox|GPT|ChatGPT|Claude|Gemini|Llama|HDMI|HTTP|Java|JavaScript|TypeScript|Kotlin|Kubernetes|LibreOffice|Linux|MariaDB|MySQL|Node|PHP|PostgreSQL|Python|Ruby|Rust|Safari|SQLite|Swift|TLS|Ubuntu|USB|Windows";
 
 /// Something with a number, in the group 1, and behind a dash with spaces a number of something else in 2.
 const APART: &str = r"\b((?:Schritt|Option|Variante|Zimmer|Raum|Tisch|Flug|Gleis|Teil|Stufe|Paket|Platz|Tag) (?:[A-Z]{2} ?)?\d+) [-–] (\d+(?:[.,]\d+)*(?::\d\d| ?[€$£%°]| (?:km|kg|min|h|m|g|l)\b| \p{Lu}))";
@@ -183,8 +184,16 @@ const APART: &str = r"\b((?:Schritt|Option|Variante|Zimmer|Raum|Tisch|Flug|Gleis
 /// A long number without dots, with a word before it that names it and what comes after it.
 const IDENTIFIER: &str = r"((?i:nummer|code|pin|telefon|tel\.|handy|konto)(?:\W+\p{L}+){0,2}\W+|[€$£] ?|\d ?[-–/] ?|\d )?\b(\d{7,})\b([.,]\d| ?[-–/] ?\d| \d| ?[\p{Lu}€$£%°])?";
 
-/// Digits after a word for something that people read digit by digit however short it is, also at the end of a compound.
-const CODE: &str = r"((?i:\b(?:\p{L}*(?:code|kennung|kennziffer|kennwort|passwort|leitzahl)|\p{L}+nummer|(?:\p{L}+-)?(?:pin|tan|id)|plz|durchwahl|aktenzeichen|kennzeichen)(?:[^\w.?!]+(?:ist|lautet|war|die)){0,2}[^\w.?!]+))(\d{4,6})\b";
+/// Digits after a word for something that people read digit by digit however short it is, also at the end of a compound;
+/// in the group 3 what they count.
+const CODE: &str = r#"((?i:\b(?:\p{L}*(?:code|kennung|kennziffer|kennwort|passwort)|\p{L}+nummer|(?:\p{L}+-)?(?:pin|tan|id)|durchwahl|aktenzeichen|kennzeichen)(?:[\s:#*„“"]+(?:ist|lautet|war|die)){0,2}[\s:#*„“"]+))(\d{4,6})\b( ?[%€$£°]| \p{Lu}\p{Ll})?"#;
+
+/// Digits that stand before the name of a place.
+const POSTCODE: &str = r#"((?i:\b(?:\p{L}*leitzahl|plz)(?:[\s:#*„“"]+(?:ist|lautet|war|die)){0,2}[\s:#*„“"]+))(\d{4,6})\b"#;
+
+/// An amount or a measure, in the group 1, and the short unit that it is for, in 2; in 3 the beginning of a word behind
+/// its dot.
+const RATE: &str = r"(\d|[€$£]|\b(?:Euro|Dollar|Pfund|Cent|Franken|Rappen|Pence)|\d (?:Kilometer|Zentimeter|Millimeter|Meter|Kilogramm|Milligramm|Gramm|Milliliter|Liter|Kilowattstunden|Kilowatt|Gigabyte|Megabyte|Terabyte|Stunden|Minuten)) ?/ ?((?:km|kWh|GB|min|Min|Std|h|g|l)\b|m²|m³)(?:\.( \p{Ll}))?";
 
 /// Numbers in words, which stay as they are before the name of a currency.
 const SCALE: &str = "(?:Tausend|tausend|Million(?:en)?|Milliarden?|Billion(?:en)?)";

@@ -278,6 +278,8 @@ fn only_announcements_are_fillers() {
         "Einen Moment, bitte.",
         "Okay, ich schaue nach.",
         "Ich prüfe das für Sie.",
+        "Ich sehe mal nach.",
+        "Einen Moment, ich schaue, wann der Flug geht.",
         "Alles klar.",
     ] {
         assert!(PACK.is_filler(text), "{text}");
@@ -286,6 +288,8 @@ fn only_announcements_are_fillers() {
         "Es ist 15 Uhr.",
         "Ich schaue, das Wetter ist schön.",
         "Der Flug geht um neun.",
+        "Ich sehe drei freie Termine am Montag.",
+        "Einen Moment, Ihr Flug geht um neun.",
     ] {
         assert!(!PACK.is_filler(text), "{text}");
     }
@@ -783,6 +787,10 @@ fn a_stroke_before_a_short_unit_is_pro() {
         ("7 l/km", "7 Liter pro Kilometer"),
         ("5 m/s", "5 Meter pro Sekunde"),
         ("und/oder", "und/oder"),
+        ("15 €/Std. netto", "15 Euro pro Stunde netto"),
+        ("WLAN 802.11 b/g/n", "WLAN 802.11 b/g/n"),
+        ("Max/Min", "Max/Min"),
+        ("Größe s/m/l", "Größe s/m/l"),
     ] {
         speaks(text, spoken);
     }
@@ -795,7 +803,19 @@ fn a_half_agrees_with_its_noun() {
         ("½ Stunde", "eine halbe Stunde"),
         ("1/2 Stunde", "eine halbe Stunde"),
         ("in ½ Stunde", "in einer halben Stunde"),
-        ("alle ½ Stunden", "alle eine halbe Stunde"),
+        ("alle ½ Stunden", "alle halbe Stunde"),
+        ("keine ½ Stunde", "keine halbe Stunde"),
+        ("zur ½ Stunde", "zur halben Stunde"),
+        ("im ½ Jahr", "im halben Jahr"),
+        ("Das dauert ½ Tag", "Das dauert einen halben Tag"),
+        ("Nimm ½ Liter Milch", "Nimm einen halben Liter Milch"),
+        ("Das ist ½ Liter", "Das ist ein halber Liter"),
+        ("½ Hähnchen", "ein halbes Hähnchen"),
+        ("½ Brötchen", "ein halbes Brötchen"),
+        ("½ Kuchen", "ein halber Kuchen"),
+        ("½ Packungen", "eine halbe Packung"),
+        ("½ Garten", "ein halb Garten"),
+        ("½ m²", "ein halber Quadratmeter"),
         ("jede ½ Stunde", "jede halbe Stunde"),
         ("½ Tasse", "eine halbe Tasse"),
         ("½ Liter", "ein halber Liter"),
@@ -831,6 +851,18 @@ fn numbers_behind_the_name_of_a_product_are_no_date() {
         ),
         ("Montag, 17.4.", "Montag, siebzehnte April"),
         ("TÜV 17.04.2026", "TÜV siebzehnte April 2026"),
+        ("TÜV 17.4. um 9 Uhr", "TÜV siebzehnte April um 9 Uhr"),
+        ("MRT 03.06. um 8 Uhr", "MRT dritte Juni um 8 Uhr"),
+        (
+            "Beginn der EM 14.6. in München",
+            "Beginn der EM vierzehnte Juni in München",
+        ),
+        ("GmbH 17.4.", "GmbH siebzehnte April"),
+        ("WM 11.06.26", "WM elfte Juni 26"),
+        (
+            "TÜV 17.4. - 18.4.",
+            "TÜV siebzehnte April bis achtzehnten April",
+        ),
     ] {
         speaks(text, spoken);
     }
@@ -861,6 +893,11 @@ fn digits_behind_a_compound_that_names_a_code_are_read_one_by_one() {
             "Nennen Sie Ihre Kundennummer, 2026 war gut",
         ),
         ("der Sultan 1500", "der Sultan 1500"),
+        ("Artikelnummer: 1000 Stück", "Artikelnummer, 1000 Stück"),
+        ("Gutscheincode 5000 Punkte", "Gutscheincode 5000 Punkte"),
+        ("Barcode – 1974 erfunden", "Barcode, 1974 erfunden"),
+        ("Der Code (1500 Zeichen)", "Der Code, 1500 Zeichen"),
+        ("Rabattcode, 2024 gültig", "Rabattcode, 2024 gültig"),
     ] {
         speaks(text, spoken);
     }
@@ -874,6 +911,10 @@ fn a_spaced_dash_between_different_things_is_a_pause() {
         ("$5 – 3 Artikel", "5 Dollar, 3 Artikel"),
         ("$5 – 10 Artikel", "5 Dollar, 10 Artikel"),
         ("$5 – 10 pro Person", "5 bis 10 Dollar pro Person"),
+        ("€ 20 – 30 kosten", "20 bis 30 Euro kosten"),
+        ("€ 20 – 30 EUR", "20 bis 30 Euro"),
+        ("€ 20 – 30 Rabatt", "20 bis 30 Euro Rabatt"),
+        ("$20 - 5 = $15", "20 Dollar minus 5 ist gleich 15 Dollar"),
         (
             "22 °C – 45 % Luftfeuchte",
             "22 Grad Celsius, 45 Prozent Luftfeuchte",
@@ -914,6 +955,8 @@ fn the_dots_of_an_abbreviation_with_spaces_end_no_sentence() {
         ("Büros u. a. Wir", Some("Büros u. a.")),
         ("Wir haben u. a. Büros", None),
         ("Das geht z. B. Die", None),
+        ("Details s. u. Das", Some("Details s. u.")),
+        ("Das dauert i. d. R. Das", Some("Das dauert i. d. R.")),
     ] {
         let before = words::SENTENCES.end_before_last(text);
         assert_eq!(before.map(|at| &text[..at]), end, "{text}");

@@ -36,7 +36,8 @@ pub(super) static SENTENCES: Sentences = Sentences {
     opens_a_question: [&[]; 3],
     ordinal_dots: true,
     scales: &[
-        "mio", "mrd", "tsd", "u.a", "o.ä", "u.ä", "u.v.a", "u.v.m", "e.v", "chr",
+        "mio", "mrd", "tsd", "u.a", "o.ä", "u.ä", "u.v.a", "u.v.m", "e.v", "chr", "s.o", "s.u",
+        "i.d.r",
     ],
     beginnings: &super::ordinals::BEGINNINGS,
 };
@@ -474,7 +475,10 @@ pub(super) static FILLERS: Fillers = Fillers {
         "sekunde",
         "ich schaue",
         "ich schau",
-        "ich sehe",
+        "ich sehe nach",
+        "ich sehe mal",
+        "ich sehe kurz",
+        "ich sehe gleich",
         "ich prüfe",
         "ich suche",
         "ich hole",
@@ -495,6 +499,28 @@ pub(super) static FILLERS: Fillers = Fillers {
     ],
     facts: &[
         "ist", "sind", "war", "waren", "hat", "haben", "weil", "gibt", "beträgt", "lautet",
+    ],
+    verbs: &[
+        "beginnt",
+        "bleibt",
+        "braucht",
+        "dauert",
+        "endet",
+        "fliegt",
+        "fährt",
+        "geht",
+        "hält",
+        "kommt",
+        "kostet",
+        "landet",
+        "liegt",
+        "läuft",
+        "schließt",
+        "startet",
+        "öffnet",
+    ],
+    asks: &[
+        "ob", "wann", "warum", "was", "welche", "welcher", "welches", "wer", "wie", "wo", "wohin",
     ],
 };
 

@@ -80,6 +80,32 @@ const MOST_WORDS: usize = 14;
 /// Words after which facts come, whatever they began with.
 const FACTS: [&str; 7] = ["is", "are", "was", "were", "it's", "that's", "because"];
 
+/// Verbs of facts, behind a comma: "One moment, your flight leaves at noon."
+const VERBS: [&str; 27] = [
+    "arrives", "begins", "closes", "comes", "costs", "departs", "ends", "goes", "has", "have",
+    "he's", "lands", "leaves", "left", "means", "needs", "opens", "runs", "says", "she's", "shows",
+    "starts", "takes", "there's", "they're", "works", "you're",
+];
+
+/// Words that begin more of the announcement there.
+const MORE: [&str; 9] = [
+    "as", "checking", "i'll", "i'm", "just", "let", "let's", "please", "while",
+];
+
+/// Whether what stands behind a comma has a verb of fact.
+fn states(part: &str) -> bool {
+    let words = words(part);
+    let is_more = words.first().is_some_and(|first| MORE.contains(first));
+    !is_more && words.iter().any(|word| VERBS.contains(word))
+}
+
+/// The words of a text in lower case.
+fn words(text: &str) -> Vec<&str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '\'')
+        .filter(|word| !word.is_empty())
+        .collect()
+}
+
 /// Classifies a clause that may be left unsaid when the result is there. If in doubt it is no filler: a part of an
 /// answer must never be lost.
 pub(super) fn classify(clause: &str) -> Option<Filler> {
@@ -87,10 +113,7 @@ pub(super) fn classify(clause: &str) -> Option<Filler> {
         return None;
     }
     let lower = clause.to_lowercase().replace('’', "'");
-    let words: Vec<&str> = lower
-        .split(|c: char| !c.is_alphanumeric() && c != '\'')
-        .filter(|word| !word.is_empty())
-        .collect();
+    let words = words(&lower);
     if words.is_empty() || words.len() > MOST_WORDS {
         return None;
     }
@@ -102,7 +125,11 @@ pub(super) fn classify(clause: &str) -> Option<Filler> {
     let Some(first) = rest.first() else {
         return (words.len() <= 3).then_some(Filler::Acknowledges);
     };
-    if rest.iter().any(|word| FACTS.contains(word)) {
+    if rest.iter().any(|word| FACTS.contains(word)) || lower.split(',').skip(1).any(states) {
+        return None;
+    }
+    // The way somewhere: "Getting there takes an hour."
+    if *first == "getting" && rest.get(1).is_some_and(|to| ["there", "to"].contains(to)) {
         return None;
     }
     let text = rest.join(" ");
@@ -135,6 +162,9 @@ mod tests {
             "I’ll check the calendar.",
             "I am looking for flights to Denver.",
             "Good question, let me see.",
+            "One moment, please.",
+            "One moment, let me see what it costs.",
+            "Getting the forecast.",
         ] {
             assert_eq!(classify(filler), Some(Filler::Announces), "{filler}");
         }
@@ -154,6 +184,9 @@ mod tests {
             "Let me tell you, that's a long story.",
             "No.  Your table is not free.",
             "Getting there takes an hour because of the snow.",
+            "Getting there takes an hour by train.",
+            "One moment, your flight leaves at noon.",
+            "Just a second, the table costs extra.",
             "Looking good, the sky is clear.",
             "I will remind you at six.",
             "Paris is lovely, and now the weather there.",

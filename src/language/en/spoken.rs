@@ -109,6 +109,9 @@ fn rules() -> Vec<(String, Say)> {
     let all_units = format!("{units}|{symbols}|percent|degrees");
     let whole_unit = format!(r"(\d)\.0+(\s?(?:{units}|degrees?|percent))($|[^\w/°])");
     let units = format!(r"(\d)\s?({units})($|[^\w/°])");
+    let rate = format!(
+        r"(\d|[$€£¥₹]|\b(?i:{names_of_money}|{COINS})|\d ?(?:{MEASURED})) ?/ ?({RATED})(?:\.( [a-z]))?"
+    );
     let minus = r#"((?:^|[\s("'])-)?"#;
     let amount =
         r"(\d[\d,]*)(\.\d+)?( ?(?:thousand|million|billion|trillion|bn|mn|tn|M|B)\b|[kmKbT]\b)?";
@@ -160,7 +163,7 @@ fn rules() -> Vec<(String, Say)> {
         (r"(^|[^\w.,$€£¥₹])(\d{10,})\b".into(), |c| format!("{}{}", &c[1], in_threes(&c[2]))),
         (r"([$€£])(\.\d\d)\b".into(), |c| format!("{}0{}", &c[1], &c[2])),
         (format!(r"((?:{symbols})\d[\d,.]*)\s?[-–]\s?((?:{symbols})\d[\d,.]*\s?=)"), |c| format!("{} minus {}", &c[1], &c[2])),
-        (format!(r"({symbols})(\d[\d,.]*)([kKmMbB]|bn)?(\s?[-–]\s?)({symbols})?(\d+(?:[.,]\d+)*)(\s?(?:[A-Za-z]+|[%°]))?"), prices),
+        (format!(r"({symbols})(\d[\d,.]*)([kKmMbB]|bn)?(\s?[-–]\s?)({symbols})?(\d+(?:[.,]\d+)*)(\s?(?:[A-Za-z]+|[%°=]))?"), prices),
         (format!(r"(\d)\s[-–]\s((?:{symbols})\d)"), |c| format!("{}, {}", &c[1], &c[2])),
         (format!(r"{minus}(?:\b({codes}) ?|({symbols}) ?)(-?){amount}(?: ({codes})\b)?"), |c| money(c, &[1, 4], 5, &[8, 2, 3])),
         (format!(r"{minus}\b{amount} ?(?:({codes})\b|({symbols})|((?i:{names_of_money}))\b)"), |c| match names_a_kind(c) {
@@ -168,7 +171,7 @@ fn rules() -> Vec<(String, Say)> {
             false => money(c, &[1], 2, &[5, 6, 7]),
         }),
         (r"(\d) ?¢".into(), |c| format!("{} cents", &c[1])),
-        (RATE.into(), |c| format!("{} per {}", &c[1], written_out(&c[2], RATES))),
+        (rate, |c| format!("{} per {}{}", &c[1], written_out(&c[2], RATES), rest(c, 3))),
         (r"(?i)/ ?(second|minute|hour|day|week|month|year|night|person)\b".into(), |c| format!(" per {}", &c[1])),
         (whole_unit, |c| format!("{}{}{}", &c[1], &c[2], &c[3])),
         (r"(\d\.\d+)/(5|10|100)\b".into(), |c| format!("{} out of {}", &c[1], &c[2])),
@@ -197,7 +200,7 @@ fn rules() -> Vec<(String, Say)> {
         (r"\b[Vv]?\d+(?:\.\d+){2,}\b".into(), |c| parts(&c[0])),
         (r"(\d)\.(\d+)".into(), |c| format!("{} point {}", &c[1], digits(&c[2]))),
         (r"\b0\d+\b".into(), |c| in_threes(&c[0])),
-        (r"/ ?(hr|mo|yr)\b".into(), |c| format!(" per {}", written_out(&c[1], RATES))),
+        (r"/ ?(hr|mo|yr)\b(?:\.( [a-z]))?".into(), |c| format!(" per {}{}", written_out(&c[1], RATES), rest(c, 2))),
         (r"\b(D|M|J|S)r\. ?([A-Z])".into(), |c| format!("{} {}", title(&c[1]), &c[2])),
         (r"\bMrs\.".into(), |_| "Missus".into()),
         (r"\bMs\.".into(), |_| "Miz".into()),
@@ -249,10 +252,20 @@ const CODE: &str = r"(?i)\b((?:code|pin|passcode|extension|ending in|(?:order|ac
 
 /// A mark after a word that shows one: the word in the group 1, the mark in 2, the best one in 3, and "of" in 4 if it is a
 /// share of something.
-const MARK: &str = r"(?i)\b((?:rat(?:ed|es|ings?)|scor(?:ed|es?)|reviews?|g(?:ave|ives?) (?:it|us|them|him|her))(?: is| was| of| at| it|:)?(?: an?| about)? )(\d{1,3})/(5|6|7|10|20|50|100)\b( of\b)?";
+const MARK: &str = r"(?i)\b((?:(?:rat(?:ed|es|ings?)|scor(?:ed|es?)|reviews?)(?: is| was| of| at| it|:)?(?: an?| about)?|g(?:ave|ives?) (?:it|us|them|him|her) an?) )(\d{1,3})/(5|6|7|10|20|100)\b( of\b)?";
 
-/// An amount or a measure, in the group 1, and the short unit that it is for, in 2.
-const RATE: &str = r"(\d(?: ?[A-Za-z]+){0,3}) ?/ ?((?:hr|h|min|sec|wk|mo|yr|kg|g|lb|oz|km|mi|gal|L|l|kWh|GB|MB|sq ft)\b|m²|ft²)";
+/// Names of money that [`money::names`] leaves out, as alternatives.
+const COINS: &str = "pounds?|cents?|pence|penny|centimes?|centavos?|paise|bucks";
+/// Measures behind a number and before a stroke, likewise.
+const MEASURED: &str = "km|mi|m|ft|kg|mg|g|lbs?|oz|mL|ml|L|l|kWh|kW|W|GB|MB|KB|TB|hrs?|min|sec|miles?|kilometers?|meters?|feet|liters?|gallons?|grams?|kilograms?|watts?|calories|kcal|cal|credits?|tokens?|requests?";
+/// Short units behind a stroke, likewise.
+const RATED: &str = r"(?:hr|h|min|sec|wk|mo|yr|kg|g|lb|oz|km|mi|gal|L|l|kWh|GB|MB|sq ft)\b|m²|ft²";
+
+/// The text of a group, if it is there: the beginning of a word behind the dot of an abbreviation, which is left out
+/// then.
+fn rest<'a>(c: &'a Captures<'_>, at: usize) -> &'a str {
+    c.get(at).map_or("", |group| group.as_str())
+}
 
 /// Units after "per", without spaces.
 const RATES: &[(&str, &str)] = &[

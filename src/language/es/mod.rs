@@ -7,7 +7,6 @@ mod spoken;
 mod words;
 
 use super::Pack;
-use super::unknown::plain;
 
 /// Spanish.
 pub(super) static PACK: Pack = Pack {
@@ -22,7 +21,7 @@ pub(super) static PACK: Pack = Pack {
     agrees: |text| words::ASSENT.read(text, None) == super::Reply::Yes,
     reply: |text, asked| words::ASSENT.read(text, Some(asked.question)),
     finished: super::endings::finished,
-    filler: |clause| words::FILLERS.classify(&plain(clause)),
+    filler: |clause| words::FILLERS.classify(clause),
     normalise: numbers::normalise,
     question: |tool, arguments| match arguments {
         "" => format!("¿Quiere que haga esto: {tool}?"),

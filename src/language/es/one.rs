@@ -79,6 +79,57 @@ pub(super) fn singular(noun: &str) -> (&str, bool) {
     }
 }
 
+/// Short nouns that are halved.
+const SHORT: [&str; 12] = [
+    "caja", "copa", "hoja", "lata", "pavo", "pera", "piña", "rato", "saco", "taza", "tiro", "vaso",
+];
+/// Longer words that end like nouns.
+const NO_NOUNS: [&str; 31] = [
+    "además",
+    "ahora",
+    "ambas",
+    "ambos",
+    "bajo",
+    "cerca",
+    "contra",
+    "cuando",
+    "cuanto",
+    "dentro",
+    "ellas",
+    "ellos",
+    "entonces",
+    "equivale",
+    "estas",
+    "estos",
+    "fuera",
+    "hasta",
+    "igualmente",
+    "luego",
+    "menos",
+    "mucho",
+    "nosotros",
+    "nuestra",
+    "nuestro",
+    "otras",
+    "otros",
+    "tanto",
+    "todas",
+    "todos",
+    "mientras",
+];
+
+/// A noun after a half, as [`singular`] gives it; `None` if the word may be none.
+pub(super) fn halved(noun: &str) -> Option<(&str, bool)> {
+    let is_known = MASCULINE
+        .iter()
+        .chain(FEMININE)
+        .any(|(one, more)| *one == noun || *more == noun);
+    let (one, is_feminine) = singular(noun);
+    let is_long = noun.chars().count() > 4 && !NO_NOUNS.contains(&noun);
+    let is_likely = one.ends_with(['a', 'o']) && (is_long || SHORT.contains(&one));
+    (is_known || is_likely).then_some((one, is_feminine))
+}
+
 /// Text that matches [`pattern`], with its number in words.
 pub(super) fn one(found: &Captures<'_>) -> String {
     let (one, is_feminine) = singular(&found[3]);

@@ -74,7 +74,7 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
             r"(-?)([€$£]) ?(\d+(?:\.\d{3})*)(?:,(\d+))?( SCALE\b)?",
             |found| money(found, 3, &found[1], &found[2]),
         ),
-        (CODE, figures::identifier),
+        (CODE, figures::code),
         (
             r"(?i)\b(\d{1,2})(?::(\d{2}))? ?(?:([ap])\. ?m\.(\s*$)?|([ap])m\b)",
             half_day,
@@ -95,7 +95,9 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
             format!("{} grados Fahrenheit", &found[1])
         }),
         (r"(\d) ?°", |found| format!("{} grados", &found[1])),
-        (r"(\d) ?(km²|m²|cm²|m³)", |found| measured(found, UNITS)),
+        (r"([\d½]) ?(km²|m²|cm²|m³)", |found| {
+            measured(found, UNITS)
+        }),
         (
             r"([\d½]) ?(km/h|m/s|MB/s|Mbit/s|km|cm|mm|kg|mg|ml|kWh|kW|GB|MB|TB|m|g|l|h|min)(?:\b|$| )",
             |found| measured(found, UNITS),
@@ -108,12 +110,16 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
             r"\b([Pp]\. ?ej\.|Sra\.|Sr\.|Dra\.|Dr\.|aprox\.|núm\.|pág\.|[Nn]\.?º|Uds\.|Ud\.)",
             |found| written_out(&found[1], ABBREVIATIONS),
         ),
+        (RATE, |found| figures::rate(found, "por", RATES)),
         (
-            r" ?/ ?((?:segundo|minuto|hora|día|semana|mes|año|noche|persona|unidad|litro|kg|km|kWh|GB|min|h|g|l)\b|m²|m³)",
+            r" ?/ ?(segundo|minuto|hora|día|semana|mes|año|noche|persona|unidad|litro|kg)\b",
             |found| format!(" por {}", written_out(&found[1], RATES)),
         ),
-        (r"\b(\d+)(?: 1/2\b| ?½)(?: (\p{L}+))?", and_a_half),
-        (r"(?:\b1/2\b|½)(?: (\p{L}+))?", half),
+        (
+            r"\b(\d+)(?: 1/2\b| ?½)(?: (\p{L}+))?( cuadrados| cúbicos)?",
+            and_a_half,
+        ),
+        (r"(?:\b1/2\b|½)(?: (\p{L}+))?( cuadrados| cúbicos)?", half),
         (r"[¼¾⅓⅔]", |found| written_out(&found[0], PARTS)),
         (figures::FRACTION, fraction),
         (figures::PRODUCT, |found| {
@@ -140,7 +146,7 @@ const BETWEEN: Between = Between {
     to: "a",
     score: "a",
     minus: "menos",
-    after_prices: "a|al|cada|con|de|en|es|más|o|para|por|según|son|y|mil|millón|millones",
+    counted: "artículos|piezas|unidades|productos|paquetes|porciones|botellas|personas|huéspedes|clientes|niños|adultos|noches|días|semanas|meses|años|horas|minutos|segundos|entradas|boletos|billetes|habitaciones|plazas|mesas|citas|páginas|libros|fotos|estrellas|reseñas|puntos|kilómetros|km|kg|min|%|°",
 };
 
 /// Something with a number, in the group 1, and behind a dash with spaces a number of something else in 2.
@@ -154,8 +160,13 @@ fn is_telephone(number: &str) -> bool {
 /// A long number without dots, with a word before it that names it and what comes after it.
 const IDENTIFIER: &str = r"((?i:número|código|pin|teléfono|móvil|pedido|referencia|cuenta)(?:\W+\p{L}+){0,2}\W+|[€$£] ?|\d ?[-–/] ?|\d )?\b(\d{7,})\b([.,]\d| ?[-–/] ?\d| \d| ?[€$£%°]| \p{L})?";
 
-/// Digits after a word for something that people read digit by digit however short it is.
-const CODE: &str = r"((?i:\b(?:código(?: postal| de \p{L}+)?|pin|nip|clave|contraseña|localizador|extensión|número de (?:pedido|orden|reserva|confirmación|referencia|cuenta|cliente|socio|tarjeta|factura|contrato|póliza|expediente|seguimiento|serie))(?:[^\w.?!]+(?:es|era|el)){0,2}[^\w.?!]+))(\d{4,6})\b";
+/// Digits after a word for something that people read digit by digit however short it is; in the group 3 what they
+/// count.
+const CODE: &str = r#"((?i:\b(?:código(?: postal| de \p{L}+)?|pin|nip|clave|contraseña|localizador|extensión|número de (?:pedido|orden|reserva|confirmación|referencia|cuenta|cliente|socio|tarjeta|factura|contrato|póliza|expediente|seguimiento|serie))(?:[\s:#*“"]+(?:es|era|el)){0,2}[\s:#*“"]+))(\d{4,6})\b( ?[%€$£°]| (?:puntos|piezas|caracteres|unidades|artículos|productos|personas|clientes|usuarios|habitantes|entradas|palabras|letras|dígitos|cifras|veces|días|años|metros|kilómetros|euros|dólares|pesos)\b)?"#;
+
+/// An amount or a measure, in the group 1, and the short unit that it is for, in 2; in 3 the beginning of a word behind
+/// its dot.
+const RATE: &str = r"(\d|[€$£]|\b(?:euros?|dólar(?:es)?|pesos?|libras?|céntimos|centavos|peniques)|\d (?:kilómetros|centímetros|milímetros|metros|kilogramos|miligramos|gramos|mililitros|litros|kilovatios hora|kilovatios|gigabytes|megabytes|terabytes|horas|minutos)) ?/ ?((?:km|kWh|GB|min|h|g|l)\b|m²|m³)(?:\.( \p{Ll}))?";
 
 /// Numbers in words, which stay as they are before the name of a currency.
 const SCALE: &str = "(?:mil millones|mil|millón|millones|billón|billones)";
@@ -266,23 +277,28 @@ fn and_a_half(found: &Captures<'_>) -> String {
     let Some(nouns) = found.get(2).map(|nouns| nouns.as_str()) else {
         return format!("{} y medio", &found[1]);
     };
+    let adjective = found.get(3).map_or("", |word| word.as_str());
     let (noun, is_feminine) = one::singular(nouns);
     let (one, half) = match is_feminine {
         true => ("una", "media"),
         false => ("un", "medio"),
     };
     match &found[1] {
-        "1" => format!("{one} {noun} y {half}"),
-        number => format!("{number} {nouns} y {half}"),
+        "1" => format!("{one} {noun}{} y {half}", adjective.trim_end_matches('s')),
+        number => format!("{number} {nouns}{adjective} y {half}"),
     }
 }
 
-/// "½ horas" as "media hora".
+/// "½ horas" as "media hora". A word in the group 1 that is no noun stays, as does "cuadrados" in 2 behind it.
 fn half(found: &Captures<'_>) -> String {
-    match found.get(1).map(|noun| one::singular(noun.as_str())) {
-        Some((noun, true)) => format!("media {noun}"),
-        Some((noun, false)) => format!("medio {noun}"),
-        None => "medio".to_owned(),
+    let word = found.get(1).map_or("", |word| word.as_str());
+    let adjective = found.get(2).map_or("", |word| word.as_str());
+    let singular = adjective.trim_end_matches('s');
+    match one::halved(word) {
+        Some((noun, true)) => format!("media {noun}{singular}"),
+        Some((noun, false)) => format!("medio {noun}{singular}"),
+        None if word.is_empty() => format!("medio{adjective}"),
+        None => format!("medio {word}{adjective}"),
     }
 }
 

@@ -267,7 +267,12 @@ fn only_announcements_are_fillers() {
     ] {
         assert!(PACK.is_filler(text), "{text}");
     }
-    for text in ["Son las tres.", "Un momento, el vuelo está cancelado."] {
+    for text in [
+        "Son las tres.",
+        "Un momento, el vuelo está cancelado.",
+        "Un momento, su vuelo sale a las doce.",
+        "Veo tres citas libres.",
+    ] {
         assert!(!PACK.is_filler(text), "{text}");
     }
 }
@@ -699,6 +704,8 @@ fn a_stroke_before_a_short_unit_is_por() {
         ("60 km/h", "60 kilómetros por hora"),
         ("5 m/s", "5 metros por segundo"),
         ("y/o", "y/o"),
+        ("WLAN 802.11 b/g/n", "WLAN 802.11 b/g/n"),
+        ("talla s/m/l", "talla s/m/l"),
     ] {
         speaks(text, spoken);
     }
@@ -713,6 +720,14 @@ fn a_half_agrees_with_its_noun() {
         ("½ kilo", "medio kilo"),
         ("½ h, ½ kg", "media hora, medio kilogramo"),
         ("1/2 día", "medio día"),
+        ("1/2 es igual", "medio es igual"),
+        ("1/2 menos", "medio menos"),
+        ("1/2 más", "medio más"),
+        ("1/2 después", "medio después"),
+        ("1/2 las veces", "medio las veces"),
+        ("½ pizza, ½ pollo", "media pizza, medio pollo"),
+        ("½ m²", "medio metro cuadrado"),
+        ("1½ m²", "un metro cuadrado y medio"),
         ("1½ h", "una hora y media"),
         ("1½ horas", "una hora y media"),
         ("2½ horas", "2 horas y media"),
@@ -764,6 +779,9 @@ fn digits_behind_a_word_for_a_code_are_read_one_by_one() {
             "Este es su código. 2026 fue bueno.",
             "Este es su código, 2026 fue bueno",
         ),
+        ("código: 1000 puntos", "código, 1000 puntos"),
+        ("El código (1500 letras)", "El código, 1500 letras"),
+        ("Su código, 2024 incluido", "Su código, 2024 incluido"),
     ] {
         speaks(text, spoken);
     }
@@ -777,6 +795,9 @@ fn a_spaced_dash_between_different_things_is_a_pause() {
         ("$5 – 3 artículos", "5 dólares, 3 artículos"),
         ("$5 – 10 artículos", "5 dólares, 10 artículos"),
         ("$5 – 10 por persona", "5 a 10 dólares por persona"),
+        ("$100 – 150 USD", "100 a 150 dólares"),
+        ("$100 – 150 pesos", "100 a 150 pesos"),
+        ("$100 – 150 dólares", "100 a 150 dólares"),
         ("5 km - 3 horas", "5 kilómetros, 3 horas"),
         ("Opción 1 – 20 €", "Opción 1, 20 euros"),
         ("Paso 1 – 20 minutos", "Paso 1, 20 minutos"),

@@ -464,6 +464,13 @@ pub(super) static FILLERS: Fillers = Fillers {
     facts: &[
         "es", "son", "era", "eran", "está", "están", "hay", "porque", "tiene", "tienen", "cuesta",
     ],
+    verbs: &[
+        "abre", "abren", "cierra", "cierran", "cuestan", "dura", "empieza", "llega", "llegan",
+        "queda", "quedan", "sale", "salen", "tarda", "termina", "viene",
+    ],
+    asks: &[
+        "cuál", "cuándo", "cuánta", "cuánto", "cómo", "dónde", "qué", "quién", "si",
+    ],
 };
 
 /// The days of the week, from Monday.

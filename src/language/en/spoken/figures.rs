@@ -280,17 +280,24 @@ pub(super) fn scale(written: &str) -> &str {
     }
 }
 
-/// Words after two prices, with strokes between them. Other words are counted by the number before them.
-const AFTER_PRICES: &str = "a|all|an|and|apiece|at|b|B|billion|bn|but|by|depending|each|every|extra|for|if|in|including|is|k|K|less|m|M|million|more|off|on|or|per|plus|range|thousand|to|total|trillion|USD|when|with|would";
+/// What a number behind a price counts, with strokes between the words.
+const COUNTED: &str = "%|°|AM|PM|adults|bags|beds|bedrooms|books|bottles|calories|children|classes|coffees|courses|cups|customers|days|drinks|guests|hours|hrs|items|kids|kg|km|lbs|lessons|meals|miles|min|minutes|months|nights|orders|packs|pages|passengers|people|persons|photos|pieces|points|products|reviews|rooms|seats|seconds|servings|sessions|slices|spots|stars|stops|tables|tickets|units|users|visits|weeks|years";
+/// Names of currencies behind an amount that has a sign, too.
+const CURRENCIES: [&str; 5] = ["bucks", "cents", "dollars", "euros", "pounds"];
 
 /// The range "$10k-$20k" without its first sign, unless the first amount has cents: "10 thousand to $20k". The sign is in
 /// the group 1, the first amount in 2 and 3, the dash in 4, the second amount in 5 and 6, and in 7 a word or a sign after
-/// it. "$5 – 3 items" stays as it is.
+/// it. "$5 – 3 items" stays as it is, and "$20 - 5 =" is a difference.
 pub(super) fn prices(c: &Captures<'_>) -> String {
     if is_apart(c) {
         return c[0].to_owned();
     }
     let after = c.get(7).map_or("", |after| after.as_str());
+    if after.trim() == "=" {
+        let group = |at: usize| c.get(at).map_or("", |group| group.as_str());
+        let from = format!("{}{}{}", &c[1], &c[2], group(3));
+        return format!("{from} minus {}{}{after}", group(5), &c[6]);
+    }
     let scale = match c.get(3) {
         Some(written) => format!(" {}", scale(written.as_str())),
         None => String::new(),
@@ -303,7 +310,11 @@ pub(super) fn prices(c: &Captures<'_>) -> String {
     } else {
         ""
     };
-    format!("{sign}{}{scale} to {}{}{after}", &c[2], &c[1], &c[6])
+    let second = match CURRENCIES.contains(&after.trim()) {
+        true => "",
+        false => &c[1],
+    };
+    format!("{sign}{}{scale} to {second}{}{after}", &c[2], &c[6])
 }
 
 /// Whether the second number of [`prices`] is no price: behind a dash with spaces it has no sign, and is lower or counts
@@ -312,10 +323,13 @@ fn is_apart(c: &Captures<'_>) -> bool {
     let is_spaced = c[4].trim().len() + 2 == c[4].len();
     let after = c.get(7).map_or("", |after| after.as_str().trim());
     let value = |number: &str| number.replace(',', "").parse::<f64>();
-    let rises = matches!((value(&c[2]), value(&c[6])), (Ok(from), Ok(to)) if from < to);
-    let is_scaled = c.get(3).is_some() || scale(after) != after || after.ends_with("illion");
-    let is_counted = !after.is_empty() && AFTER_PRICES.split('|').all(|word| word != after);
-    is_spaced && c.get(5).is_none() && (is_counted || !rises && !is_scaled)
+    let falls = matches!((value(&c[2]), value(&c[6])), (Ok(from), Ok(to)) if from > to);
+    let is_scaled = c.get(3).is_some()
+        || scale(after) != after
+        || after.ends_with("illion")
+        || after == "thousand";
+    let is_counted = COUNTED.split('|').any(|word| word == after);
+    is_spaced && c.get(5).is_none() && after != "=" && (is_counted || falls && !is_scaled)
 }
 
 /// "rated 4/5" as "rated 4 out of 5", with the groups of the pattern of marks. "Scored 4/5 of the points" stays.

@@ -262,6 +262,13 @@ fn a_number_behind_a_price_and_a_spaced_dash_may_be_no_price() {
         ("$1.5 – 2 million", "1 point 5 to 2 million dollars"),
         ("$900k – 1.2M", "900 thousand to 1 point 2 million dollars"),
         ("$25 – 30/hr", "25 to 30 dollars per hour"),
+        ("$20 - 30 dollars", "20 to 30 dollars"),
+        ("$20 - 30 bucks", "20 to 30 bucks"),
+        ("$80 - 120 nightly", "80 to 120 dollars nightly"),
+        ("$15 - 20 was the price", "15 to 20 dollars was the price"),
+        ("$40 - 60 as of today", "40 to 60 dollars as of today"),
+        ("€20 – 30 EUR", "20 to 30 euros"),
+        ("$20 - 5 = $15", "20 dollars minus 5 equals 15 dollars"),
     ]);
 }
 
@@ -280,6 +287,8 @@ fn a_mark_is_out_of_the_best_one() {
         ("4/5 of it", "4 fifths of it"),
         ("on 4/5", "on April 5th"),
         ("reviewed on 4/5", "reviewed on April 5th"),
+        ("It gives us a 50/50 chance.", "It gives us a 50 50 chance."),
+        ("It gives us 1/5 more", "It gives us 1 fifth more"),
     ]);
 }
 
@@ -305,6 +314,14 @@ fn a_stroke_before_a_short_unit_is_per() {
         ("5 m/s", "5 meters per second"),
         ("1/2 lb", "1 half lb"),
         ("and/or", "and or"),
+        (
+            "It is $10/mo. for students",
+            "It is 10 dollars per month for students",
+        ),
+        ("$5/gal. in Ohio", "5 dollars per gallon in Ohio"),
+        ("It is $10/mo. Is it?", "It is 10 dollars per month. Is it?"),
+        ("size 8 M/L", "size 8 M slash L"),
+        ("2 rooms w/ L-shaped sofa", "2 rooms w/ L-shaped sofa"),
     ]);
 }
 
