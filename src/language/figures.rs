@@ -168,7 +168,7 @@ pub(super) struct Between {
     pub(super) to: &'static str,
     pub(super) score: &'static str,
     pub(super) minus: &'static str,
-    /// What a number that is no price counts, with strokes between the words.
+    /// Words for what a number that is no price counts, with strokes between the words.
     pub(super) counted: &'static str,
 }
 

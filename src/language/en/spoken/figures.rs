@@ -280,7 +280,7 @@ pub(super) fn scale(written: &str) -> &str {
     }
 }
 
-/// What a number behind a price counts, with strokes between the words.
+/// Words for what a number behind a price counts, with strokes between the words.
 const COUNTED: &str = "%|°|AM|PM|adults|bags|beds|bedrooms|books|bottles|calories|children|classes|coffees|courses|cups|customers|days|drinks|guests|hours|hrs|items|kids|kg|km|lbs|lessons|meals|miles|min|minutes|months|nights|orders|packs|pages|passengers|people|persons|photos|pieces|points|products|reviews|rooms|seats|seconds|servings|sessions|slices|spots|stars|stops|tables|tickets|units|users|visits|weeks|years";
 /// Names of currencies behind an amount that has a sign, too.
 const CURRENCIES: [&str; 5] = ["bucks", "cents", "dollars", "euros", "pounds"];
