@@ -22,8 +22,8 @@ IN_REAL_TIME = [
     (["--test", "playground", "--test", "soak"], None),
     (["--test", "wire"], 6),
 ]
-# Queues of groups that are about as long, and the threads of each program. A group may be some of a program's tests.
 QUICK_PARTS = ["cli::", "model_servers::"]
+# Queues of groups that are about as long, and the threads of each program. A group may be some of a program's tests.
 BESIDE = [
     ([["--lib"], ["--test", "parts", "--", *QUICK_PARTS]], 2),
     ([["--test", "parts", "--", *(word for name in QUICK_PARTS for word in ("--skip", name))]], 2),

@@ -25,7 +25,7 @@ enum Withheld {
     No,
     /// After the router's filler, until they turn out to be more than a second filler.
     AfterFiller(Vec<String>),
-    /// A filler before a call of this tool, whose answer is being generated already.
+    /// Fillers before a call of this tool, whose answer is being generated already.
     BeforeCall(String, Vec<String>),
 }
 
@@ -127,7 +127,7 @@ impl Generation {
         self.open_call.as_deref()
     }
 
-    /// Withholds a filler before a call of this tool, because its answer may come at once. Other words must be heard,
+    /// Withholds fillers before a call of this tool, because its answer may come at once. Other words must be heard,
     /// so they are spoken, as are all behind them.
     pub(super) fn withhold_for(&mut self, tool: &str) {
         if self.withheld == Withheld::No {
@@ -215,16 +215,7 @@ impl Generation {
                 self.withheld = Withheld::No;
                 self.cutter = self.cutter.afresh();
             }
-            Withheld::BeforeCall(expected, clauses) if expected == tool => {
-                let last = self.cutter.finish();
-                let is_filler = last
-                    .as_ref()
-                    .is_none_or(|last| self.cutter.language.is_filler(last));
-                clauses.extend(last);
-                if !is_filler {
-                    return Some(self.finish());
-                }
-            }
+            Withheld::BeforeCall(expected, _) if expected == tool => {}
             Withheld::BeforeCall(..) => return Some(self.finish()),
         }
         Some(self.last_words())
@@ -313,9 +304,7 @@ impl Generation {
                 withheld.push(clause);
                 Vec::new()
             }
-            Withheld::BeforeCall(_, withheld)
-                if withheld.len() < WITHHELD && self.cutter.language.is_filler(&clause) =>
-            {
+            Withheld::BeforeCall(_, withheld) if self.cutter.language.is_filler(&clause) => {
                 withheld.push(clause);
                 Vec::new()
             }

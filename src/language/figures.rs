@@ -214,8 +214,7 @@ pub(super) fn prices(found: &Captures<'_>, between: &Between) -> String {
         return format!("{sign}{from} {} {second}{to}{after}", between.minus);
     }
     let is_counted = between.counted.split('|').any(|counted| counted == word);
-    let is_lower = matches!((value(from), value(to)), (Some(from), Some(to)) if from > to)
-        && !SCALES.contains(&word);
+    let is_lower = falls(from, to) && !SCALES.contains(&word);
     let is_spaced = found[3].starts_with(' ') && found[3].ends_with(' ');
     if is_spaced && second.is_empty() && (is_counted || is_lower) {
         return format!("{sign}{from}, {to}{after}");

@@ -91,16 +91,16 @@ fn tokens_that_the_engine_counts_are_not_estimated() {
 }
 
 #[test]
-fn only_a_filler_is_withheld_before_a_call() {
+fn only_fillers_are_withheld_before_a_call() {
     let withholding = || {
         let mut generation = generation();
         generation.withhold_for("clock");
         generation
     };
     let mut filler = withholding();
-    assert_eq!(filler.words("Let me check that. "), Vec::<String>::new());
+    assert_eq!(filler.words("Sure. Let me check"), Vec::<String>::new());
     assert_eq!(filler.begin_call("clock").unwrap(), Vec::<String>::new());
-    assert_eq!(filler.end_withholding(), ["Let me check that."]);
+    assert_eq!(filler.end_withholding(), ["Sure.", "Let me check"]);
     let mut answer = withholding();
     assert_eq!(answer.words("It is noon. And"), ["It is noon."]);
     assert!(!answer.withholds_for_call());
