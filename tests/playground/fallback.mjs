@@ -36,7 +36,7 @@ async function unreachable(browser) {
   assert.match(await way(page), /^Connected over WebSocket: the server’s UDP port did not answer within 4 s; /);
   // On a busy machine the voice may come more slowly than it plays: words with holes are no sample of it.
   const whole = async () => (await copied(page)).said.every(({ heard }) => heard.length === 1);
-  for (const place of ['Berlin', 'Paris', 'Madrid']) {
+  for (const place of ['Berlin', 'Madrid', 'Vienna']) {
     if (await whole()) break;
     await page.evaluate(() => window.heard.splice(0));
     await ask(page, `What is the weather in ${place}?`, `cloudy in ${place}`);
