@@ -66,6 +66,11 @@ impl Machine {
         matches!(self, Self::Speaks { .. } | Self::Left)
     }
 
+    /// Whether a machine speaks of which there are only words: no audio has come since it was found.
+    pub(super) fn is_read(&self) -> bool {
+        matches!(self, Self::Speaks { from: None, .. })
+    }
+
     /// Listens to a machine. Returns whether it has been silent long enough to take a message.
     pub(super) fn on_window(&mut self, window: Window) -> bool {
         let Self::Speaks { from, heard, .. } = self else {

@@ -143,6 +143,36 @@ fn a_person_is_answered_and_may_speak_of_machines_later() {
     assert_eq!((sim.prompts.len(), hung_up(&sim)), (3, None));
 }
 
+/// The message was read out over the greeting, before the tone, and so was not recorded.
+#[test]
+fn a_machine_that_is_told_by_partial_words_gets_the_message_after_its_last_words() {
+    let said = |sim: &mut Sim, text: &str, last| {
+        let text = text.into();
+        sim.input(Input::Said { text, last });
+    };
+    for has_last_words in [true, false] {
+        let mut sim = placed(MESSAGE);
+        sim.client_speaks = true;
+        sim.no_audio(2_000);
+        said(&mut sim, MACHINE, false);
+        assert!(sim.saw(is_machine));
+        sim.no_audio(4_000);
+        let more = format!("{MACHINE} or call again tomorrow");
+        said(&mut sim, &more, false);
+        sim.no_audio(4_000);
+        assert_eq!(sim.spoken(), [GREETING], "it still speaks");
+        if has_last_words {
+            said(&mut sim, &more, true);
+        } else {
+            sim.no_audio(3_000);
+        }
+        assert_eq!(sim.spoken(), [GREETING, MESSAGE]);
+        sim.no_audio(3_000);
+        assert_eq!(hung_up(&sim).unwrap().1, HangUpReason::Machine);
+        assert!(sim.prompts.is_empty(), "nobody is answered");
+    }
+}
+
 #[test]
 fn calls_that_came_in_are_not_watched() {
     let mut sim = sim();

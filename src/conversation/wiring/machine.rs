@@ -13,8 +13,9 @@ impl Conversation {
         self.ending.machine = Machine::Watched(message);
     }
 
-    /// Whether these words of the user's tell that a machine has answered. Nothing that it says is answered.
-    pub(super) fn meets_machine(&mut self, words: &str) -> bool {
+    /// Whether these words of the user's, which are `all` of the turn's, tell that a machine has answered. Nothing that
+    /// it says is answered.
+    pub(super) fn meets_machine(&mut self, words: &str, all: bool) -> bool {
         let now = self.common.now;
         // Only who speaks first can be a machine that greets; later a person may dictate something.
         let is_first = self.history.is_unanswered();
@@ -25,8 +26,8 @@ impl Conversation {
         }
         let ends_turns = self.turn.utterance().is_some_and(|u| u.is_in_words());
         self.listen_to_machine();
-        // There is no audio by which its silence could be told.
-        if ends_turns {
+        // There is no audio by which its silence could be told: its last words tell it.
+        if ends_turns && all {
             self.leave_message();
         }
         true

@@ -18,6 +18,8 @@ impl Conversation {
         if self.ending.machine.is_heard() {
             if last {
                 self.leave_message();
+            } else if self.ending.machine.is_read() {
+                self.await_words();
             }
             return;
         }

@@ -58,6 +58,9 @@ impl Conversation {
     /// Ends the turn if the client stops sending audio or words in mid-utterance.
     pub(super) fn on_audio_stalled(&mut self) {
         let Some(utterance) = self.turn.utterance() else {
+            if self.ending.machine.is_read() {
+                self.leave_message();
+            }
             return;
         };
         if utterance.is_in_words() {
@@ -124,7 +127,7 @@ impl Conversation {
             self.turn.overlaps_with(tail, self.common.language());
             return self.judge_overlap();
         }
-        if self.meets_machine(text.as_deref().unwrap_or(tail)) {
+        if self.meets_machine(text.as_deref().unwrap_or(tail), false) {
             return;
         }
         if let Some(text) = text {
@@ -192,7 +195,7 @@ impl Conversation {
             true => self.ending.goes_ahead(),
             false => self.ending.stays(),
         }
-        if self.meets_machine(text) || self.end_overlap(text) {
+        if self.meets_machine(text, true) || self.end_overlap(text) {
             return;
         }
         let Some(mut utterance) = self.turn.end(&mut self.common) else {
