@@ -17,10 +17,15 @@ pub(super) fn values(uri: &Uri, transport: &str, origin: Origin) -> SessionValue
         let found = query.iter().find(|(known, _)| known == name);
         found.map_or("", |(_, value)| value.as_str())
     };
+    // A plus that the client did not encode has become a blank.
+    let number = |name: &str| match field(name).strip_prefix(' ') {
+        Some(digits) if digits.starts_with(|c: char| c.is_ascii_digit()) => format!("+{digits}"),
+        _ => field(name).to_owned(),
+    };
     let numbers = numbers(
-        field("caller"),
-        field("called"),
-        field("forwarded_from"),
+        &number("caller"),
+        &number("called"),
+        &number("forwarded_from"),
         origin,
     );
     let mut values = numbers.with(Named::Transport, transport, Origin::Verified);
@@ -53,4 +58,23 @@ pub(super) fn clip(mut name: String) -> String {
         .find(|at| name.is_char_boundary(*at));
     name.truncate(end.unwrap_or(0));
     name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It was lost, so that the number matched no route and was another caller's.
+    #[test]
+    fn a_plus_that_is_not_encoded_stays_in_the_number() {
+        let uri = "/asterisk/media?called=+4930100&caller=%2B15551230000&forwarded_from=100";
+        let values = values(&uri.parse().unwrap(), "asterisk", Origin::Signalled);
+        for (name, number) in [
+            (Named::Called, "+4930100"),
+            (Named::Caller, "+15551230000"),
+            (Named::ForwardedFrom, "100"),
+        ] {
+            assert_eq!(values.get(&name), Some((number, Origin::Signalled)));
+        }
+    }
 }
