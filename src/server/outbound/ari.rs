@@ -2,7 +2,7 @@
 
 use reqwest::{Client, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::Instant;
 use url::Url;
@@ -92,7 +92,12 @@ impl Ari {
             StatusCode::UNAUTHORIZED => {
                 Err("Asterisk does not take the password".to_owned().into())
             }
-            status => Err(format!("Asterisk answered {status}").into()),
+            status => {
+                let told: Value = answer.json().await.unwrap_or_default();
+                let why = told["message"].as_str().unwrap_or_default();
+                let reason = format!("Asterisk answered {status} {why}");
+                Err(reason.trim_end().to_owned().into())
+            }
         }
     }
 
@@ -162,18 +167,42 @@ fn client() -> Result<Client, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::routing::post;
+    use axum::{Json, Router};
 
-    /// A call through an Asterisk that was gone for good used to take a place of `outbound.max_calls` for ever.
-    #[tokio::test(start_paused = true)]
-    async fn a_call_of_an_asterisk_that_stays_gone_is_over() {
-        let ari = Ari {
-            url: "http://127.0.0.1:9/ari".parse().unwrap(),
+    fn ari(url: &str) -> Ari {
+        Ari {
+            url: url.parse().unwrap(),
             user: "undertone".into(),
             password: "secret".to_owned().into(),
             endpoint: "PJSIP/{number}@trunk".into(),
             context: "undertone".into(),
             caller_id: None,
+        }
+    }
+
+    /// Only the status was told, which for most mistakes in the configuration is the same.
+    #[tokio::test]
+    async fn asterisks_own_words_tell_why_a_call_is_not_placed() {
+        let refuse = async || {
+            let told = json!({"message": "Extension does not exist"});
+            (StatusCode::BAD_REQUEST, Json(told))
         };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/ari", listener.local_addr().unwrap());
+        let app = Router::new().route("/ari/channels", post(refuse));
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        let dialed = ari(&url).dial("1", "t", "+15550100", EVERY).await;
+        let refused = dialed.unwrap_err();
+        let reason = "Asterisk answered 400 Bad Request Extension does not exist";
+        assert_eq!(refused.reason, reason);
+        assert!(!refused.may_ring);
+    }
+
+    /// A call through an Asterisk that was gone for good used to take a place of `outbound.max_calls` for ever.
+    #[tokio::test(start_paused = true)]
+    async fn a_call_of_an_asterisk_that_stays_gone_is_over() {
+        let ari = ari("http://127.0.0.1:9/ari");
         let watched = tokio::time::timeout(LOST - EVERY, ari.watch("1"));
         assert!(watched.await.is_err(), "it may come back");
         ari.watch("1").await;
