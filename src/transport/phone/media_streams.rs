@@ -63,6 +63,8 @@ pub struct MediaStreams {
     marks: Marks,
     order: Order,
     hung_up: bool,
+    /// The provider has reported an error.
+    complained: bool,
 }
 
 /// A stream that has started.
@@ -88,6 +90,8 @@ enum Message {
     Key(String),
     Played(String),
     Stop,
+    /// The provider does not take what it was sent. In its own words.
+    Error(String),
     /// Any message that is not handled.
     Other,
 }
@@ -113,6 +117,7 @@ impl MediaStreams {
             marks: Marks::default(),
             order: Order::default(),
             hung_up: false,
+            complained: false,
         }
     }
 
@@ -257,6 +262,14 @@ impl Dialect for MediaStreams {
                 code: close_code::NORMAL,
                 reason: "the call is over",
             })],
+            Message::Error(error) => {
+                // There may be one for each frame.
+                match std::mem::replace(&mut self.complained, true) {
+                    false => tracing::warn!(error, "the provider of a stream reports an error"),
+                    true => tracing::debug!(error, "the provider reports an error again"),
+                }
+                Vec::new()
+            }
             Message::Other => Vec::new(),
         }
     }
@@ -308,6 +321,9 @@ impl Provider {
             (Self::Plivo, "playedStream") => Message::Played(text(&message["name"])),
             (_, "mark") => Message::Played(text(&message["mark"]["name"])),
             (_, "stop") => Message::Stop,
+            (Self::Telnyx, "error") => {
+                Message::Error(message.get("payload").unwrap_or(message).to_string())
+            }
             _ => Message::Other,
         }
     }
@@ -695,6 +711,20 @@ mod tests {
             tell(&mut call, &start(provider, "good"));
             assert_eq!(tell(&mut call, &echo), std::slice::from_ref(&played));
         }
+    }
+
+    /// Nothing told why the caller did not hear the agent.
+    #[test]
+    fn telnyxs_errors_are_read_and_the_call_goes_on() {
+        let detail = json!({"code": 100_003, "title": "malformed_frame"});
+        let error = json!({"event": "error", "stream_id": "MZ1", "payload": detail});
+        let read = Provider::Telnyx.read(&error);
+        assert_eq!(read, Message::Error(detail.to_string()));
+        let mut call = dialect(Provider::Telnyx);
+        tell(&mut call, &start(Provider::Telnyx, "good"));
+        assert_eq!(tell(&mut call, &error), []);
+        assert!(call.complained, "each call warns once");
+        assert_eq!(tell(&mut call, &media(1)).len(), 1);
     }
 
     #[test]
