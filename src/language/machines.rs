@@ -133,8 +133,9 @@ const OFFERS: [&str; 20] = [
     "te gustaría",
 ];
 
-/// Beginnings that are no offer but a condition, which machines say; and people who speak of somebody else.
-const NOT_COUNTED: [&str; 8] = [
+/// Beginnings that are no offer but a condition, which machines say; and people who speak of somebody else, of a
+/// letterbox, or of a message that they were left.
+const NOT_COUNTED: [&str; 20] = [
     " si desea ",
     " si deseas ",
     " si quiere ",
@@ -143,6 +144,18 @@ const NOT_COUNTED: [&str; 8] = [
     " she can't ",
     " he cannot ",
     " she cannot ",
+    " in the mailbox ",
+    " in my mailbox ",
+    " in our mailbox ",
+    " your voicemail ",
+    " your voice mail ",
+    " got a voicemail ",
+    " left a voicemail ",
+    " left me a voicemail ",
+    " habe ihre nachricht auf der mailbox ",
+    " habe ihre nachricht auf dem anrufbeantworter ",
+    " he escuchado su mensaje en el contestador ",
+    " he escuchado su mensaje en el buzón de voz ",
 ];
 
 /// Whether an answering machine says these words.
@@ -242,6 +255,29 @@ mod tests {
             "¿Quiere que le pase con su buzón de voz?",
         ] {
             assert!(!tells(person), "{person}");
+        }
+    }
+
+    /// The agent fell silent, left its message and hung up.
+    #[test]
+    fn a_person_who_speaks_of_a_mailbox_or_of_voicemail_is_no_machine() {
+        for person in [
+            "Just put it in the mailbox.",
+            "There is something in my mailbox already.",
+            "Oh yes, I got your voicemail.",
+            "You left me a voicemail yesterday.",
+            "Ich habe Ihre Nachricht auf der Mailbox gehört.",
+            "Sí, he escuchado su mensaje en el contestador.",
+        ] {
+            assert!(!tells(person), "{person}");
+        }
+        for machine in [
+            "Welcome to the mailbox of Ann.",
+            "You have reached Bob's voicemail.",
+            "Please leave a message in the mailbox.",
+            "Sie sprechen mit der Mailbox von Anna.",
+        ] {
+            assert!(tells(machine), "{machine}");
         }
     }
 }
