@@ -587,8 +587,16 @@ async fn invalid_requests_get_a_reason_and_do_not_affect_others() {
             json!({"text": "a", "text_format": "ssml"}),
             "format \"ssml\"",
         ),
-        ("synthesize", json!({"text": long}), "more than 4096 bytes"),
-        ("transcript", json!({"text": long}), "more than 4096 bytes"),
+        (
+            "synthesize",
+            json!({"text": long}),
+            "more than 4096 characters",
+        ),
+        (
+            "transcript",
+            json!({"text": long}),
+            "more than 4096 characters",
+        ),
         (
             "transcript",
             json!({"text": "a", "context": {"conversation_id": long}}),
@@ -605,6 +613,20 @@ async fn invalid_requests_get_a_reason_and_do_not_affect_others() {
     bystander.send("run-satellite", json!({}), &[]).await;
     bystander.is_served().await;
     assert_eq!(server.counters.bad_clients.load(Relaxed), 14);
+}
+
+/// Bytes were counted, of which a Cyrillic letter has two: a long answer broke off in the middle.
+#[tokio::test]
+async fn a_long_text_is_measured_in_characters() {
+    let (_server, address) = serve_told(local(), Scripted::default());
+    let text = json!({"text": "Это хорошо. ".repeat(250)});
+    let mut client = Guest::connect(address).await;
+    client.send("synthesize", text.clone(), &[]).await;
+    client.until("audio-stop").await;
+    client.send("synthesize-start", json!({}), &[]).await;
+    client.send("synthesize-chunk", text, &[]).await;
+    client.send("synthesize-stop", json!({}), &[]).await;
+    client.until("synthesize-stopped").await;
 }
 
 /// A recogniser of two languages, and a voice of each.

@@ -27,7 +27,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
 use tracing::{Instrument, Span};
 
-/// The longest text of one request, bytes: about five minutes of speech, and as much as OpenAI's
+/// The longest text of one request, characters: about five minutes of speech, and as much as OpenAI's
 /// speech endpoint accepts.
 pub(super) const MOST_TEXT: usize = 4_096;
 
@@ -183,7 +183,7 @@ struct Connection {
 struct ReadingOut {
     speaker: Speaker,
     clauses: Clauses,
-    /// Text so far, bytes.
+    /// Text so far, characters.
     length: usize,
 }
 
@@ -334,7 +334,7 @@ impl Connection {
             return Ok(());
         }
         let speaker = self.speaker(request)?;
-        if request.text.len() > MOST_TEXT {
+        if request.text.chars().count() > MOST_TEXT {
             return Err(Refused::LongText.into());
         }
         self.start_audio().await?;
@@ -349,7 +349,7 @@ impl Connection {
         let Some(reading) = &mut self.reading_out else {
             return Ok(());
         };
-        reading.length += text.len();
+        reading.length += text.chars().count();
         if reading.length > MOST_TEXT {
             return Err(Refused::LongText.into());
         }
@@ -370,7 +370,7 @@ impl Connection {
 
     async fn handle(&mut self, sentence: Sentence) -> Result<(), End> {
         let language = self.answered_in(sentence.language)?;
-        if sentence.text.len() > MOST_TEXT {
+        if sentence.text.chars().count() > MOST_TEXT {
             return Err(Refused::LongText.into());
         }
         let name = sentence.context.and_then(|context| context.conversation_id);

@@ -45,7 +45,7 @@ enum Refused {
     Voice(String),
     #[error("text in the format \"{0}\" is not supported; use \"text\"")]
     TextFormat(String),
-    #[error("more than {} bytes of text", connection::MOST_TEXT)]
+    #[error("more than {} characters of text", connection::MOST_TEXT)]
     LongText,
     #[error("a conversation_id of more than {} bytes", connection::MOST_NAME)]
     LongName,
