@@ -328,8 +328,10 @@ fn respond(event: Value) -> Result<ClientRequest, Fault> {
         input: Option<Vec<Value>>,
         tools: Option<Vec<Value>>,
         tool_choice: Option<Value>,
+        #[serde(alias = "max_response_output_tokens")]
         max_output_tokens: Option<Value>,
         audio: Option<Audio>,
+        output_audio_format: Option<Value>,
     }
     #[derive(Deserialize)]
     struct Audio {
@@ -358,6 +360,10 @@ fn respond(event: Value) -> Result<ClientRequest, Fault> {
     if let Some(metadata) = &metadata {
         check_metadata(metadata)?;
     }
+    let flat =
+        session_config::format(response.output_audio_format, "response.output_audio_format")?;
+    let nested = response.audio.and_then(|audio| audio.output?.format);
+    let output = session_config::format(nested, "response.audio.output.format")?.or(flat);
     Ok(ClientRequest::Respond(ResponseRequest {
         instructions: response.instructions,
         text_only,
@@ -377,10 +383,7 @@ fn respond(event: Value) -> Result<ClientRequest, Fault> {
             .max_output_tokens
             .map(|most| session_config::max_tokens(&most, "response.max_output_tokens"))
             .transpose()?,
-        output: session_config::format(
-            response.audio.and_then(|audio| audio.output?.format),
-            "response.audio.output.format",
-        )?,
+        output,
     }))
 }
 
@@ -636,6 +639,7 @@ pub(super) fn spoken_message(id: &str, text: &str, transcript: Option<&str>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::audio::g711::Law;
 
     fn fault(text: &str) -> Fault {
         parse(text).expect_err(text)
@@ -721,6 +725,24 @@ mod tests {
         }
         let named = fault(r#"{"event_id":"mine","type":"conversation.item.delete"}"#);
         assert_eq!(named.event_id.as_deref(), Some("mine"));
+    }
+
+    #[test]
+    fn a_response_has_the_token_limit_and_the_format_that_a_client_of_the_beta_asks_for() {
+        let event = r#"{"type":"response.create","response":{"modalities":["audio","text"],"voice":"sage",
+            "max_response_output_tokens":50,"output_audio_format":"g711_ulaw","temperature":0.8}}"#;
+        let parsed = parse(event).expect("valid");
+        let request = ResponseRequest {
+            text_only: Some(false),
+            max_tokens: Some(MaxTokens::At(50)),
+            output: Some(Format::G711(Law::Mu)),
+            ..ResponseRequest::default()
+        };
+        assert_eq!(parsed.request, ClientRequest::Respond(request));
+        assert!(parsed.ineffective.iter().all(|field| field.known));
+        let wrong = r#"{"type":"response.create","response":{"output_audio_format":"mp3"}}"#;
+        let param = fault(wrong).param;
+        assert_eq!(param.as_deref(), Some("response.output_audio_format"));
     }
 
     #[test]

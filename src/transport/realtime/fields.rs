@@ -372,6 +372,10 @@ pub(super) const RESPONSE: &[Field] = &[
     honoured("tool_choice.name", ""),
     refused("tool_choice.server_label", MCP),
     honoured("max_output_tokens", "as in the session"),
+    honoured(
+        "max_response_output_tokens",
+        "the beta's name of `max_output_tokens`",
+    ),
     refused("prompt", PROMPT),
     echoed("parallel_tool_calls", "a model may call several tools"),
     echoed("reasoning", REASONING),
@@ -381,6 +385,12 @@ pub(super) const RESPONSE: &[Field] = &[
     honoured("audio.output.format.type", "as in the session"),
     honoured("audio.output.format.rate", "24000, for `audio/pcm`"),
     echoed("audio.output.voice", "the session's voice speaks"),
+    honoured(
+        "output_audio_format",
+        "the beta's name of `audio.output.format`",
+    ),
+    echoed("voice", "the beta's name of `audio.output.voice`"),
+    echoed("temperature", "the operator's `llm.temperature`"),
 ];
 
 /// The fields of an item that a client creates.
