@@ -254,7 +254,7 @@ impl Realtime {
             self.early.answer(&call, name);
             return Ok(());
         };
-        let output = serde_json::from_str(&output).unwrap_or(Value::String(output));
+        let output = output_of(output);
         let item = NewItem::ToolOutput {
             call: CallId::of_client(0),
             output,
@@ -399,7 +399,7 @@ impl Realtime {
                     let message = format!("No tool call '{call}' is waiting for its output.");
                     Fault::new("invalid_tool_call_id", "item.call_id", message)
                 })?;
-                let output = serde_json::from_str(&output).unwrap_or(Value::String(output));
+                let output = output_of(output);
                 NewItem::ToolOutput { call, output }
             }
         };
@@ -579,7 +579,7 @@ impl Realtime {
             ItemContent::ToolOutput { call, output } => Message::ToolResult {
                 id: call,
                 name: "the tool".into(),
-                output: serde_json::from_str(&output).unwrap_or(Value::String(output)),
+                output: output_of(output),
             },
         })])
     }
@@ -709,6 +709,16 @@ impl Realtime {
 /// An item's share of [`MAX_CREATED_TEXT`], bytes.
 pub(super) fn footprint(name: &str, content: &ItemContent) -> usize {
     name.len() + content.size() + ITEM
+}
+
+/// A tool's output, which is JSON or a text. A number that would be written differently is a text: digits of the
+/// number of a parcel would be lost, and the room 3E2 would be the room 300.
+fn output_of(text: String) -> Value {
+    match serde_json::from_str(&text) {
+        Ok(Value::Number(number)) if number.to_string() != text.trim() => Value::String(text),
+        Ok(output) => output,
+        Err(_) => Value::String(text),
+    }
 }
 
 /// Whether the request is kept until its answer, however many others wait.

@@ -1220,6 +1220,30 @@ fn a_history_with_calls_is_added_without_waiting_and_announced_in_order() {
 }
 
 #[test]
+fn a_number_in_a_tools_output_keeps_all_its_digits() {
+    for (text, expected) in [
+        ("9400111899223197428490", json!("9400111899223197428490")),
+        ("3E2", json!("3E2")),
+        ("12.50", json!("12.50")),
+        ("12.5", json!(12.5)),
+        ("21", json!(21)),
+        (r#"{"degrees": 21}"#, json!({"degrees": 21})),
+        (r#""sunny""#, json!("sunny")),
+        ("sunny", json!("sunny")),
+    ] {
+        let mut realtime = realtime(false);
+        let call = json!({"type": "function_call", "call_id": "call_x", "name": "track",
+            "arguments": "{}"});
+        let output = json!({"type": "function_call_output", "call_id": "call_x", "output": text});
+        let items = added(&mut realtime, &[create(None, call), create(None, output)]);
+        let NewItem::ToolOutput { output, .. } = &items[1].2 else {
+            panic!("{items:?}");
+        };
+        assert_eq!(*output, expected, "{text}");
+    }
+}
+
+#[test]
 fn an_item_may_be_inserted_and_may_reuse_a_deleted_items_id() {
     let mut realtime = realtime(false);
     for (name, text) in [("a", "one"), ("c", "three")] {
