@@ -493,13 +493,7 @@ impl Realtime {
             .check_terms(&terms, self.set_up.0, &self.set_up.1)
             .map_err(|message| Fault::new(TOO_LONG, "response", message))?;
         if terms.place == ResponsePlace::Aside {
-            if self.next_asides.len() == MAX_PENDING {
-                let message = "Too many responses are waiting to begin.";
-                return Err(Fault::whole("rate_limit_exceeded", message));
-            }
-            self.next_asides.push_back((event_id.clone(), request));
-            self.ask(Input::RespondWith(Box::new(terms)));
-            return Ok(());
+            return self.ask_aside(event_id.clone(), request, terms);
         }
         if !self.may_respond() {
             let open = self.response.as_ref().map(|response| response.id.as_str());

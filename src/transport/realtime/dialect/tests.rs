@@ -1567,6 +1567,35 @@ fn a_minute_of_audio_in_items_may_wait_to_be_transcribed() {
 }
 
 #[test]
+fn an_answer_outside_the_conversation_waits_for_the_words_of_audio_that_it_is_to_see() {
+    let mut realtime = realtime(false);
+    let part = json!({"type": "input_audio", "audio": STANDARD.encode(vec![0; 4_800])});
+    let item = json!({"type": "message", "id": "clip", "role": "user", "content": [part]});
+    let actions = realtime.client(ClientMessage::Text(&create(None, item)));
+    let [Action::Spoken { id: item, .. }] = actions[..] else {
+        panic!("{actions:?}");
+    };
+    told(&mut realtime, vec![Event::ItemAdded { item }]);
+    let ask = |input: Value| {
+        json!({"type": "response.create", "response": {
+            "conversation": "none", "output_modalities": ["text"], "input": input}})
+    };
+    let reference = json!([{"type": "item_reference", "id": "clip"}]);
+    for waits in [ask(reference), ask(Value::Null)] {
+        assert!(send(&mut realtime, &waits).is_empty(), "{waits}");
+    }
+    let other = ask(json!([message("m", "user", "Hello.")]));
+    assert_eq!(send(&mut realtime, &other).len(), 1, "it sees no audio");
+    let text = "how are you".into();
+    let actions = realtime.session(happened(Event::ItemTranscribed { item, text }));
+    let asked = actions.iter().filter_map(|action| match action {
+        Action::Request(Input::RespondWith(terms)) => Some(terms.context.is_some()),
+        _ => None,
+    });
+    assert_eq!(asked.collect::<Vec<_>>(), [true, false]);
+}
+
+#[test]
 fn a_busy_recogniser_is_not_reported_as_silence() {
     let mut realtime = realtime(false);
     let part = json!({"type": "input_audio", "audio": STANDARD.encode(vec![0; 4_800])});
