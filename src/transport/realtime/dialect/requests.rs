@@ -60,7 +60,8 @@ impl Realtime {
                 return self.truncate(&item, audio_end_ms, event_id);
             }
             ClientRequest::Delete(name) => return self.delete(&name, event_id),
-            ClientRequest::Respond(_) if self.early.needs_no_response() => {}
+            ClientRequest::Respond(ref asked)
+                if !asked.outside && self.early.needs_no_response() => {}
             ClientRequest::Respond(request) => return self.respond(request, event_id),
             ClientRequest::Cancel { response } => return self.cancel(response, event_id),
             ClientRequest::ClearOutput => return self.clear_output(),

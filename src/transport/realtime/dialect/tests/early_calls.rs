@@ -137,6 +137,18 @@ fn a_client_that_answers_the_call_again_gets_no_error_and_no_second_answer() {
 }
 
 #[test]
+fn a_response_outside_the_conversation_is_not_taken_for_one_that_is_not_needed() {
+    let (mut realtime, call) = with_call();
+    told(&mut realtime, committed());
+    answers(&mut realtime, &call);
+    let outside = json!({"conversation": "none", "output_modalities": ["text"]});
+    let outside = json!({"type": "response.create", "response": outside});
+    assert_eq!(send(&mut realtime, &outside).len(), 1);
+    let create = r#"{"type":"response.create"}"#;
+    assert!(realtime.client(ClientMessage::Text(create)).is_empty());
+}
+
+#[test]
 fn a_client_secret_may_let_tools_run_early() {
     let own = json!({"effect": "read", "early": true});
     let tool = json!({"type": "function", "name": "get_order", "undertone": own});
