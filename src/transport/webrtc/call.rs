@@ -44,10 +44,10 @@ const MEMBERS: usize = 4;
 pub struct Seat {
     pub(super) peer: Peer,
     pub(super) packets: mpsc::Receiver<Packet>,
+    /// Events of second clients. Dropped before anything that sends to them, so that they know that the call is over.
+    pub(super) requests: EventReceiver,
     /// Second clients that join: where their events go.
     pub(super) joins: mpsc::Receiver<EventSender>,
-    /// Events of second clients.
-    pub(super) requests: EventReceiver,
     /// Cancelled when somebody hangs up by the call's id.
     pub(super) hang_up: CancellationToken,
     /// Our addresses, as the client knows them.

@@ -51,6 +51,11 @@ impl EventSender {
         let waiting = Waiting { event, _room: room };
         self.events.try_send(waiting).is_ok()
     }
+
+    /// Whether somebody receives the events.
+    fn is_received(&self) -> bool {
+        !self.events.is_closed()
+    }
 }
 
 /// A second client's end of a call's session.
@@ -90,6 +95,7 @@ impl Sideband {
         stop: CancellationToken,
     ) -> Option<Reason> {
         let mut heard = Instant::now();
+        let mut takes_part = false;
         let mut pings = interval(limits.ping_every);
         loop {
             let message = tokio::select! {
@@ -98,8 +104,11 @@ impl Sideband {
                     return Some((close_code::GOING_AWAY, "the server shuts down"));
                 }
                 waiting = self.events.recv() => match waiting {
-                    Some(waiting) => Message::Text(waiting.event.into()),
-                    None => return Some((close_code::NORMAL, "the call is over")),
+                    Some(waiting) => {
+                        takes_part = true;
+                        Message::Text(waiting.event.into())
+                    }
+                    None => return Some(self.no_more(takes_part)),
                 },
                 message = socket.recv() => {
                     heard = Instant::now();
@@ -115,6 +124,15 @@ impl Sideband {
                 .await
                 .ok()?
                 .ok()?;
+        }
+    }
+
+    /// Says why no more events come to a client that has had some if it `takes_part`.
+    fn no_more(&self, takes_part: bool) -> Reason {
+        match (self.requests.is_received(), takes_part) {
+            (false, _) => (close_code::NORMAL, "the call is over"),
+            (true, true) => (close_code::POLICY, "too many events are unread"),
+            (true, false) => (close_code::POLICY, "as many clients take part as may"),
         }
     }
 
@@ -149,6 +167,20 @@ mod tests {
         assert!(!sender.send("x".into()));
         assert_eq!(receiver.try_recv().unwrap().event.len(), 5 * echo.len());
         assert!(sender.send("x".into()));
+    }
+
+    #[test]
+    fn a_second_client_that_is_left_out_is_not_told_that_the_call_is_over() {
+        let (requests, requested) = queue(1);
+        let (_, events) = queue(1);
+        let sideband = Sideband { events, requests };
+        let unread = (close_code::POLICY, "too many events are unread");
+        assert_eq!(sideband.no_more(true), unread);
+        assert_eq!(sideband.no_more(false).0, close_code::POLICY);
+        drop(requested);
+        for takes_part in [true, false] {
+            assert_eq!(sideband.no_more(takes_part).0, close_code::NORMAL);
+        }
     }
 
     #[test]
