@@ -330,6 +330,8 @@ pub(super) const BETA_SESSION: &[Field] = &[
     honoured("speed", "`audio.output.speed`"),
     echoed("temperature", "the operator's `llm.temperature`"),
     honoured("max_response_output_tokens", "`max_output_tokens`"),
+    honoured("tool_choice.function", ""),
+    honoured("tool_choice.function.name", "`tool_choice.name`"),
 ];
 
 /// The fields of `response.create`.
@@ -370,6 +372,11 @@ pub(super) const RESPONSE: &[Field] = &[
     honoured("tool_choice", "as in the session"),
     honoured("tool_choice.type", "`function`"),
     honoured("tool_choice.name", ""),
+    honoured("tool_choice.function", ""),
+    honoured(
+        "tool_choice.function.name",
+        "the beta's name of `tool_choice.name`",
+    ),
     refused("tool_choice.server_label", MCP),
     honoured("max_output_tokens", "as in the session"),
     honoured(

@@ -374,7 +374,10 @@ fn is_tool_name(name: &str) -> bool {
 pub(super) fn tool_choice(value: &Value, param: &str) -> Result<ToolChoice, Fault> {
     let function = || {
         let named = value.get("type").is_some_and(|kind| kind == "function");
-        value.get("name").filter(|_| named)?.as_str()
+        // In the beta's reference the name is in an object of its own.
+        let name = value.get("name");
+        let name = name.or_else(|| value.get("function")?.get("name"));
+        name.filter(|_| named)?.as_str()
     };
     match (value.as_str(), function()) {
         (Some("auto"), _) => Ok(ToolChoice::Auto),
@@ -413,6 +416,22 @@ mod tests {
 
     fn fault(session: Value) -> Option<String> {
         parse(session).err().and_then(|fault| fault.param)
+    }
+
+    #[test]
+    fn a_function_may_be_chosen_in_the_form_of_the_beta() {
+        let choice = |value: Value| tool_choice(&value, "session.tool_choice");
+        let chosen = Ok(ToolChoice::Function("look_up".into()));
+        let ga = json!({"type": "function", "name": "look_up"});
+        let beta = json!({"type": "function", "function": {"name": "look_up"}});
+        assert_eq!(choice(ga), chosen);
+        assert_eq!(choice(beta), chosen);
+        for wrong in [
+            json!({"type": "function"}),
+            json!({"type": "function", "function": {}}),
+        ] {
+            assert!(choice(wrong).is_err());
+        }
     }
 
     #[test]
