@@ -28,7 +28,6 @@ use crate::tools::{SessionValues, ToolSpec};
 use crate::traces::Parent;
 use crate::transport::resume::Returns;
 use crate::transport::{Action, ClientMessage, Close, Dialect, close_code};
-use aside::NewAside;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet, VecDeque};
 use track::Track;
@@ -147,8 +146,9 @@ pub struct Realtime {
     /// Those that have begun are in `asides`.
     next_asides: VecDeque<(Option<String>, ResponseRequest)>,
     asides: HashMap<TurnId, Response>,
-    /// Those that wait for the words of audio that they are to see.
-    late_asides: Vec<NewAside>,
+    /// Responses outside the conversation that wait for the words of audio that they are to see, each with the id of the
+    /// client's event.
+    late_responses: Vec<(Option<String>, ResponseRequest)>,
     aside_items: u64,
     decoder: Decoder,
     /// Set if audio goes over a track instead of in events.
@@ -216,7 +216,7 @@ impl Realtime {
             response: None,
             next_asides: VecDeque::new(),
             asides: HashMap::new(),
-            late_asides: Vec::new(),
+            late_responses: Vec::new(),
             aside_items: 0,
             decoder: Decoder::new(Format::Pcm),
             track: None,
@@ -449,11 +449,11 @@ impl Realtime {
             Event::ItemAdded { item } => self.item_added(item),
             Event::ItemTranscribed { item, text } => {
                 self.item_transcribed(item, &text);
-                self.ask_late_asides();
+                self.ask_late_responses();
             }
             Event::ItemNotTranscribed { item, wordless } => {
                 self.item_not_transcribed(item, wordless);
-                self.ask_late_asides();
+                self.ask_late_responses();
             }
             Event::IdleTimeout { from, to } => self.idle_timeout(from, to),
             Event::AsideStarted { aside } => self.aside_started(aside),

@@ -2,7 +2,7 @@
 
 use super::requests::MAX_PENDING;
 use super::{Realtime, merge};
-use crate::conversation::{Context, Input, ItemId, Micros, ResponseStatus, ResponseTerms, TurnId};
+use crate::conversation::{Context, ItemId, Micros, ResponseStatus, ResponseTerms, TurnId};
 use crate::llm::TokenUsage;
 use crate::transport::realtime::client_events::ResponseRequest;
 use crate::transport::realtime::fault::Fault;
@@ -10,57 +10,31 @@ use crate::transport::realtime::response::{Response, end_of};
 use crate::transport::realtime::server_events as shape;
 use serde_json::{Map, Value, json};
 
-/// A response that has been requested of this dialect, and not yet of the session.
-#[derive(Debug)]
-pub(super) struct NewAside {
-    event_id: Option<String>,
-    request: ResponseRequest,
-    terms: ResponseTerms,
-}
-
 impl Realtime {
-    /// Asks the session for a response, as soon as the words of all audio that it is to see are known.
-    pub(super) fn ask_aside(
+    /// Keeps the request for a response that is to see audio whose words are not known yet.
+    pub(super) fn wait_for_words(
         &mut self,
         event_id: Option<String>,
         request: ResponseRequest,
-        terms: ResponseTerms,
     ) -> Result<(), Fault> {
-        if self.next_asides.len() + self.late_asides.len() >= MAX_PENDING {
-            let message = "Too many responses are waiting to begin.";
-            return Err(Fault::whole("rate_limit_exceeded", message));
+        if self.next_asides.len() + self.late_responses.len() >= MAX_PENDING {
+            return Err(too_many());
         }
-        // The session's modality may change meanwhile.
-        let text_only = Some(true);
-        self.ask_or_wait(NewAside {
-            event_id,
-            request: ResponseRequest {
-                text_only,
-                ..request
-            },
-            terms,
-        });
+        self.late_responses.push((event_id, request));
         Ok(())
     }
 
     /// The words of an item are known, or will never be: asks for the responses that need to wait no longer.
-    pub(super) fn ask_late_asides(&mut self) {
-        for aside in std::mem::take(&mut self.late_asides) {
-            self.ask_or_wait(aside);
+    pub(super) fn ask_late_responses(&mut self) {
+        for (event_id, request) in std::mem::take(&mut self.late_responses) {
+            if let Err(fault) = self.respond(request, &event_id) {
+                self.refuse(&Fault { event_id, ..fault });
+            }
         }
-    }
-
-    fn ask_or_wait(&mut self, aside: NewAside) {
-        if self.lacks_words(&aside.terms) {
-            return self.late_asides.push(aside);
-        }
-        let request = (aside.event_id, aside.request);
-        self.next_asides.push_back(request);
-        self.ask(Input::RespondWith(Box::new(aside.terms)));
     }
 
     /// Whether a response is to see audio whose words are not known yet.
-    fn lacks_words(&self, terms: &ResponseTerms) -> bool {
+    pub(super) fn lacks_words(&self, terms: &ResponseTerms) -> bool {
         let awaited = |part: &Context| match part {
             Context::Item(id) => self.recordings.contains_key(id),
             Context::Message(_) => false,
@@ -196,4 +170,10 @@ impl Realtime {
             self.items.remove(name);
         }
     }
+}
+
+/// The fault of a response for which there is no room among those that wait.
+pub(super) fn too_many() -> Fault {
+    let message = "Too many responses are waiting to begin.";
+    Fault::whole("rate_limit_exceeded", message)
 }

@@ -1,5 +1,6 @@
 //! Handles the client's requests.
 
+use super::aside::too_many;
 use super::{Asked, Pending, Realtime, Recording};
 use crate::conversation::{
     CallId, Context, EndOfTurnRule, Input, ItemId, Micros, NewItem, Place, ResponsePlace,
@@ -479,7 +480,7 @@ impl Realtime {
         Ok(())
     }
 
-    fn respond(
+    pub(super) fn respond(
         &mut self,
         request: ResponseRequest,
         event_id: &Option<String>,
@@ -493,8 +494,21 @@ impl Realtime {
         self.text_limits
             .check_terms(&terms, self.set_up.0, &self.set_up.1)
             .map_err(|message| Fault::new(TOO_LONG, "response", message))?;
+        if terms.place != ResponsePlace::Conversation && self.lacks_words(&terms) {
+            // The session's modality may change meanwhile.
+            let request = ResponseRequest {
+                text_only: Some(text_only),
+                ..request
+            };
+            return self.wait_for_words(event_id.clone(), request);
+        }
         if terms.place == ResponsePlace::Aside {
-            return self.ask_aside(event_id.clone(), request, terms);
+            if self.next_asides.len() == MAX_PENDING {
+                return Err(too_many());
+            }
+            self.next_asides.push_back((event_id.clone(), request));
+            self.ask(Input::RespondWith(Box::new(terms)));
+            return Ok(());
         }
         if !self.may_respond() {
             let open = self.response.as_ref().map(|response| response.id.as_str());

@@ -1576,15 +1576,19 @@ fn an_answer_outside_the_conversation_waits_for_the_words_of_audio_that_it_is_to
         panic!("{actions:?}");
     };
     told(&mut realtime, vec![Event::ItemAdded { item }]);
-    let ask = |input: Value| {
+    let ask = |modality: &str, input: Value| {
         json!({"type": "response.create", "response": {
-            "conversation": "none", "output_modalities": ["text"], "input": input}})
+            "conversation": "none", "output_modalities": [modality], "input": input}})
     };
     let reference = json!([{"type": "item_reference", "id": "clip"}]);
-    for waits in [ask(reference), ask(Value::Null)] {
+    for waits in [
+        ask("text", reference.clone()),
+        ask("text", Value::Null),
+        ask("audio", reference),
+    ] {
         assert!(send(&mut realtime, &waits).is_empty(), "{waits}");
     }
-    let other = ask(json!([message("m", "user", "Hello.")]));
+    let other = ask("text", json!([message("m", "user", "Hello.")]));
     assert_eq!(send(&mut realtime, &other).len(), 1, "it sees no audio");
     let text = "how are you".into();
     let actions = realtime.session(happened(Event::ItemTranscribed { item, text }));
@@ -1592,7 +1596,7 @@ fn an_answer_outside_the_conversation_waits_for_the_words_of_audio_that_it_is_to
         Action::Request(Input::RespondWith(terms)) => Some(terms.context.is_some()),
         _ => None,
     });
-    assert_eq!(asked.collect::<Vec<_>>(), [true, false]);
+    assert_eq!(asked.collect::<Vec<_>>(), [true, false, true]);
 }
 
 #[test]
