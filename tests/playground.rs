@@ -139,7 +139,7 @@ fn transcript(path: &Path) -> String {
 }
 
 /// Tests the page's modules without DOM and audio: the sentence about a turn, its arithmetic and its drawing, its
-/// stages, what was heard of a call's track, and what is kept where the browser forbids it.
+/// stages, what was heard of a call's track, what is kept where the browser forbids it, and the way to the server.
 #[test]
 fn what_the_page_says_of_a_turn_follows_from_its_record() {
     let tests = Command::new("node")
@@ -148,6 +148,7 @@ fn what_the_page_says_of_a_turn_follows_from_its_record() {
             "story.test.mjs",
             "track.test.mjs",
             "kept.test.mjs",
+            "session.test.mjs",
         ])
         .current_dir(FOLDER)
         .output()

@@ -11,12 +11,15 @@ export const CUT_OFF = 1006;
 export const UNKNOWN = 1005;
 
 /** Responses that any other way to the server would get, too. */
-const REFUSALS = [401, 403, 429, 503];
+const REFUSALS = [401, 403, 429, 502, 503, 504];
+
+/** The code of the one error in a request that concerns the call itself. */
+const OF_THE_OFFER = 'invalid_offer';
 
 /** WebRTC does not work here, though a WebSocket may: the reason, as the end of a sentence. */
 export class NoCall extends Error {}
 
-/** The server refuses the conversation, for whatever reason. */
+/** The server refuses the conversation. The message is its reason, as the end of a sentence; empty if it gave none. */
 export class Refused extends Error {}
 
 /** The header that shows a token; none if it is empty. */
@@ -110,9 +113,8 @@ export class CallLine {
   async #offer(sdp) {
     const headers = { 'Content-Type': 'application/sdp', ...bearer(this.#token) };
     const answer = await fetch(`/v1/realtime/calls?${this.#query}`, { method: 'POST', headers, body: sdp });
-    if (REFUSALS.includes(answer.status)) throw new Refused();
     const body = await answer.text();
-    if (!answer.ok) throw new NoCall(told(body) ?? `the server refuses the call (${answer.status}).`);
+    if (!answer.ok) throw refusal(answer.status, errorIn(body));
     this.#place = answer.headers.get('Location');
     return body;
   }
@@ -138,11 +140,17 @@ export class CallLine {
   }
 }
 
-/** The message of the server's error, as the end of a sentence. */
-function told(body) {
+/** The refusal of a call; a `NoCall` unless any other way to the server would be refused, too. */
+function refusal(status, error) {
+  const isGeneral = REFUSALS.includes(status) || (status === 400 && error !== null && error.code !== OF_THE_OFFER);
+  if (isGeneral) return new Refused(error?.message);
+  return new NoCall(error ? `the server says: ${error.message}` : `the server refuses the call (${status}).`);
+}
+
+/** The server's error in the body of a response, {code, message}; null if there is none. */
+export function errorIn(body) {
   try {
-    const { message } = JSON.parse(body).error;
-    return `the server says: ${message}`;
+    return JSON.parse(body).error ?? null;
   } catch {
     return null;
   }

@@ -1,6 +1,6 @@
 // One conversation with the server and its state.
 
-import { bearer, CallLine, CUT_OFF, NoCall, Refused, UNKNOWN } from './call.js';
+import { bearer, CallLine, CUT_OFF, errorIn, NoCall, UNKNOWN } from './call.js';
 import { Kept } from './kept.js';
 import { SocketLine } from './socket.js';
 
@@ -25,6 +25,12 @@ const NOT_ACCEPTED = 'The server does not accept this token.';
 const USUALLY = 'all places may be taken, or it does not know this address (server.allowed_origins).';
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** The reason that a response gives for a refusal. */
+async function reasonOf(answer) {
+  const body = await answer.text();
+  return errorIn(body)?.message ?? body;
+}
 
 /** The server does not keep the conversation any more. */
 class Gone extends Error {}
@@ -84,7 +90,7 @@ export class Session extends EventTarget {
       const answer = await fetch('/playground/about', { headers: this.headers() });
       if (answer.status === 401) this.#lock();
       else if (answer.ok) return await answer.json();
-      else this.#tell('refused', await answer.text());
+      else this.#tell('refused', `The server refuses this page: ${await reasonOf(answer)}`);
     } catch {
       this.#look();
     }
@@ -229,7 +235,7 @@ export class Session extends EventTarget {
         reject(error);
         if (this.#line !== line) return;
         this.#line = null;
-        if (!(error instanceof NoCall) && !query.resume) this.#closed(false, CUT_OFF, error instanceof Refused ? '' : error.message);
+        if (!(error instanceof NoCall) && !query.resume) this.#closed(false, CUT_OFF, error.message);
       });
     });
   }
@@ -316,7 +322,8 @@ export class Session extends EventTarget {
   async #refusal(reason) {
     const answer = await fetch('/playground/about', { headers: this.headers() }).catch(() => null);
     if (answer?.status === 401) return this.#lock();
-    this.#tell('refused', `The server answers but opens no conversation: ${reason || USUALLY}`);
+    const told = reason || (answer?.ok === false && (await reasonOf(answer)));
+    this.#tell('refused', `The server answers but opens no conversation: ${told || USUALLY}`);
   }
 
   /** The server requires a token. One that it does not accept is forgotten. */

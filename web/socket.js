@@ -1,6 +1,6 @@
 // A conversation's line over a WebSocket: events and audio in messages.
 
-import { bearer, Refused } from './call.js';
+import { bearer, errorIn, Refused } from './call.js';
 
 /** A subprotocol, by which a browser shows a token, has no other characters (RFC 9110: token). */
 const FIT = /^[\w!#$%&'*+.^`|~-]*$/;
@@ -85,7 +85,7 @@ export class SocketLine {
     const body = JSON.stringify({ expires_after: { anchor: 'created_at', seconds: VALID }, ...wishes });
     const headers = { 'Content-Type': 'application/json', ...bearer(this.#token) };
     const answer = await fetch('/v1/realtime/client_secrets', { method: 'POST', headers, body });
-    if (!answer.ok) throw new Refused();
+    if (!answer.ok) throw new Refused(errorIn(await answer.text())?.message);
     return (await answer.json()).value;
   }
 }

@@ -1,0 +1,114 @@
+// Tests the page's way to the server and back, with doubles of browser and server. Run by `node --test`.
+
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { Session, way } from '../../web/session.js';
+
+/** The answers of the server, by path. */
+let answers = {};
+let asked = [];
+globalThis.fetch = async (path) => {
+  const [place] = path.split('?');
+  asked.push(path);
+  const answer = answers[place]?.();
+  if (answer) return answer;
+  throw new TypeError('Failed to fetch');
+};
+
+/** As the server words its errors. */
+const fault = (status, code, message) => () => Response.json({ error: { message, code } }, { status });
+
+globalThis.RTCPeerConnection = class {
+  addTransceiver() {
+    return { sender: { replaceTrack: async () => {} }, receiver: {} };
+  }
+  createDataChannel() {
+    return {};
+  }
+  async setLocalDescription() {
+    this.localDescription = { sdp: 'v=0' };
+  }
+  close() {}
+};
+
+globalThis.location = new URL('http://127.0.0.1:8787/');
+
+/** The sockets that the page has opened. */
+const sockets = [];
+globalThis.WebSocket = class {
+  static OPEN = 1;
+  readyState = 0;
+  constructor(address) {
+    this.address = address;
+    sockets.push(this);
+  }
+  tell(event) {
+    this.readyState = 1;
+    this.onmessage({ data: JSON.stringify(event) });
+  }
+  cut() {
+    this.readyState = 3;
+    this.onclose({ code: 1006, reason: '' });
+  }
+  send() {}
+  close() {
+    this.readyState = 3;
+  }
+};
+
+/** A new session, and what it tells of its state. */
+function begin() {
+  [answers, asked, way.socket, way.trouble] = [{ '/readyz': () => new Response('ready'), '/playground/about': () => Response.json({ agents: [] }) }, [], false, null];
+  sockets.splice(0);
+  const [session, told] = [new Session(), []];
+  session.addEventListener('state', ({ detail: { state, reason } }) => told.push([state, reason]));
+  return { session, told };
+}
+
+const until = async (condition) => {
+  while (!condition()) await new Promise((resolve) => setTimeout(resolve, 1));
+};
+
+for (const [status, code, message] of [
+  [503, 'no_place', 'All sessions are taken: try again later.'],
+  [400, 'agent_not_found', "There is no agent 'billing'."],
+]) {
+  test(`a conversation that the server refuses with ${status} is refused in the server's words and not tried over a socket`, async () => {
+    const { session, told } = begin();
+    answers['/v1/realtime/calls'] = fault(status, code, message);
+    await assert.rejects(session.open());
+    await until(() => told.length === 2);
+    assert.deepEqual(told, [['opening', ''], ['refused', `The server answers but opens no conversation: ${message}`]]);
+    assert.equal(sockets.length, 0);
+    assert.equal(way.trouble, null, 'WebRTC is not at fault');
+  });
+}
+
+test('a call that a proxy answers while the server restarts is no reason to give WebRTC up', async () => {
+  const { session, told } = begin();
+  answers['/v1/realtime/calls'] = () => new Response('<h1>Bad Gateway</h1>', { status: 502 });
+  answers['/readyz'] = () => new Response('', { status: 502 });
+  await assert.rejects(session.open());
+  await until(() => told.length === 2);
+  assert.equal(told[1][0], 'lost');
+  assert.equal(way.trouble, null);
+  session.close();
+});
+
+test('an offer that the server cannot use goes on over a socket', async () => {
+  const { session } = begin();
+  answers['/v1/realtime/calls'] = fault(400, 'invalid_offer', 'The offer has no audio.');
+  const opening = session.open();
+  await until(() => sockets.length === 1);
+  sockets[0].tell({ type: 'session.created', event_id: 'event_1' });
+  await opening;
+  assert.equal(way.trouble, 'the server says: The offer has no audio.');
+  session.close();
+});
+
+test('a page that may not ask what the server can do is told why in words', async () => {
+  const { session, told } = begin();
+  answers['/playground/about'] = fault(403, 'forbidden', 'clients behind a proxy need a token');
+  assert.equal(await session.about(), null);
+  assert.deepEqual(told, [['refused', 'The server refuses this page: clients behind a proxy need a token']]);
+});
