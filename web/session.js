@@ -89,12 +89,18 @@ export class Session extends EventTarget {
     try {
       const answer = await fetch('/playground/about', { headers: this.headers() });
       if (answer.status === 401) this.#lock();
-      else if (answer.ok) return await answer.json();
+      else if (answer.ok) return this.#offered(await answer.json());
       else this.#tell('refused', `The server refuses this page: ${await reasonOf(answer)}`);
     } catch {
       this.#look();
     }
     return null;
+  }
+
+  /** Forgets a chosen agent that the server does not offer any more. */
+  #offered(about) {
+    if (this.wishes.agent !== '' && !about.agents.includes(this.wishes.agent)) this.wishes.agent = '';
+    return about;
   }
 
   /** The headers for requests besides the socket. */

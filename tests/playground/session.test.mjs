@@ -112,3 +112,14 @@ test('a page that may not ask what the server can do is told why in words', asyn
   assert.equal(await session.about(), null);
   assert.deepEqual(told, [['refused', 'The server refuses this page: clients behind a proxy need a token']]);
 });
+
+test('an agent that is gone after a restart is not wished for any more', async () => {
+  const { session } = begin();
+  answers['/playground/about'] = () => Response.json({ agents: ['stock'] });
+  session.wishes.agent = 'stock';
+  await session.about();
+  assert.equal(session.wishes.agent, 'stock');
+  session.wishes.agent = 'billing';
+  await session.about();
+  assert.equal(session.wishes.agent, '');
+});
