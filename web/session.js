@@ -70,6 +70,8 @@ export class Session extends EventTarget {
   #back = null;
   /** The id of the last event. */
   #received = '';
+  /** How often a conversation was ended here. */
+  #ends = 0;
   /** A line that was cut off and is not hung up yet. */
   #left = null;
   /** Gives up the line that is being opened. */
@@ -119,8 +121,16 @@ export class Session extends EventTarget {
   open() {
     this.#wanted = true;
     if (this.#isOpen) return Promise.resolve();
-    this.#opening ??= this.#connect().finally(() => (this.#opening = null));
-    return this.#opening;
+    return this.#opening ?? this.#pending(this.#connect());
+  }
+
+  /** Has `open` wait for this, until it is over or the conversation is ended. */
+  #pending(opening) {
+    const pending = opening.finally(() => {
+      if (this.#opening === pending) this.#opening = null;
+    });
+    this.#opening = pending;
+    return pending;
   }
 
   /** Sends an event of the protocol; false if no conversation is open. */
@@ -165,6 +175,8 @@ export class Session extends EventTarget {
   close() {
     this.#wanted = false;
     this.#back = null;
+    this.#opening = null;
+    this.#ends += 1;
     clearTimeout(this.#told);
     this.#told = null;
     this.#line?.close();
@@ -251,12 +263,11 @@ export class Session extends EventTarget {
     const normally = code === 1000 || code === 1008 || (code === UNKNOWN && (await this.#readiness()) === 'ready');
     const back = this.#back;
     if (opened && back && !normally) {
-      this.#opening = this.#return(back.within).finally(() => {
-        this.#opening = null;
+      const returning = this.#return(back.within).finally(() => {
         this.#left?.close();
         this.#left = null;
       });
-      return;
+      return this.#pending(returning);
     }
     this.#back = null;
     if (opened && normally) {
@@ -275,22 +286,22 @@ export class Session extends EventTarget {
 
   /** Comes back to the conversation whose line was lost, while the server keeps it. */
   async #return(within) {
+    const [ends, until] = [this.#ends, performance.now() + within];
     this.#tell('away');
-    const until = performance.now() + within;
-    for (let tries = 0; this.#back && performance.now() < until; tries += 1) {
+    for (let tries = 0; performance.now() < until; tries += 1) {
       await pause(RETURNS[Math.min(tries, RETURNS.length - 1)]);
-      if (!this.#back) return;
+      // It has been ended meanwhile, and another may have begun.
+      if (this.#ends !== ends) return;
       const late = pause(RETURN_PATIENCE).then(() => Promise.reject(new Error('late')));
       try {
         return await Promise.race([this.#through(SocketLine, this.#again()), late]);
       } catch (error) {
+        if (this.#ends !== ends) return;
         this.#line?.close();
         this.#line = null;
         if (error instanceof Gone) break;
       }
     }
-    // It has been ended meanwhile.
-    if (!this.#back) return;
     this.#back = null;
     this.#look();
   }

@@ -123,3 +123,29 @@ test('an agent that is gone after a restart is not wished for any more', async (
   await session.about();
   assert.equal(session.wishes.agent, '');
 });
+
+test('who ends a conversation that the page wants to come back to may begin another at once', async () => {
+  const { session, told } = begin();
+  way.socket = true;
+  const opening = session.open();
+  await until(() => sockets.length === 1);
+  sockets[0].tell({ type: 'undertone.session.resumable', event_id: 'event_1', resume: 'a secret', within_ms: 30_000 });
+  sockets[0].tell({ type: 'session.created', event_id: 'event_2' });
+  await opening;
+  sockets[0].cut();
+  await until(() => told.at(-1)[0] === 'away');
+  session.end();
+  assert.equal(told.at(-1)[0], 'ended');
+  const another = session.open();
+  await until(() => sockets.length === 2);
+  assert.ok(!sockets[1].address.search.includes('resume='));
+  sockets[1].tell({ type: 'undertone.session.resumable', event_id: 'event_1', resume: 'another secret', within_ms: 30_000 });
+  sockets[1].tell({ type: 'session.created', event_id: 'event_2' });
+  await another;
+  assert.ok(session.send({ type: 'response.create' }), 'it is open');
+  // Longer than the first pause before a return.
+  await new Promise((resolve) => setTimeout(resolve, 400));
+  assert.equal(sockets.length, 2, 'nobody comes back to either');
+  assert.equal(told.at(-1)[0], 'open');
+  session.close();
+});
