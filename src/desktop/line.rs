@@ -357,10 +357,18 @@ fn refused(error: tokio_tungstenite::tungstenite::Error) -> String {
             401 => "it requires another token: set UNDERTONE_AUTH_TOKEN or server.auth_token_file"
                 .into(),
             503 => "it has no capacity left; try again later".into(),
-            status => format!("it answered with status {status}; is the address right?"),
+            status => message_in(response.body().as_deref()).unwrap_or_else(|| {
+                format!("it answered with status {status}; is the address right?")
+            }),
         },
         error => error.to_string(),
     }
+}
+
+/// The message of the error in a response's body, if that is in the server's format.
+fn message_in(body: Option<&[u8]>) -> Option<String> {
+    let error: serde_json::Value = serde_json::from_slice(body?).ok()?;
+    error["error"]["message"].as_str().map(str::to_owned)
 }
 
 /// Waits until the server has confirmed the rate.
@@ -512,6 +520,33 @@ mod tests {
         let error = agent.call(16_000, 48_000).await.unwrap_err();
         assert!(error.to_string().contains(&url), "{error}");
         refusing.await.unwrap();
+    }
+
+    /// Who had named an agent that it does not have was asked whether the address is right.
+    #[tokio::test]
+    async fn a_server_that_refuses_the_connection_says_why() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        for (body, reason) in [
+            (
+                r#"{"error":{"message":"There is no agent 'desk'."}}"#,
+                "There is no agent 'desk'.",
+            ),
+            ("no", "is the address right?"),
+        ] {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url = format!("ws://{}", listener.local_addr().unwrap());
+            let refusing = tokio::spawn(async move {
+                let (mut client, _) = listener.accept().await.unwrap();
+                assert!(client.read(&mut [0; 4096]).await.unwrap() > 0);
+                let length = body.len();
+                let answer = format!("HTTP/1.1 400 no\r\ncontent-length: {length}\r\n\r\n{body}");
+                client.write_all(answer.as_bytes()).await.unwrap();
+            });
+            let agent = Agent::Remote(remote(&url));
+            let error = agent.call(16_000, 48_000).await.unwrap_err();
+            assert!(error.to_string().contains(reason), "{error}");
+            refusing.await.unwrap();
+        }
     }
 
     /// Its machine has lost power, or the network is down: the connection stays open.
