@@ -473,6 +473,16 @@ async function wordsCome(from) {
   return { at: place.scrollTop, end: place.scrollHeight - place.clientHeight };
 }
 
+/** Runs in the page: a tool with many arguments asks. Returns how far its question can be scrolled into view. */
+async function asksMuch() {
+  const { confirmationCard } = await import('/tools.js');
+  const values = Object.fromEntries(Array.from({ length: 12 }, (_, number) => [`field_${number}`, 'a value']));
+  document.getElementById('confirmations').replaceChildren(confirmationCard({ name: 'book', arguments: values, question: 'Shall I book it?' }, () => {}));
+  const heading = document.querySelector('.confirmation h3');
+  heading.scrollIntoView();
+  return heading.getBoundingClientRect().top;
+}
+
 async function readsBack(browser) {
   step('who reads back is left in peace while somebody speaks; otherwise the transcript follows');
   const { context, page, complaints } = await open(browser, address);
@@ -484,6 +494,11 @@ async function readsBack(browser) {
   await page.setViewportSize(PHONE);
   // Safari on a phone zooms into smaller text.
   for (const field of ['#words', '#token-value']) assert.equal(await page.locator(field).evaluate((field) => getComputedStyle(field).fontSize), '16px', field);
+
+  step('on a phone on its side the controls can be scrolled to their top');
+  await page.setViewportSize({ width: PHONE.height, height: PHONE.width });
+  const top = await page.evaluate(asksMuch);
+  assert.ok(top >= 0, `the question is ${-top} px above the screen`);
   assert.deepEqual(complaints, []);
   await context.close();
 }
