@@ -504,7 +504,8 @@ session.addEventListener('state', ({ detail: { state, reason } }) => {
   } else if (state === 'refused' || state === 'locked') complain(reason);
   else if (state !== 'opening') complain('');
   if (state === 'ended') transcript.note(`The conversation is over${reason ? `: ${reason}` : ''}. It begins anew when you speak or type.`);
-  if (state === 'ended' && voice.on) voice.end();
+  // Nobody listens, and nothing goes on by itself.
+  if (['ended', 'refused', 'locked'].includes(state) && voice.on) voice.end();
   if (state === 'lost' || state === 'ended') endTalk();
   if (state === 'ready') greet();
   if (state === 'locked' && reason) {

@@ -74,6 +74,24 @@ async function withoutWebrtc(browser) {
   await context.close();
 }
 
+async function refused(browser) {
+  step('who is refused is told why, the microphone is switched off, and another click tries again');
+  const { context, page } = await open(browser, address);
+  const error = { code: 'no_place', message: 'All sessions are taken: try again later.' };
+  let asked = 0;
+  await page.route('**/v1/realtime/calls?*', (route) => {
+    asked += 1;
+    return route.fulfill({ status: 503, json: { error } });
+  });
+  for (const times of [1, 2]) {
+    await page.click('#microphone');
+    await page.waitForFunction((words) => document.getElementById('alert').textContent.includes(words), error.message, { timeout: PATIENCE });
+    await page.waitForFunction(() => document.getElementById('microphone-words').textContent === 'Talk', null, { timeout: PATIENCE });
+    assert.equal(asked, times);
+  }
+  await context.close();
+}
+
 async function withAToken(browser) {
   step('a token that the server does not accept is told of, and another can be typed at once');
   await killServer();
@@ -115,4 +133,4 @@ async function withAToken(browser) {
   network.close();
 }
 
-await run(settings.sounds.silence, unreachable, withoutWebrtc, withAToken);
+await run(settings.sounds.silence, unreachable, withoutWebrtc, refused, withAToken);
