@@ -30,8 +30,11 @@ const panel = new Panel(turns, () => session.state === 'open');
 const comparison = new Comparison(transcript);
 session.heard = () => turns.lastHeard();
 
-/** Typed messages: `waiting` for the connection, and `sent` but not confirmed by the server. */
-const typed = { waiting: [], sent: [], connecting: false };
+/**
+ * Typed messages: `waiting` for the end of a response, and `sent` but not confirmed by the server. `unanswered`: one came
+ * while the agent had just begun to speak, so its answer is asked for again after that.
+ */
+const typed = { waiting: [], sent: [], connecting: false, unanswered: false };
 const talk = { open: false, from: null };
 let tools = [];
 /** The number of questions that can be played. */
@@ -95,7 +98,10 @@ const REACTIONS = {
   },
   'response.done': () => {
     talk.open = false;
+    const asksAgain = typed.unanswered && typed.waiting.length === 0;
+    typed.unanswered = false;
     typed.waiting.splice(0).forEach(say);
+    if (asksAgain) session.send({ type: 'response.create' });
     if (!speaker.playing) status('open');
     offerFiles();
   },
@@ -113,6 +119,11 @@ const REACTIONS = {
   },
   'undertone.stage_failed': ({ stage: name, message }) => transcript.note(`${stage(name)}: ${message}`, 'failed'),
   error: ({ error }) => {
+    // A greeting, for instance, which had begun before the page could know.
+    if (error.code === 'conversation_already_has_active_response') {
+      typed.unanswered = true;
+      return;
+    }
     // A response may end just before it is cancelled, failed stages have been reported already, and who holds push to talk
     // need not speak.
     const told = /^(?:response_cancel_not_active|(?:asr|llm|tts|vad)_failed|input_audio_buffer_commit_empty)$/.test(error.code);
@@ -532,6 +543,7 @@ function keepTyped() {
 /** Resets the state of a lost or ended conversation. */
 function endTalk() {
   keepTyped();
+  typed.unanswered = false;
   talk.open = false;
   talk.forgotten = turns.list.length > 0 && session.state === 'lost';
   turns.reset();

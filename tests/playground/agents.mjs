@@ -25,6 +25,9 @@ async function choose(browser) {
   await page.selectOption('#agent', 'billing');
   await type(page, 'What is five plus six?');
   await said(page, 'This is billing');
+  step('the words that came in the middle of its greeting are answered, too');
+  await said(page, '11');
+  assert.equal(await page.locator('#log .note.failed').count(), 0);
 
   step('another one begins a new conversation');
   await page.focus('#agent');
