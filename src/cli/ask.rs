@@ -56,6 +56,7 @@ impl Ask {
             let engines = engines::observed(config, observers)?;
             let agent = self.agent.as_deref();
             let answer = crate::ask::ask(&engines, &question, agent, &mut hear).await;
+            engines.finish_changes().await;
             engines.finish_sessions().await;
             anyhow::Ok(answer)
         })?;
