@@ -25,6 +25,8 @@ pub(super) struct Grammar {
     /// Asks for the time; for the date.
     pub(super) time: &'static str,
     pub(super) date: &'static str,
+    /// Such words ask for another time than the present one: "at what time does it open".
+    pub(super) elsewhen: &'static str,
     /// The end of such a question, with the group `place`.
     pub(super) place: &'static str,
     /// Words of a date question besides the day and the place. With any other word it may be about another date.
@@ -98,6 +100,7 @@ pub(super) struct Reader {
     talk: Vec<(Regex, Talk)>,
     time: Regex,
     date: Regex,
+    elsewhen: Regex,
     place: Regex,
     today: Regex,
     other_days: Vec<(Regex, i64, &'static str)>,
@@ -151,6 +154,7 @@ impl Reader {
             talk: talk.collect::<Result<_, regex::Error>>()?,
             time: regex(grammar.time)?,
             date: regex(grammar.date)?,
+            elsewhen: regex(grammar.elsewhen)?,
             place: regex(grammar.place)?,
             today: regex(grammar.today)?,
             other_days: (grammar.other_days.iter())
@@ -242,6 +246,9 @@ impl Reader {
             return self.timer(&core);
         }
         if self.time.is_match(&core) {
+            if self.elsewhen.is_match(&core) {
+                return Request::Unknown;
+            }
             return Request::Time(self.place(&self.today.replace_all(&core, "")));
         }
         if self.date.is_match(&core) {
@@ -473,7 +480,12 @@ impl Reader {
 
     fn place(&self, core: &str) -> Option<String> {
         let found = self.place.captures(core)?;
-        let (name, known) = self.named(found.name("place")?.as_str().trim());
+        let name = found.name("place")?.as_str().trim();
+        // "¿Tiene idea de qué hora es?" names none.
+        if self.time.find(name).map(|asked| asked.as_str()) == Some(name) {
+            return None;
+        }
+        let (name, known) = self.named(name);
         Some(known.unwrap_or_else(|| places::title_case(name)))
     }
 

@@ -51,6 +51,7 @@ static GRAMMAR: Grammar = Grammar {
         ),
     ],
     time: r"\b(?:wie spät|wie ?viel uhr|welche uhrzeit|die uhrzeit|uhrzeit)\b",
+    elsewhen: r"\b(?:um|bis|ab|gegen|seit|vor|nach|zu) (?:wie ?viel uhr|welcher? uhrzeit)\b|\b(?:in|vor|nach) (?:\d+(?:\.\d+)?|eine[rnm]?|ein paar) (?:\p{L}+ )?(?:stunden?|minuten?|sekunden?|tage?n?|wochen?)\b",
     date: r"\b(?:welche[rn] (?:tag(?: der woche)?|wochentag|monat)|was für ein (?:wochen)?tag|welches datum|was für ein datum|(?:das |dem )?datum|den wievielten|der wievielte|welches jahr)\b",
     date_words: &[
         "am",

@@ -453,6 +453,24 @@ fn questions_about_timers_leave_them_alone() {
     }
 }
 
+/// The answer was the present time.
+#[test]
+fn the_time_of_something_else_is_not_the_present_time() {
+    for said in [
+        "Um wie viel Uhr macht die Apotheke auf?",
+        "Bis wie viel Uhr haben Sie geöffnet?",
+        "Können Sie mir sagen, um wie viel Uhr das Spiel anfängt?",
+        "Zu welcher Uhrzeit beginnt der Film?",
+        "Wie spät ist es in einer Stunde?",
+        "Wie spät ist es in zwei Stunden?",
+    ] {
+        assert_eq!(one(said), Request::Unknown, "{said}");
+    }
+    let tokyo = Request::Time(Some("Tokyo".into()));
+    assert_eq!(one("Wie viel Uhr ist es jetzt in Tokio?"), tokyo);
+    assert_eq!(one("Welche Uhrzeit haben wir?"), Request::Time(None));
+}
+
 #[test]
 fn another_day_is_computed_or_left_unanswered() {
     let today = json!({"time": "3:05 PM", "date": "Saturday, February 28, 2026", "zone": "local"});

@@ -51,6 +51,7 @@ static GRAMMAR: Grammar = Grammar {
         ),
     ],
     time: r"\b(?:qué hora|la hora|qué horas)\b",
+    elsewhen: r"\b(?:a|hasta|desde|sobre|hacia|para) qué horas?\b|\b(?:en|dentro de|hace) (?:\d+(?:\.\d+)?|una?|media|unas|unos) (?:horas?|minutos?|segundos?|días?|semanas?)\b",
     date: r"\b(?:qué día(?: de la semana| del mes)?|qué fecha|la fecha|a cuántos estamos|a qué (?:día )?estamos|qué mes|qué año)\b",
     date_words: &[
         "a",

@@ -417,6 +417,23 @@ fn questions_about_timers_leave_them_alone() {
     assert_eq!(one("Pon otro temporizador de cinco minutos."), timer(300));
 }
 
+/// The answer was the present time.
+#[test]
+fn the_time_of_something_else_is_not_the_present_time() {
+    for said in [
+        "¿A qué hora abre la farmacia?",
+        "¿Hasta qué hora están abiertos?",
+        "¿Me puede decir a qué hora empieza el partido?",
+        "A que hora cierra el museo?",
+        "¿Qué hora es dentro de dos horas?",
+    ] {
+        assert_eq!(one(said), Request::Unknown, "{said}");
+    }
+    let tokyo = Request::Time(Some("Tokyo".into()));
+    assert_eq!(one("¿Qué hora es ahora en Tokio?"), tokyo);
+    assert_eq!(one("¿Tiene idea de qué hora es?"), Request::Time(None));
+}
+
 #[test]
 fn another_day_is_computed_or_left_unanswered() {
     let today = json!({"time": "3:05 PM", "date": "Saturday, February 28, 2026", "zone": "local"});
