@@ -257,8 +257,7 @@ impl OtherLanguage<'_> {
             Talk::BadLength => wording.bad_length,
             Talk::WhichLength => wording.which_length,
             Talk::WhichTimer => wording.which_timer,
-            // No rules of these languages ask for it.
-            Talk::FixedLength => wording.no_use,
+            Talk::FixedLength => wording.fixed_length,
             Talk::Capabilities => return speech(format!("{} {}", self.can(), wording.connect)),
             Talk::Repeat => {
                 let before = last_agent(before);

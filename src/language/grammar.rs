@@ -47,6 +47,8 @@ pub(super) struct Grammar {
     /// Such a sentence asks about those that run, whatever its verb; or it asks for a reason.
     pub(super) asks: &'static str,
     pub(super) wonders: &'static str,
+    /// Such a sentence gives a timer that runs another length.
+    pub(super) changes: &'static str,
     /// Such a sentence cancels one; asks for those that run; means all; names a time of day; has a `label`.
     pub(super) cancel: &'static str,
     pub(super) list: &'static str,
@@ -109,6 +111,7 @@ pub(super) struct Reader {
     timer: Regex,
     asks: Regex,
     wonders: Regex,
+    changes: Regex,
     cancel: Regex,
     list: Regex,
     all: Regex,
@@ -170,6 +173,7 @@ impl Reader {
             timer: regex(grammar.timer)?,
             asks: regex(grammar.asks)?,
             wonders: regex(grammar.wonders)?,
+            changes: regex(grammar.changes)?,
             cancel: regex(grammar.cancel)?,
             list: regex(grammar.list)?,
             all: regex(grammar.all)?,
@@ -405,6 +409,9 @@ impl Reader {
         });
         if self.wonders.is_match(core) {
             return Request::Unknown;
+        }
+        if self.changes.is_match(core) {
+            return Request::Talk(Talk::FixedLength);
         }
         if self.cancel.is_match(core) {
             return Request::CancelTimer(match (lengths.as_slice(), label) {

@@ -21,6 +21,7 @@ pub(crate) struct Wording {
     pub(crate) time_of_day: &'static str,
     pub(crate) bad_length: &'static str,
     pub(crate) which_length: &'static str,
+    pub(crate) fixed_length: &'static str,
     /// Asked if a timer has no length. Its beginning in the history shows that the user may be answering it.
     pub(crate) how_long: &'static str,
     pub(crate) which_timer: &'static str,

@@ -453,6 +453,28 @@ fn questions_about_timers_leave_them_alone() {
     }
 }
 
+/// A second timer was set, which rang before the first.
+#[test]
+fn a_running_timer_keeps_its_length_and_no_other_is_set() {
+    for said in [
+        "Verlängere den Timer um fünf Minuten.",
+        "Kannst du den Timer um fünf Minuten verlängern?",
+        "Ändere den Timer auf zehn Minuten",
+        "Füge dem Timer fünf Minuten hinzu.",
+        "Gib dem Timer noch fünf Minuten mehr",
+        "Mach den Timer fünf Minuten länger.",
+        "Zieh fünf Minuten vom Timer ab.",
+    ] {
+        assert_eq!(one(said), Request::Talk(Talk::FixedLength), "{said}");
+    }
+    for said in [
+        "Füge einen Timer von fünf Minuten hinzu.",
+        "Stell den Timer auf fünf Minuten.",
+    ] {
+        assert_eq!(one(said), timer(300), "{said}");
+    }
+}
+
 /// The answer was the present time.
 #[test]
 fn the_time_of_something_else_is_not_the_present_time() {

@@ -417,6 +417,28 @@ fn questions_about_timers_leave_them_alone() {
     assert_eq!(one("Pon otro temporizador de cinco minutos."), timer(300));
 }
 
+/// A second timer was set, which rang before the first.
+#[test]
+fn a_running_timer_keeps_its_length_and_no_other_is_set() {
+    for said in [
+        "Añade cinco minutos al temporizador.",
+        "Añádele cinco minutos más a la alarma",
+        "¿Puedes añadir al temporizador cinco minutos?",
+        "Alarga el temporizador cinco minutos.",
+        "Cambia el temporizador a diez minutos.",
+        "Quita cinco minutos del temporizador.",
+        "Pon cinco minutos más en el temporizador",
+    ] {
+        assert_eq!(one(said), Request::Talk(Talk::FixedLength), "{said}");
+    }
+    for said in [
+        "Añade un temporizador de cinco minutos.",
+        "Pon el temporizador a cinco minutos.",
+    ] {
+        assert_eq!(one(said), timer(300), "{said}");
+    }
+}
+
 /// The answer was the present time.
 #[test]
 fn the_time_of_something_else_is_not_the_present_time() {
