@@ -4,6 +4,7 @@
 
 use super::accents;
 use super::en::places;
+use super::en::units::Unit;
 use super::request::{Request, Talk, Target};
 use regex::Regex;
 
@@ -536,9 +537,10 @@ impl Reader {
         units.next().map(|(english, _)| *english)
     }
 
-    /// A unit as it is called here after a number.
+    /// A unit, of which the name may be singular, as it is called here after a number.
     pub(super) fn unit_here(&self, english: &str, number: &str) -> String {
-        let found = self.grammar.units.iter().find(|(unit, _)| *unit == english);
+        let plural = Unit::named(english).map_or(english, |unit| unit.plural);
+        let found = self.grammar.units.iter().find(|(unit, _)| *unit == plural);
         let form = found.and_then(|(_, forms)| forms.get(usize::from(number != "1")));
         form.map_or_else(|| english.to_owned(), |form| (*form).to_owned())
     }

@@ -475,6 +475,17 @@ fn a_running_timer_keeps_its_length_and_no_other_is_set() {
     }
 }
 
+/// The tool calls a single unit "hour", and the answer said so.
+#[test]
+fn a_single_unit_is_not_said_in_english() {
+    let say = |output| (WORDING.result)("convert_units", &output, "");
+    let hour = json!({"value": 1.0, "from": "hour", "result": 60.0, "to": "minutes", "approximate": false});
+    assert_eq!(say(hour).as_deref(), Some("1 Stunde ist 60 Minuten."));
+    let foot =
+        json!({"value": 12.0, "from": "inches", "result": 1.0, "to": "foot", "approximate": false});
+    assert_eq!(say(foot).as_deref(), Some("12 Zoll sind 1 Fuß."));
+}
+
 /// The answer was the present time.
 #[test]
 fn the_time_of_something_else_is_not_the_present_time() {
