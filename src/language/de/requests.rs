@@ -24,7 +24,7 @@ static GRAMMAR: Grammar = Grammar {
             Talk::HowAreYou,
         ),
         (
-            "danke|danke schön|dankeschön|vielen dank|danke sehr|besten dank|danke für (?:die|deine|ihre) hilfe",
+            "(?:(?:alles klar|in ordnung|sehr gut|gut|super|prima|perfekt|toll|wunderbar|schön) )*(?:danke|danke schön|dankeschön|vielen dank|danke sehr|besten dank)|danke für (?:die|deine|ihre) hilfe",
             Talk::Thanks,
         ),
         (
@@ -43,7 +43,10 @@ static GRAMMAR: Grammar = Grammar {
             "wie bitte|was|(?:bitte )?(?:noch ?mal|noch einmal)(?: bitte)?|wiederhol das|wiederhole das|wiederholen sie das|können sie das wiederholen|kannst du das wiederholen|(?:(?:das|es|sie|dich) )?(?:hab|habe) ich (?:(?:sie|dich|das|es|jetzt|leider|gerade|eben|akustisch) )*nicht (?:(?:ganz|richtig|gut|genau|so) )*(?:verstanden|gehört|mitbekommen|mitgekriegt)|ich (?:hab|habe) (?:(?:sie|dich|das|es|jetzt|leider|gerade|eben|akustisch) )*nicht (?:(?:ganz|richtig|gut|genau|so) )*(?:verstanden|gehört|mitbekommen|mitgekriegt)|(?:das |es )?(?:verstehe|versteh) ich (?:leider )?nicht|ich (?:verstehe|versteh|höre|hör) (?:(?:sie|dich|das|es) )?(?:(?:leider|gerade|kaum|so) )*(?:nicht|nichts|schlecht)(?: gut| richtig)?|(?:leider )?nicht verstanden|was (?:haben sie|hast du)(?: gerade| da| eben)? gesagt|wie war das",
             Talk::Repeat,
         ),
-        ("ja|jawohl|genau|klar|okay|ok|gerne", Talk::Yes),
+        (
+            "ja(?: bitte| gerne?)?|jawohl|genau|klar|okay|ok|gerne|alles klar|in ordnung|verstanden|sehr gut|gut|super|prima|perfekt|toll|wunderbar|schön",
+            Talk::Yes,
+        ),
         ("nein|nee|nö|nein danke", Talk::No),
         (
             "stopp|stop|halt|sei still|ruhe|hör auf|hören sie auf|vergiss es|vergessen sie es|schon gut|abbrechen",

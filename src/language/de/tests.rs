@@ -486,6 +486,17 @@ fn a_single_unit_is_not_said_in_english() {
     assert_eq!(say(foot).as_deref(), Some("12 Zoll sind 1 Fuß."));
 }
 
+/// The agent said that it could not do that alone.
+#[test]
+fn an_acknowledgement_is_no_request() {
+    for said in ["Super, danke!", "Alles klar, vielen Dank.", "Okay, danke."] {
+        assert_eq!(one(said), Request::Talk(Talk::Thanks), "{said}");
+    }
+    for said in ["Alles klar.", "Gut.", "Okay, perfekt.", "Ja, bitte."] {
+        assert_eq!(one(said), Request::Talk(Talk::Yes), "{said}");
+    }
+}
+
 /// The answer was the present time.
 #[test]
 fn the_time_of_something_else_is_not_the_present_time() {

@@ -24,7 +24,7 @@ static GRAMMAR: Grammar = Grammar {
             Talk::HowAreYou,
         ),
         (
-            "gracias|muchas gracias|mil gracias|gracias por (?:tu|su) ayuda|muy amable",
+            "(?:(?:muy bien|bien|perfecto|genial|estupendo|entendido|de acuerdo|está bien) )*(?:gracias|muchas gracias|mil gracias)|gracias por (?:tu|su) ayuda|muy amable",
             Talk::Thanks,
         ),
         (
@@ -43,7 +43,10 @@ static GRAMMAR: Grammar = Grammar {
             "cómo|qué|cómo dices|cómo dice|repite|repítelo|repítalo|repita|otra vez|puedes repetir(?:lo)?|puede repetir(?:lo)?|me lo (?:puedes|puede) repetir|qué has dicho|qué ha dicho|qué dijo|qué dijiste|cómo dijo|cómo ha dicho|mande|no (?:(?:le|te|lo|la|se) )*(?:he |ha )?(?:entendido|oído|escuchado|comprendido)(?: (?:bien|nada|eso))*|no (?:(?:le|te|lo|la|se) )*(?:entiendo|entendí|comprendo|oigo|oí|escucho|escuché|oye|escucha)(?: (?:bien|nada|eso|lo que dice|lo que dices))*",
             Talk::Repeat,
         ),
-        ("sí|claro|vale|de acuerdo|okay|ok", Talk::Yes),
+        (
+            "sí(?: por favor| claro)?|claro(?: que sí)?|vale|de acuerdo|okay|ok|muy bien|bien|perfecto|genial|estupendo|entendido|está bien",
+            Talk::Yes,
+        ),
         ("no|no gracias", Talk::No),
         (
             "para|pare|alto|silencio|cállate|cállese|déjalo|déjelo|olvídalo|olvídelo|no importa|cancela|cancele|basta",

@@ -450,6 +450,21 @@ fn a_single_unit_is_not_said_in_english() {
     assert_eq!(say(foot).as_deref(), Some("12 pulgadas son 1 pie."));
 }
 
+/// The agent said that it could not do that alone.
+#[test]
+fn an_acknowledgement_is_no_request() {
+    for said in [
+        "¡Perfecto, gracias!",
+        "Muy bien, muchas gracias.",
+        "Vale, gracias.",
+    ] {
+        assert_eq!(one(said), Request::Talk(Talk::Thanks), "{said}");
+    }
+    for said in ["Muy bien.", "Perfecto.", "Vale, genial.", "Sí, por favor."] {
+        assert_eq!(one(said), Request::Talk(Talk::Yes), "{said}");
+    }
+}
+
 /// The answer was the present time.
 #[test]
 fn the_time_of_something_else_is_not_the_present_time() {
