@@ -111,7 +111,7 @@ static GRAMMAR: Grammar = Grammar {
     ],
     near_weekday: ("(?:am|nächste[nr]?|kommende[nr]?|diese[nr]?) ", ""),
     long_time: r"\b(?:\d+|stunden?|tage?n?|wochen?|wochenende|monat(?:en?|s)?|jahr(?:en?|es)?)\b",
-    place: r"\b(?:in|auf|bei|für) (?:der |den |dem )?(?P<place>[\p{L}' ]+?)(?: ist es| es ist)?$",
+    place: r"\b(?:in|auf|bei|für) (?:der |den |dem )?(?P<place>[\p{L}' ]+?)(?: ist es| es ist| regnen| schneien)?$",
     timer: r"\b(?:timer|wecker|kurzzeitwecker|countdown|eieruhr|küchenuhr)\b|\bweck(?:e|en sie)? mich\b",
     asks: r"^(?:(?:um|bis|seit|in|ab) )?(?:wann|wie lange|wie ?viele?|wie weit|welche[rns]?)\b|^(?:ist|sind|läuft|laufen|habe? ich|gibt es|bleibt|bleiben|was ist mit|was macht|was sagt)\b|\bwie (?:lange|viel) (?:noch|läuft|geht|dauert|bleibt)\b",
     wonders: r"^(?:warum|wieso|weshalb|wozu|wer)\b",
@@ -120,7 +120,7 @@ static GRAMMAR: Grammar = Grammar {
     list: r"\b(?:liste|zeig|zeige|zeigen|nenn|nenne|nennen|auflisten|anzeigen|laufende[nr]?)\b|\b(?:timer|wecker) (?:läuft|laufen)\b",
     all: r"\b(?:alle|sämtliche|jeden)\b",
     time_of_day: r"\b(?:um|gegen|bis) (?:(?:halb|viertel|viertel vor|viertel nach|dreiviertel|kurz vor|kurz nach) )?\d{1,2}(?: \d{1,2})?(?: uhr)?\b|\b(?:auf|für) \d{1,2} uhr\b|\b(?:auf|für) (?:halb|viertel|viertel vor|viertel nach|dreiviertel) \d{1,2}\b|\bweck.*\b(?:auf|für) \d{1,2}(?: \d{1,2})?$|\b(?:morgen|übermorgen|mittag|mitternacht)\b",
-    weather: r"\b(?:wetter|wettervorhersage|regnet es|wird es regnen|schneit es|wie (?:warm|kalt|heiß) (?:ist|wird))\b",
+    weather: r"\b(?:wetter|wettervorhersage|regnet es|wird es (?:\p{L}+ ){0,5}(?:regnen|schneien)|schneit es|wie (?:warm|kalt|heiß) (?:ist|wird))\b",
     no_forecast: r"\b(?:übermorgen|gestern|vorgestern|montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonnabend|sonntag|wochenende|wochen?|tagen|stunden?|monat|nächste[nrs]?|kommende[nrs]?|januar|februar|märz|april|mai|juni|juli|august|september|oktober|november|dezember|ostern|weihnachten|silvester|neujahr)\b",
     days: &[
         (
@@ -171,7 +171,7 @@ static GRAMMAR: Grammar = Grammar {
         ),
     ],
     units_of_time: ["stunden?|std", "minuten?|min", "sekunden?|sek"],
-    sum: r"^(?:(?:was|wie ?viel) (?:ist|sind|ergibt|macht|gibt)|berechne|berechnen sie|rechne|rechnen sie|was kommt heraus bei) (?P<sum>.+?)(?: aus)?$",
+    sum: r"^(?:(?:was|wie ?viel) (?:ist|sind|ergibt|macht|gibt)(?: denn)?|(?:berechne|berechnen sie|rechne|rechnen sie)(?: (?:bitte|mal|mir|doch|kurz))*|was kommt heraus bei) (?P<sum>.+?)(?: aus)?$",
     operations: &[
         (r"\b(?:prozent|%) (?:von|aus)\b", "% of"),
         (r"(\d) ?% ?(?:von|aus|of)\b", "$1% of"),

@@ -497,6 +497,37 @@ fn an_acknowledgement_is_no_request() {
     }
 }
 
+/// Such a sum was not understood.
+#[test]
+fn a_polite_word_is_no_part_of_a_sum() {
+    for said in ["Rechne bitte 12 mal 7.", "Berechnen Sie mal 12 mal 7"] {
+        assert_eq!(one(said), Request::Calculate("12 * 7".into()), "{said}");
+    }
+}
+
+/// Only "wird es regnen" was understood.
+#[test]
+fn rain_may_be_asked_for_behind_the_day_and_the_place() {
+    let weather = |place: Option<&str>, day| Request::Weather {
+        place: place.map(str::to_owned),
+        day,
+    };
+    for (said, request) in [
+        (
+            "Wird es morgen in Berlin regnen?",
+            weather(Some("Berlin"), "tomorrow"),
+        ),
+        (
+            "Wird es heute noch in Köln schneien?",
+            weather(Some("Cologne"), "today"),
+        ),
+        ("Wird es heute regnen?", weather(None, "today")),
+        ("Wird es am Wochenende regnen?", Request::Unknown),
+    ] {
+        assert_eq!(one(said), request, "{said}");
+    }
+}
+
 /// The answer was the present time.
 #[test]
 fn the_time_of_something_else_is_not_the_present_time() {

@@ -150,7 +150,7 @@ static GRAMMAR: Grammar = Grammar {
         ),
     ],
     units_of_time: ["horas?", "minutos?|min", "segundos?|seg"],
-    sum: r"^(?:(?:cuánto|cuántos|qué) (?:es|son|da|suman|hace)|calcula|calcule) (?P<sum>.+?)$",
+    sum: r"^(?:(?:cuánto|cuántos|qué) (?:es|son|da|suman|hace)|(?:calcula|calcule)(?: por favor)?) (?P<sum>.+?)$",
     operations: &[
         (
             r"(?:el |un )?(\d+(?:\.\d+)?) ?(?:por 100|%) (?:de|del)\b",

@@ -465,6 +465,13 @@ fn an_acknowledgement_is_no_request() {
     }
 }
 
+/// Such a sum was not understood.
+#[test]
+fn a_polite_word_is_no_part_of_a_sum() {
+    let sum = Request::Calculate("12 * 7".into());
+    assert_eq!(one("Calcula, por favor, doce por siete."), sum);
+}
+
 /// The answer was the present time.
 #[test]
 fn the_time_of_something_else_is_not_the_present_time() {
