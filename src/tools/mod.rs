@@ -105,7 +105,8 @@ pub enum ToolError {
     /// Something broke before the tool could begin, so nothing has changed. What it was is for the operator alone.
     #[error("{BROKEN}")]
     NotBegun(String),
-    /// The connection to the tool broke after a change had been asked for. What it was is for the operator alone.
+    /// The connection to the tool broke after a change had been asked for, or its answer cannot be read. What it was is for
+    /// the operator alone.
     #[error("{UNCERTAIN}")]
     Uncertain(String),
     /// The tool did not answer within its timeout, ms, after a change had been asked for.

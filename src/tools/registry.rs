@@ -237,7 +237,7 @@ impl Registry {
     ///
     /// # Errors
     /// [`ToolError::Unknown`]; [`ToolError::Failed`] if a fixed argument has no value in this session;
-    /// [`ToolError::Arguments`]; [`ToolError::Timeout`]; and the tool's own.
+    /// [`ToolError::Arguments`]; [`ToolError::Timeout`], or [`ToolError::Unanswered`] of a change; and the tool's own.
     pub fn call(
         &self,
         name: &str,
@@ -266,7 +266,14 @@ impl Registry {
         Box::pin(async move {
             let (tool, arguments) = (tool?, arguments?);
             let limit = tool.declaration().timeout;
-            let late = |_| ToolError::Timeout(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
+            let changes = tool.declaration().effect.changes();
+            let late = |_| {
+                let limit = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+                match changes {
+                    true => ToolError::Unanswered(limit),
+                    false => ToolError::Timeout(limit),
+                }
+            };
             tokio::time::timeout(limit, tool.call(arguments, &context))
                 .await
                 .map_err(late)?

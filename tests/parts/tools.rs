@@ -235,6 +235,56 @@ async fn errors_oversized_responses_and_timeouts_are_distinguished() {
 }
 
 #[tokio::test]
+async fn a_change_whose_answer_is_lost_or_late_is_not_told_as_a_tool_that_does_not_work() {
+    let router = Router::new()
+        .route("/at/slow", post(std::future::pending::<String>))
+        .route("/at/long", post(|| async { "x".repeat(3000) }))
+        .route("/at/odd", post(|| async { "booked" }))
+        .route("/at/proxy", post(|| async { StatusCode::GATEWAY_TIMEOUT }))
+        .route(
+            "/at/down",
+            post(|| async { StatusCode::SERVICE_UNAVAILABLE }),
+        )
+        .route(
+            "/at/away",
+            get(|| async { Redirect::to("http://127.0.0.1:1/") }),
+        );
+    let address = serve(router).await;
+    let more = "method = \"POST\"\nlimit_kib = 2\nresponse = { id = \"/id\" }";
+    let patient = http(address, more).replace("\"read\"", "\"reversible\"");
+    let failure = async |text: &str, place: &str| {
+        let tools = Folder::new().with("probe.toml", text).tools();
+        let result = call(&tools, "probe", json!({"place": place})).await;
+        result.unwrap_err()
+    };
+    let late = failure(&patient.replace("60000", "300"), "slow").await;
+    assert_eq!(late, ToolError::Unanswered(300));
+    for place in ["long", "odd", "proxy"] {
+        let lost = failure(&patient, place).await;
+        assert!(matches!(lost, ToolError::Uncertain(_)), "{place}: {lost:?}");
+        assert!(lost.to_string().contains("not known whether"), "{lost}");
+    }
+    let down = failure(&patient, "down").await;
+    assert!(matches!(down, ToolError::Broken(_)), "{down:?}");
+    // The service that redirects has had the request.
+    let followed = patient.replace("\"POST\"", "\"GET\"");
+    let away = failure(&followed, "away").await;
+    assert!(matches!(away, ToolError::Uncertain(_)), "{away:?}");
+    let dropping = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let text = patient.replace(
+        &address.to_string(),
+        &dropping.local_addr().unwrap().to_string(),
+    );
+    tokio::spawn(async move {
+        let (mut socket, _) = dropping.accept().await.unwrap();
+        let read = socket.read(&mut [0; 4096]).await;
+        assert!(read.unwrap() > 0);
+    });
+    let dropped = failure(&text, "x").await;
+    assert!(matches!(dropped, ToolError::Uncertain(_)), "{dropped:?}");
+}
+
+#[tokio::test]
 async fn redirects_are_followed_within_bounds_and_checked_each_time() {
     let seen = Seen::default();
     let (inner, inner_seen) = echo_server().await;

@@ -260,8 +260,13 @@ impl Web {
         allowed: Option<&Url>,
         limit: usize,
     ) -> Result<Answer, Failure> {
-        for _ in 0..=MOST_REDIRECTS {
-            let response = self.send(&request, allowed).await?;
+        for hop in 0..=MOST_REDIRECTS {
+            let sent = self.send(&request, allowed).await;
+            // What has sent us elsewhere has had the request.
+            let response = sent.map_err(|failure| Failure {
+                is_sent: failure.is_sent || hop > 0,
+                ..failure
+            })?;
             let Some(next) = redirected(&response, &request)? else {
                 return read(response, limit).await;
             };
@@ -399,10 +404,15 @@ impl Tool for HttpTool {
         let (plan, web) = (self.plan.clone(), self.web.clone());
         let parameters = self.declaration.spec.parameters.clone();
         let key = call.idempotency_key.clone();
+        let changes = self.declaration.effect.changes();
         Box::pin(async move {
             let seen = context(&parameters, &arguments, []);
             let host = plan.origin.host_str().unwrap_or_default();
-            let broken = |reason: String| ToolError::Broken(format!("{host}: {reason}"));
+            // A change may have been made although its answer was lost or cannot be read.
+            let broken = |reason: String| match changes {
+                true => ToolError::Uncertain(format!("{host}: {reason}")),
+                false => ToolError::Broken(format!("{host}: {reason}")),
+            };
             let not_begun = |reason: String| ToolError::NotBegun(format!("{host}: {reason}"));
             let request = plan.request(&seen, &key).map_err(not_begun)?;
             let answer = web
@@ -412,6 +422,9 @@ impl Tool for HttpTool {
                     true => broken(failure.reason),
                     false => not_begun(failure.reason),
                 })?;
+            if changes && NO_ANSWER.contains(&answer.status) {
+                return Err(broken(format!("it answered {}", answer.status)));
+            }
             if !answer.status.is_success() {
                 return Err(refusal(&answer, plan.error.as_deref(), host));
             }
@@ -425,6 +438,9 @@ impl Tool for HttpTool {
         Box::pin(async move { web.warm_up(&plan.warm_up, plan.allowed()).await })
     }
 }
+
+/// A proxy's word that the service behind it gave no answer: it may have done what it was asked for.
+const NO_ANSWER: [StatusCode; 2] = [StatusCode::BAD_GATEWAY, StatusCode::GATEWAY_TIMEOUT];
 
 /// Refusals that the user did not cause: of our key, our proxy, our haste.
 const OWN_FAULTS: [StatusCode; 5] = [
