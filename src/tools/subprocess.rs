@@ -150,6 +150,7 @@ impl SubprocessPlan {
         &self,
         parameters: &Value,
         arguments: &Map<String, Value>,
+        changes: bool,
     ) -> Result<Value, ToolError> {
         let run = uuid::Uuid::new_v4().to_string();
         let command = self.command(parameters, arguments, &run);
@@ -160,14 +161,17 @@ impl SubprocessPlan {
             ToolError::NotBegun("the program could not be started".into())
         })?;
         let answer = self.answer(Group { child, run }, arguments).await;
-        answer.map_err(ToolError::Broken)
+        answer.map_err(|failure| match failure {
+            Failure::Unread(why) if changes => ToolError::Uncertain(why),
+            Failure::Unread(why) | Failure::Refused(why) => ToolError::Broken(why),
+        })
     }
 
     async fn answer(
         &self,
         mut group: Group,
         arguments: &Map<String, Value>,
-    ) -> Result<Value, String> {
+    ) -> Result<Value, Failure> {
         let program = self.program.display();
         let (input, stdout, stderr) = (
             group.child.stdin.take(),
@@ -198,20 +202,21 @@ impl SubprocessPlan {
             }
         };
         if output.len() > self.limit {
-            return Err(format!("it printed more than {} KiB", self.limit / 1024));
+            let why = format!("it printed more than {} KiB", self.limit / 1024);
+            return Err(Failure::Unread(why));
         }
         if !complaint.is_empty() {
             // It may repeat what was said. Quoted, so that it forges no line of the log.
             let complaint = String::from_utf8_lossy(&complaint);
             tracing::debug!(%program, ?complaint, "what a program says on stderr");
         }
-        let status = status?.map_err(|error| {
+        let status = status.map_err(Failure::Unread)?.map_err(|error| {
             tracing::error!(%program, %error, "a program cannot be waited for");
-            "the program did not do it".to_owned()
+            Failure::Unread("the program did not do it".into())
         })?;
         if !status.success() {
             tracing::warn!(%program, %status, "a program failed");
-            return Err("the program did not do it".into());
+            return Err(Failure::Refused("the program did not do it".into()));
         }
         if !self.json {
             return Ok(Value::String(
@@ -220,9 +225,17 @@ impl SubprocessPlan {
         }
         serde_json::from_slice(&output).map_err(|error| {
             tracing::warn!(%program, %error, "a program printed no JSON");
-            "the program's answer could not be read".to_owned()
+            Failure::Unread("the program's answer could not be read".into())
         })
     }
+}
+
+/// The failure of a program that was started.
+enum Failure {
+    /// It says so by its exit status.
+    Refused(String),
+    /// Its answer cannot be used: it may have done what it was asked for.
+    Unread(String),
 }
 
 /// Whether this is a file that may be executed, by whoever it is.
@@ -349,6 +362,7 @@ impl Tool for SubprocessTool {
     ) -> BoxFuture<'static, Result<Value, ToolError>> {
         let plan = self.plan.clone();
         let parameters = self.declaration.spec.parameters.clone();
-        Box::pin(async move { plan.run(&parameters, &arguments).await })
+        let changes = self.declaration.effect.changes();
+        Box::pin(async move { plan.run(&parameters, &arguments, changes).await })
     }
 }

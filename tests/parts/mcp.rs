@@ -115,6 +115,17 @@ async fn a_program_is_listed_pinned_and_called() {
 }
 
 #[tokio::test]
+async fn a_change_whose_result_cannot_be_used_is_not_told_as_a_tool_that_does_not_work() {
+    let setup = Setup::of_program(&[object("image_book")]);
+    setup.declare("image_book", "effect = \"reversible\"\ntimeout_ms = 60000");
+    setup.pin().await;
+    let (live, _) = run(&setup);
+    until_offered(&live, "image_book").await;
+    let booked = call(&live, "image_book", json!({})).await;
+    assert!(matches!(booked, Err(ToolError::Uncertain(_))), "{booked:?}");
+}
+
+#[tokio::test]
 async fn a_named_variable_reaches_the_program_and_no_other() {
     let setup = Setup::of_program(&[object("structured_look")]);
     setup.declare("structured_look", "effect = \"read\"\ntimeout_ms = 60000");

@@ -491,6 +491,22 @@ async fn a_programs_failures_are_reported() {
     );
 }
 
+#[tokio::test]
+async fn a_change_by_a_program_whose_answer_cannot_be_read_may_have_been_made() {
+    let failure = async |argv: &str, more: &str| {
+        let text = program(argv, more).replace("\"read\"", "\"reversible\"");
+        let folder = Folder::new().with("probe.toml", &text);
+        let result = call(&folder.tools(), "probe", json!({"text": ""})).await;
+        result.unwrap_err()
+    };
+    let unread = failure(r#"["echo", "booked"]"#, "").await;
+    assert!(matches!(unread, ToolError::Uncertain(_)), "{unread:?}");
+    let long = failure(r#"["yes"]"#, "limit_kib = 4").await;
+    assert!(matches!(long, ToolError::Uncertain(_)), "{long:?}");
+    let failed = failure(r#"["false"]"#, "").await;
+    assert!(matches!(failed, ToolError::Broken(_)), "{failed:?}");
+}
+
 /// Whether a process is running, not counting zombies.
 fn is_running(id: &str) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();

@@ -156,7 +156,16 @@ impl Tool for McpTool {
                 }
             };
             match answered? {
-                CallToolResponse::Complete(given) => result::read(given, output.as_deref()),
+                CallToolResponse::Complete(given) => {
+                    let is_done = given.is_error != Some(true);
+                    match result::read(given, output.as_deref()) {
+                        // The change was made: its result cannot be used.
+                        Err(ToolError::Broken(why)) if changes && is_done => {
+                            Err(ToolError::Uncertain(why))
+                        }
+                        read => read,
+                    }
+                }
                 _ => Err(client.broken("it asks for input, or made a task of the call")),
             }
         })
