@@ -19,7 +19,7 @@ pub(crate) fn shortened(text: &str, most: usize) -> String {
     }
 }
 
-/// A server's schema for a model: without titles, with descriptions of bounded length.
+/// A server's schema for a model: in the draft of 2020-12, without titles, with descriptions of bounded length.
 pub(crate) fn schema(mut given: Value) -> Value {
     trim(&mut given);
     given
@@ -33,6 +33,17 @@ fn trim(schema: &mut Value) {
     schema.shift_remove("title");
     if let Some(Value::String(text)) = schema.get_mut("description") {
         *text = shortened(text, LONGEST_PARAMETER);
+    }
+    if let Some(Value::Array(tuple)) = schema.get("items") {
+        // Drafts before 2020-12 write a tuple so, and no later one allows it.
+        let tuple = tuple.clone();
+        schema.shift_remove("items");
+        if let Some(further) = schema.shift_remove("additionalItems") {
+            schema.insert("items".into(), further);
+        }
+        if !tuple.is_empty() {
+            schema.insert("prefixItems".into(), Value::Array(tuple));
+        }
     }
     for (key, inner) in schema.iter_mut() {
         match (key.as_str(), inner) {
@@ -75,5 +86,28 @@ mod tests {
         assert!(kept.get("title").is_none() && kept.get("$schema").is_none());
         let length = kept["properties"]["title"]["description"].as_str().unwrap();
         assert_eq!(length.chars().count(), LONGEST_PARAMETER);
+    }
+
+    #[test]
+    fn a_tuple_of_an_older_draft_is_no_broken_schema() {
+        let pair = json!([{"type": "number", "title": "Latitude"}, {"type": "number"}]);
+        let given = json!({
+            "$schema": "http://json-schema.org/draft-07/schema#", "type": "object",
+            "properties": {
+                "at": {"type": "array", "minItems": 2, "items": pair, "additionalItems": false},
+                "none": {"type": "array", "items": []},
+            },
+        });
+        let kept = schema(given);
+        let at = &kept["properties"]["at"];
+        assert_eq!(
+            at["prefixItems"],
+            json!([{"type": "number"}, {"type": "number"}])
+        );
+        assert_eq!(at["items"], false);
+        let validator = jsonschema::validator_for(&kept).unwrap();
+        assert!(validator.is_valid(&json!({"at": [52.5, 13.4], "none": [1]})));
+        assert!(!validator.is_valid(&json!({"at": [52.5, "east"]})));
+        assert!(!validator.is_valid(&json!({"at": [52.5, 13.4, 1]})));
     }
 }
