@@ -191,7 +191,7 @@ impl Registry {
     }
 
     /// The arguments as the tool will see them: the fixed ones set to the values of `session`, the schema's
-    /// defaults filled in, then checked.
+    /// defaults filled in, then checked. `null` for one that may be left out, and may not be `null`, counts as left out.
     ///
     /// # Errors
     /// [`ToolError::Unknown`]; [`ToolError::Failed`] if a fixed argument has no value in this session; or
@@ -208,12 +208,18 @@ impl Registry {
             Some(fixed) => fixed.merged(name, arguments, known)?,
             None => arguments,
         };
+        let spec = &entry.declaration.spec;
         let mut arguments = Value::Object(arguments);
-        fill_defaults(&entry.declaration.spec.parameters, &mut arguments);
-        entry
-            .validator
-            .validate(&arguments)
-            .map_err(|error| wrong_arguments(&error, fixed))?;
+        fill_defaults(&spec.parameters, &mut arguments);
+        let mut most = spec.properties().count();
+        while let Err((error, null)) = checked(entry, &arguments) {
+            let (Some(name), Value::Object(given), 1..) = (null, &mut arguments, most) else {
+                return Err(error);
+            };
+            given.shift_remove(&name);
+            fill_defaults(&spec.parameters, &mut arguments);
+            most -= 1;
+        }
         match arguments {
             Value::Object(arguments) => Ok(arguments),
             other => Err(ToolError::Arguments(format!("not an object: {other}"))),
@@ -333,6 +339,29 @@ fn compile(name: &str, schema: &Value) -> Result<Validator, RegistryError> {
         return Err(wrong(r#"its "type" must be "object""#.into()));
     }
     jsonschema::validator_for(schema).map_err(|error| wrong(describe(&error)))
+}
+
+/// Checks arguments. An error comes with the name of an argument that should have been left out, if there is one.
+fn checked(entry: &Entry, arguments: &Value) -> Result<(), (ToolError, Option<String>)> {
+    let Err(error) = entry.validator.validate(arguments) else {
+        return Ok(());
+    };
+    let mut errors = entry.validator.iter_errors(arguments);
+    let null = errors.find_map(|error| null_left_out(&entry.declaration.spec, arguments, &error));
+    Err((wrong_arguments(&error, entry.tool.fixed()), null))
+}
+
+/// The argument that is wrong, if it is `null` and may be left out.
+fn null_left_out(
+    spec: &ToolSpec,
+    arguments: &Value,
+    error: &jsonschema::ValidationError<'_>,
+) -> Option<String> {
+    let at = error.instance_path().to_string();
+    let name = at.strip_prefix('/')?;
+    let is_null = arguments.get(name)?.is_null();
+    let is_required = spec.required().any(|required| required == name);
+    (is_null && !is_required).then(|| name.to_owned())
 }
 
 /// The fault of the arguments, for the model, without the values of fixed ones.
@@ -484,6 +513,45 @@ mod tests {
         ));
         let slow = call("echo", json!({"n": 1, "slow": true})).await;
         assert_eq!(slow, Err(ToolError::Timeout(200)));
+    }
+
+    /// A caller waited for a second round of the model.
+    #[tokio::test]
+    async fn a_call_with_null_for_what_may_be_left_out_is_not_refused() {
+        let (mut registry, context) = (registry(), context());
+        let schema = json!({
+            "type": "object",
+            "properties": {"due": {"type": ["string", "null"]}, "note": {"type": "string"}}
+        });
+        registry.register(echo("move", schema)).unwrap();
+        let call = |name, value| registry.call(name, arguments(value), &context);
+        assert_eq!(
+            call("echo", json!({"n": 2, "unit": null, "slow": null})).await,
+            Ok(json!({"n": 2, "unit": "m"}))
+        );
+        assert_eq!(
+            call("move", json!({"due": null, "note": null})).await,
+            Ok(json!({"due": null})),
+            "where null is allowed it may mean something"
+        );
+        let schema = json!({
+            "type": "object", "properties": {"id": {"type": "integer"}, "all": {"type": "boolean"}},
+            "maxProperties": 1, "additionalProperties": false
+        });
+        registry.register(echo("cancel", schema)).unwrap();
+        assert_eq!(
+            registry
+                .call("cancel", arguments(json!({"id": 1, "all": null})), &context)
+                .await,
+            Ok(json!({"id": 1})),
+            "nulls do not count"
+        );
+        let call = |name, value| registry.call(name, arguments(value), &context);
+        let refused = call("echo", json!({"n": null})).await;
+        assert!(
+            matches!(refused, Err(ToolError::Arguments(_))),
+            "{refused:?}"
+        );
     }
 
     #[test]
