@@ -13,7 +13,15 @@ use std::sync::{Arc, LazyLock};
 /// Up to here a float that has no fraction is a whole number for sure: 2^53.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-static PLAIN: LazyLock<Environment<'static>> = LazyLock::new(strict);
+/// What was left out prints nothing: the word "none" would be taken for a value.
+static PLAIN: LazyLock<Environment<'static>> = LazyLock::new(|| {
+    let mut environment = strict();
+    environment.set_formatter(|out, state, value| match value.is_none() {
+        true => Ok(()),
+        false => escape_formatter(out, state, value),
+    });
+    environment
+});
 
 /// Stands in an address for a value that is missing or blank: no path that is meant has a NUL.
 const MISSING: &str = "%00";
@@ -129,7 +137,7 @@ impl Template {
         &self.0
     }
 
-    /// As text.
+    /// As text. What was left out is empty.
     ///
     /// # Errors
     /// The error of minijinja, such as a division by zero.
@@ -303,6 +311,16 @@ mod tests {
             let address = template.address(&seen(json!({"place": "x", "n": n})));
             assert_eq!(address.unwrap(), "https://a.b/x?n=");
         }
+    }
+
+    /// A ticket for a caller without a name was for "none".
+    #[test]
+    fn an_argument_that_was_left_out_is_not_printed_as_a_word() {
+        let template = |source| Template::new(source, &known(&["place", "n"])).unwrap();
+        let nothing = seen(json!({"n": null}));
+        assert_eq!(template("{{ place }}").text(&nothing), Ok(String::new()));
+        assert_eq!(template("for {{ n }}.").json(&nothing), Ok(json!("for .")));
+        assert_eq!(template("{{ n }}").json(&nothing), Ok(Value::Null));
     }
 
     #[test]
