@@ -43,6 +43,19 @@ static ENCODING: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment
 });
 
+/// Every value that is printed is one key of a JSON pointer, or a part of one, whatever is in it: RFC 6901, 3.
+static POINTING: LazyLock<Environment<'static>> = LazyLock::new(|| {
+    let mut environment = strict();
+    environment.set_formatter(|out, _, value| {
+        let text = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
+        let text = text.replace('~', "~0").replace('/', "~1");
+        out.write_str(&text).map_err(Error::from)
+    });
+    environment
+});
+
 /// Templates for speech: a missing value is an error.
 static SAID: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut environment = strict();
@@ -161,6 +174,16 @@ impl Template {
             return Err("an argument in the address's path is empty".into());
         }
         Ok(format!("{path}{}", query.replace(MISSING, "")))
+    }
+
+    /// As a JSON pointer, in which values are keys.
+    ///
+    /// # Errors
+    /// The error of minijinja.
+    pub fn pointer(&self, context: &Jinja) -> Result<String, String> {
+        POINTING
+            .render_str(&self.0, context)
+            .map_err(|error| error.to_string())
     }
 
     /// As JSON: a template that is one `{{ expression }}` keeps the expression's type, any other
@@ -321,6 +344,14 @@ mod tests {
         assert_eq!(template("{{ place }}").text(&nothing), Ok(String::new()));
         assert_eq!(template("for {{ n }}.").json(&nothing), Ok(json!("for .")));
         assert_eq!(template("{{ n }}").json(&nothing), Ok(Value::Null));
+    }
+
+    /// The rate of "EUR/USD" was looked for under "EUR".
+    #[test]
+    fn a_slash_in_an_argument_does_not_divide_a_json_pointer() {
+        let template = Template::new("/rates/{{ place }}", &known(&["place"])).unwrap();
+        let pointer = template.pointer(&seen(json!({"place": "EUR/USD~x"})));
+        assert_eq!(pointer, Ok("/rates/EUR~1USD~0x".into()));
     }
 
     #[test]

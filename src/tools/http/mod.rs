@@ -172,7 +172,8 @@ impl HttpPlan {
         let pick = |(name, pick): &(String, Pick)| {
             let value = match pick {
                 Pick::Expression(template) => template.json(&seen)?,
-                Pick::Pointer { pointer, optional } => match body.pointer(&pointer.text(&seen)?) {
+                Pick::Pointer { pointer, optional } => match body.pointer(&pointer.pointer(&seen)?)
+                {
                     Some(value) => value.clone(),
                     None if *optional => Value::Null,
                     None => return Err(format!("the answer has no {name}")),
