@@ -208,6 +208,9 @@ impl Template {
     /// The expression that the whole template is.
     pub fn expression(&self) -> Option<&str> {
         let inner = self.0.trim().strip_prefix("{{")?.strip_suffix("}}")?;
+        // Signs of white space that is to be removed, or kept.
+        let inner = inner.strip_prefix(['-', '+']).unwrap_or(inner);
+        let inner = inner.strip_suffix(['-', '+']).unwrap_or(inner);
         (!inner.contains("{{") && !inner.contains("}}")).then_some(inner.trim())
     }
 }
@@ -344,6 +347,16 @@ mod tests {
         assert_eq!(template("{{ place }}").text(&nothing), Ok(String::new()));
         assert_eq!(template("for {{ n }}.").json(&nothing), Ok(json!("for .")));
         assert_eq!(template("{{ n }}").json(&nothing), Ok(Value::Null));
+    }
+
+    /// Every call of such a tool failed.
+    #[test]
+    fn an_expression_may_have_signs_for_white_space() {
+        let template = |source| Template::new(source, &known(&["place", "n"])).unwrap();
+        let three = seen(json!({"n": 3}));
+        for source in ["{{- n -}}", "{{ n -}}", "{{-n}}"] {
+            assert_eq!(template(source).json(&three), Ok(json!(3)), "{source}");
+        }
     }
 
     /// The rate of "EUR/USD" was looked for under "EUR".
