@@ -4,6 +4,7 @@ use super::hints::{Hint, Hints};
 use super::pins::Pin;
 use super::result;
 use super::servers::Client;
+use super::web::is_without_effect;
 use super::{LONGEST_DESCRIPTION, Link, McpServer, schema, shortened};
 use crate::tools::{CallContext, Declaration, Effect, Tool, ToolError};
 use futures_util::future::BoxFuture;
@@ -138,9 +139,13 @@ impl Tool for McpTool {
                         ServiceError::McpError(refused) => client.broken(&refused.message),
                         error => {
                             client.suspect();
-                            match changes {
-                                true => ToolError::Uncertain(client.cause(&error.to_string())),
-                                false => client.broken(&error.to_string()),
+                            let why = client.cause(&error.to_string());
+                            match &error {
+                                ServiceError::TransportSend(sent) if is_without_effect(sent) => {
+                                    ToolError::NotBegun(why)
+                                }
+                                _ if changes => ToolError::Uncertain(why),
+                                _ => ToolError::Broken(why),
                             }
                         }
                     })

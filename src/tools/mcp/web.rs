@@ -6,6 +6,7 @@ use super::{Access, connection::McpError};
 use futures_util::stream::BoxStream;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::ClientJsonRpcMessage;
+use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
     StreamableHttpResponseLimits,
@@ -13,6 +14,7 @@ use rmcp::transport::streamable_http_client::{
 use secrecy::{ExposeSecret, SecretString};
 use sse_stream::Sse;
 use std::collections::HashMap;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
@@ -88,7 +90,7 @@ impl Web {
             answer = send(self.client.clone(), Some(token)).await;
         }
         answer.map_err(|error| match is_refusal(&error) {
-            true => Error::Io(std::io::Error::other(self.refused())),
+            true => Error::Io(io::Error::new(NO_TOKEN, self.refused())),
             false => error,
         })
     }
@@ -107,8 +109,20 @@ impl Web {
     }
 }
 
+/// Marks the errors of requests without a token that is taken.
+const NO_TOKEN: io::ErrorKind = io::ErrorKind::PermissionDenied;
+
 fn no_token(error: OauthError) -> Error {
-    Error::Io(std::io::Error::other(error))
+    Error::Io(io::Error::new(NO_TOKEN, error))
+}
+
+/// Whether a request has had no effect for sure: nobody was reached, or there is no token that is taken.
+pub(super) fn is_without_effect(error: &DynamicTransportError) -> bool {
+    match error.error.downcast_ref::<Error>() {
+        Some(Error::Client(error)) => error.is_connect(),
+        Some(Error::Io(error)) => error.kind() == NO_TOKEN,
+        _ => false,
+    }
 }
 
 /// HTTP 401, with a challenge or without.
@@ -206,5 +220,31 @@ impl StreamableHttpClient for Web {
             }
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::any::TypeId;
+
+    /// With `once_per` the change could not be made for a day.
+    #[tokio::test]
+    async fn a_change_for_which_no_server_was_reached_has_not_begun() {
+        let sent = |error: Error| {
+            DynamicTransportError::from_parts("web", TypeId::of::<Web>(), Box::new(error))
+        };
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let refused = client.post("http://127.0.0.1:1/mcp").send().await;
+        assert!(is_without_effect(&sent(Error::Client(
+            refused.unwrap_err()
+        ))));
+        assert!(is_without_effect(&sent(Error::Io(io::Error::new(
+            NO_TOKEN, "refused"
+        )))));
+        let broken = io::Error::from(io::ErrorKind::ConnectionReset);
+        for unknown in [Error::Io(broken), Error::UnexpectedEndOfStream] {
+            assert!(!is_without_effect(&sent(unknown)));
+        }
     }
 }
