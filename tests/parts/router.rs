@@ -346,6 +346,26 @@ fn the_readmes_tool_runs_early_and_a_missing_line_is_named() {
     );
 }
 
+#[test]
+fn words_are_tried_in_the_language_of_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("undertone.toml");
+    let tried = |language: &str| -> Value {
+        let text = format!("[session]\nlanguage = \"{language}\"\n[tools]\nfolder = \"\"\n");
+        std::fs::write(&config, text).unwrap();
+        let config = config.to_str().unwrap();
+        let words = "Wie spät ist es in Tokio?";
+        let report = undertone(&["router", "try", words, "--json", "--config", config]);
+        serde_json::from_str(&report).unwrap()
+    };
+    let is_early = |call: &Value| call["tool"] == "get_time" && call["runs_early"] == true;
+    for (language, expected) in [("de", true), ("en", false)] {
+        let report = tried(language);
+        let mut calls = report["calls"].as_array().unwrap().iter();
+        assert_eq!(calls.any(is_early), expected, "{language}: {report:#}");
+    }
+}
+
 /// Sentences of CLINC150 that ask for other things, beside the newcomers' tools: how many run one early.
 #[test]
 #[ignore = "measures a published set: make measure"]

@@ -65,6 +65,7 @@ impl Try {
         let heard = Evidence {
             text: self.words.clone(),
             paused: !self.unfinished,
+            language: config.policy.speaker.language.clone(),
             ..Evidence::default()
         };
         let trial = Trial::of(&settings, &heard)?;
