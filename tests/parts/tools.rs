@@ -741,6 +741,18 @@ fn a_bad_declaration_names_file_key_and_fix() {
 }
 
 #[test]
+fn an_amount_for_a_day_without_a_cost_of_a_call_is_no_budget() {
+    let costly = http("127.0.0.1:1".parse().unwrap(), "").replace("\"read\"", "\"read-costly\"");
+    let with = |more: &str| {
+        let text = format!("{costly}\n[speculation]\nallow = \"full\"\n{more}");
+        Folder::new().with("bad.toml", &text)
+    };
+    with("cost_per_day = 2.0").refused(&["speculation.per_day", "cost and cost_per_day"]);
+    assert!(with("cost_per_day = 2.0\ncost = 0.1").load().is_ok());
+    assert!(with("per_day = 5").load().is_ok());
+}
+
+#[test]
 fn a_fixed_argument_names_a_result_that_there_can_be() {
     let valid = http("127.0.0.1:1".parse().unwrap(), "");
     let parameters = "parameters = { properties = { id = { type = \"string\" } } }\n";

@@ -568,7 +568,9 @@ impl Check<'_> {
                 "use \"forbid\", or \"warm-up\" for a keyed one",
             ));
         }
-        let unlimited = typed.per_day.is_none() && typed.cost_per_day.is_none();
+        // Calls that cost nothing never use an amount up.
+        let is_bounded = typed.cost_per_day.is_some() && typed.cost > 0.0;
+        let unlimited = typed.per_day.is_none() && !is_bounded;
         if declaration.effect == Effect::ReadCostly && typed.allow == Eligibility::Full && unlimited
         {
             return Err(self.wrong(
