@@ -181,15 +181,16 @@ export class Comparison extends EventTarget {
       // Within the click, as browsers require.
       await this.#speaker.wake();
       for (const early of [true, false]) {
+        // Stopped while the loudspeaker woke up, or a moment ago.
+        if (run !== this.#run) return;
         const playing = new Playing(early, this.preRoll, this.#speaker, this.#transcript, (onTrack) => this.dispatchEvent(new CustomEvent('connected', { detail: onTrack })));
         this.#playings.push(playing);
         this.#transcript.note(`${early ? WITH : WITHOUT}:`);
         this.#draw();
         await playing.play(number);
         await new Promise((resolve) => setTimeout(resolve, PAUSE));
-        if (run !== this.#run) return;
       }
-      this.#finish();
+      if (run === this.#run) this.#finish();
     } catch (error) {
       if (run === this.#run) this.#finish(error.message);
     }

@@ -75,6 +75,15 @@ async function compare(browser) {
   assert.equal(await page.locator('#difference-says').innerText(), 'Stopped.');
   assert.equal(await page.locator('#compare').innerText(), 'Hear the difference');
 
+  step('a stop before the loudspeaker is awake is a stop');
+  await page.evaluate(() => {
+    document.querySelector('#comparison-questions button').click();
+    document.querySelector('#compare').click();
+    return new Promise((resolve) => setTimeout(resolve, 500));
+  });
+  assert.equal(await page.locator('#difference-says').innerText(), 'Stopped.');
+  assert.equal(await page.locator('#compare').innerText(), 'Hear the difference');
+
   step('the conversation goes on as if nothing had been played');
   await page.fill('#words', 'What is two plus three?');
   await page.keyboard.press('Enter');
