@@ -171,7 +171,7 @@ impl Fixed {
         for (name, argument) in &self.arguments {
             let value = match argument {
                 Argument::Constant(value) => value.clone(),
-                Argument::Template(template) => match template.json(&seen) {
+                Argument::Template(template) => match template.complete_json(&seen) {
                     Ok(value) if is_there(&value) => plain(value),
                     // The error may quote a value.
                     _ => {
@@ -363,6 +363,18 @@ mod tests {
             let unfit = refusal(json!({ "find_customer": other }));
             assert!(unfit.contains("does not have what it needs"), "{unfit}");
         }
+    }
+
+    /// "customers/" may name all customers.
+    #[test]
+    fn a_text_that_lacks_a_value_is_refused() {
+        let typed = json!({"account": "customers/{{ result.find_customer.id }}"});
+        let fixed = fixed(typed, Origin::Claimed).unwrap();
+        let results = json!({"find_customer": {"id": null}});
+        let (session, found) = (SessionValues::default(), Found::new());
+        let known = Known::new(&session, &found, results.as_object().unwrap());
+        let refused = fixed.merged("t", Map::new(), known).unwrap_err();
+        assert!(refused.to_string().contains("what it needs"), "{refused}");
     }
 
     #[test]

@@ -56,8 +56,8 @@ static POINTING: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment
 });
 
-/// Templates for speech: a missing value is an error.
-static SAID: LazyLock<Environment<'static>> = LazyLock::new(|| {
+/// Templates for speech and for fixed arguments: a missing value is an error.
+static COMPLETE: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut environment = strict();
     environment.set_formatter(|out, state, value| {
         if value.is_none() || value.is_undefined() {
@@ -192,10 +192,27 @@ impl Template {
     /// # Errors
     /// The error of minijinja.
     pub fn json(&self, context: &Jinja) -> Result<Value, String> {
+        self.json_in(&PLAIN, context)
+    }
+
+    /// As JSON, like [`Template::json`], but a text in which a value is missing is an error.
+    ///
+    /// # Errors
+    /// The error of minijinja; or that a value is missing.
+    pub fn complete_json(&self, context: &Jinja) -> Result<Value, String> {
+        self.json_in(&COMPLETE, context)
+    }
+
+    fn json_in(
+        &self,
+        environment: &'static Environment<'static>,
+        context: &Jinja,
+    ) -> Result<Value, String> {
         let Some(expression) = self.expression() else {
-            return self.text(context).map(Value::from);
+            let text = environment.render_str(&self.0, context);
+            return text.map(Value::from).map_err(|error| error.to_string());
         };
-        let value = PLAIN
+        let value = environment
             .compile_expression(expression)
             .and_then(|expression| expression.eval(context))
             .map_err(|error| error.to_string())?;
@@ -263,7 +280,7 @@ pub fn say(
     let arguments = arguments.iter();
     let arguments = arguments.map(|(name, value)| (name.clone(), plain(value.clone())));
     let context = context(&declaration.spec.parameters, &arguments.collect(), result);
-    let said = SAID.render_str(template, context);
+    let said = COMPLETE.render_str(template, context);
     if let Err(error) = &said {
         tracing::debug!(tool = declaration.spec.name, %error, "a template cannot be rendered");
     }
