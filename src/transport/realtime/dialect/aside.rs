@@ -33,6 +33,19 @@ impl Realtime {
         }
     }
 
+    /// Cancels the first audio response that waits for words. Returns false if there is none.
+    pub(super) fn cancel_late_response(&mut self) -> bool {
+        let mut waiting = self.late_responses.iter();
+        let Some(at) = waiting.position(|(_, request)| request.text_only == Some(false)) else {
+            return false;
+        };
+        let (event_id, _) = self.late_responses.remove(at);
+        let message = "The response was cancelled before it began.";
+        let fault = Fault::whole("request_refused", message);
+        self.refuse(&Fault { event_id, ..fault });
+        true
+    }
+
     /// Whether a response is to see audio whose words are not known yet.
     pub(super) fn lacks_words(&self, terms: &ResponseTerms) -> bool {
         let awaited = |part: &Context| match part {

@@ -604,6 +604,9 @@ impl Realtime {
         }
         let open = self.response.as_ref().map(|response| response.id.as_str());
         let is_open = response.as_deref().is_none_or(|id| Some(id) == open);
+        if response.is_none() && !self.is_answering() && self.cancel_late_response() {
+            return Ok(());
+        }
         if !is_open || !self.is_answering() {
             return Err(no_response());
         }
