@@ -109,14 +109,14 @@ impl Web {
     }
 }
 
-/// Marks the errors of requests without a token that is taken.
+/// Marks the errors of requests for which there was no accepted token.
 const NO_TOKEN: io::ErrorKind = io::ErrorKind::PermissionDenied;
 
 fn no_token(error: OauthError) -> Error {
     Error::Io(io::Error::new(NO_TOKEN, error))
 }
 
-/// Whether a request has had no effect for sure: nobody was reached, or there is no token that is taken.
+/// Whether a request certainly had no effect: the server was not reached, or there was no accepted token.
 pub(super) fn is_without_effect(error: &DynamicTransportError) -> bool {
     match error.error.downcast_ref::<Error>() {
         Some(Error::Client(error)) => error.is_connect(),

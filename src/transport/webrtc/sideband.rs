@@ -127,7 +127,7 @@ impl Sideband {
         }
     }
 
-    /// Says why no more events come to a client that has had some if it `takes_part`.
+    /// The reason why no more events come. `takes_part`: the client has had some.
     fn no_more(&self, takes_part: bool) -> Reason {
         match (self.requests.is_received(), takes_part) {
             (false, _) => (close_code::NORMAL, "the call is over"),
