@@ -171,6 +171,11 @@ impl Tool for McpTool {
                         read => read,
                     }
                 }
+                // Nobody asks what becomes of it.
+                CallToolResponse::Task(_) if changes => {
+                    let why = client.cause("it made a task of the call");
+                    Err(ToolError::Uncertain(why))
+                }
                 _ => Err(client.broken("it asks for input, or made a task of the call")),
             }
         })
