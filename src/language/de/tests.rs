@@ -464,6 +464,8 @@ fn a_running_timer_keeps_its_length_and_no_other_is_set() {
         "Gib dem Timer noch fünf Minuten mehr",
         "Mach den Timer fünf Minuten länger.",
         "Zieh fünf Minuten vom Timer ab.",
+        "Könnten Sie den Timer ändern?",
+        "Verlängern Sie den Timer um zehn Minuten.",
     ] {
         assert_eq!(one(said), Request::Talk(Talk::FixedLength), "{said}");
     }
@@ -472,6 +474,22 @@ fn a_running_timer_keeps_its_length_and_no_other_is_set() {
         "Stell den Timer auf fünf Minuten.",
     ] {
         assert_eq!(one(said), timer(300), "{said}");
+    }
+    for said in [
+        "Stell einen Timer für die Verlängerung auf 15 Minuten.",
+        "Stell einen Timer auf 15 Minuten, um die Soße zu reduzieren.",
+    ] {
+        let request = one(said);
+        assert!(
+            matches!(
+                request,
+                Request::SetTimer {
+                    seconds: Some(900),
+                    ..
+                }
+            ),
+            "{said}: {request:?}"
+        );
     }
 }
 

@@ -428,6 +428,7 @@ fn a_running_timer_keeps_its_length_and_no_other_is_set() {
         "Cambia el temporizador a diez minutos.",
         "Quita cinco minutos del temporizador.",
         "Pon cinco minutos más en el temporizador",
+        "Reduce la duración de la alarma a dos minutos.",
     ] {
         assert_eq!(one(said), Request::Talk(Talk::FixedLength), "{said}");
     }
@@ -436,6 +437,22 @@ fn a_running_timer_keeps_its_length_and_no_other_is_set() {
         "Pon el temporizador a cinco minutos.",
     ] {
         assert_eq!(one(said), timer(300), "{said}");
+    }
+    for said in [
+        "Pon un temporizador de 15 minutos para cambiar al bebé.",
+        "Pon un temporizador de 15 minutos más en el salón.",
+    ] {
+        let request = one(said);
+        assert!(
+            matches!(
+                request,
+                Request::SetTimer {
+                    seconds: Some(900),
+                    ..
+                }
+            ),
+            "{said}: {request:?}"
+        );
     }
 }
 
