@@ -125,14 +125,17 @@ static GRAMMAR: Grammar = Grammar {
     no_forecast: r"\b(?:übermorgen|gestern|vorgestern|montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonnabend|sonntag|wochenende|wochen?|tagen|stunden?|monat|nächste[nrs]?|kommende[nrs]?|januar|februar|märz|april|mai|juni|juli|august|september|oktober|november|dezember|ostern|weihnachten|silvester|neujahr)\b",
     days: &[
         (
-            r"\b(?:für )?heute (?:morgen|früh|vormittag|mittag|nachmittag|abend|nacht)\b",
+            r"\b(?:für )?heute (?:am )?(?:morgen|früh|vormittag|mittag|nachmittag|abend|nacht|in der nacht)\b",
             "today",
         ),
         (
-            r"\b(?:für )?morgen(?: (?:früh|vormittag|mittag|nachmittag|abend|nacht))?\b",
+            r"\b(?:für )?morgen(?: (?:am )?(?:früh|vormittag|mittag|nachmittag|abend|nacht|in der nacht))?\b",
             "tomorrow",
         ),
-        (r"\b(?:für )?heute\b", "today"),
+        (
+            r"\b(?:für )?heute\b|\bin der nacht\b|\bam (?:vormittag|mittag|nachmittag|abend)\b",
+            "today",
+        ),
     ],
     before_length: &["auf", "für", "von", "in", "über", "und", "nach"],
     label: r"\bfür (?:die |den |das |meine |meinen |mein )?(?P<label>\p{L}+(?: \p{L}+)??)(?: (?:aus|ab|an|abbrechen|beenden|löschen|stoppen|stellen|setzen|starten|machen|ausmachen|ausschalten))*$",

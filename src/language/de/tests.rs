@@ -539,6 +539,11 @@ fn rain_may_be_asked_for_behind_the_day_and_the_place() {
             "Wird es heute noch in Köln schneien?",
             weather(Some("Cologne"), "today"),
         ),
+        ("Wird es in der Nacht regnen?", weather(None, "today")),
+        (
+            "Wird es morgen am Abend in Köln regnen?",
+            weather(Some("Cologne"), "tomorrow"),
+        ),
         ("Wird es heute regnen?", weather(None, "today")),
         ("Wird es am Wochenende regnen?", Request::Unknown),
     ] {
