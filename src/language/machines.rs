@@ -1,11 +1,14 @@
 //! Answering machines' words, in all languages that have a pack: networks speak another than the caller.
 
 /// Phrases of machines that people who answer never say, not even in an offer.
-const TONES: [&str; 23] = [
+const TONES: [&str; 26] = [
     "after the tone",
     "after the beep",
     "at the tone",
     "at the beep",
+    "leave your voicemail",
+    "leave your voice mail",
+    "record your voicemail",
     "nach dem signalton",
     "nach dem piepton",
     "nach dem piep",
@@ -275,6 +278,8 @@ mod tests {
             "Welcome to the mailbox of Ann.",
             "You have reached Bob's voicemail.",
             "Please leave a message in the mailbox.",
+            "Please leave your voicemail.",
+            "Please record your voicemail now.",
             "Sie sprechen mit der Mailbox von Anna.",
         ] {
             assert!(tells(machine), "{machine}");
