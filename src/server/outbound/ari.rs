@@ -94,9 +94,9 @@ impl Ari {
             }
             status => {
                 let told: Value = answer.json().await.unwrap_or_default();
-                let why = told["message"].as_str().unwrap_or_default();
-                let reason = format!("Asterisk answered {status} {why}");
-                Err(reason.trim_end().to_owned().into())
+                let why = told["message"].as_str();
+                let why = why.map_or_else(String::new, |why| format!(": {why}"));
+                Err(format!("Asterisk answered {status}{why}").into())
             }
         }
     }
@@ -194,7 +194,7 @@ mod tests {
         tokio::spawn(async move { axum::serve(listener, app).await });
         let dialed = ari(&url).dial("1", "t", "+15550100", EVERY).await;
         let refused = dialed.unwrap_err();
-        let reason = "Asterisk answered 400 Bad Request Extension does not exist";
+        let reason = "Asterisk answered 400 Bad Request: Extension does not exist";
         assert_eq!(refused.reason, reason);
         assert!(!refused.may_ring);
     }
