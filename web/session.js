@@ -259,8 +259,11 @@ export class Session extends EventTarget {
   }
 
   async #closed(opened, code, reason) {
+    const ends = this.#ends;
     // A call does not tell why it ends, but a server that shuts down is not ready.
     const normally = code === 1000 || code === 1008 || (code === UNKNOWN && (await this.#readiness()) === 'ready');
+    // It has been ended meanwhile, and another may have begun.
+    if (this.#ends !== ends) return;
     const back = this.#back;
     if (opened && back && !normally) {
       const returning = this.#return(back.within).finally(() => {

@@ -149,3 +149,28 @@ test('who ends a conversation that the page wants to come back to may begin anot
   assert.equal(told.at(-1)[0], 'open');
   session.close();
 });
+
+test('who ends a conversation while the page asks why its line was closed hears of no other end', async () => {
+  const { session, told } = begin();
+  way.socket = true;
+  const opening = session.open();
+  await until(() => sockets.length === 1);
+  sockets[0].tell({ type: 'undertone.session.resumable', event_id: 'event_1', resume: 'a secret', within_ms: 30_000 });
+  sockets[0].tell({ type: 'session.created', event_id: 'event_2' });
+  await opening;
+  let ready = null;
+  answers['/readyz'] = () => new Promise((resolve) => (ready = () => resolve(new Response('ready'))));
+  sockets[0].readyState = 3;
+  sockets[0].onclose({ code: 1005, reason: '' });
+  await until(() => ready);
+  session.end();
+  const another = session.open();
+  await until(() => sockets.length === 2);
+  ready();
+  // All that the answer leads to has happened by the next timer.
+  await new Promise((resolve) => setTimeout(resolve, 0));
+  sockets[1].tell({ type: 'session.created', event_id: 'event_1' });
+  await another;
+  assert.deepEqual(told.map(([state]) => state), ['opening', 'open', 'ended', 'opening', 'open']);
+  session.close();
+});
