@@ -429,6 +429,7 @@ fn a_running_timer_keeps_its_length_and_no_other_is_set() {
         "Quita cinco minutos del temporizador.",
         "Pon cinco minutos más en el temporizador",
         "Reduce la duración de la alarma a dos minutos.",
+        "¿Podría cambiar el tiempo a diez minutos en el temporizador?",
     ] {
         assert_eq!(one(said), Request::Talk(Talk::FixedLength), "{said}");
     }
@@ -440,6 +441,7 @@ fn a_running_timer_keeps_its_length_and_no_other_is_set() {
     }
     for said in [
         "Pon un temporizador de 15 minutos para cambiar al bebé.",
+        "Para cambiar al bebé pon una alarma de 15 minutos.",
         "Pon un temporizador de 15 minutos más en el salón.",
     ] {
         let request = one(said);
