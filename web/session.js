@@ -26,10 +26,9 @@ const USUALLY = 'all places may be taken, or it does not know this address (serv
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** The reason that a response gives for a refusal. */
+/** The reason that a response gives for a refusal; its status if that is a proxy's. */
 async function reasonOf(answer) {
-  const body = await answer.text();
-  return errorIn(body)?.message ?? body;
+  return errorIn(await answer.text())?.message ?? `status ${answer.status}.`;
 }
 
 /** The server does not keep the conversation any more. */

@@ -111,6 +111,9 @@ test('a page that may not ask what the server can do is told why in words', asyn
   answers['/playground/about'] = fault(403, 'forbidden', 'clients behind a proxy need a token');
   assert.equal(await session.about(), null);
   assert.deepEqual(told, [['refused', 'The server refuses this page: clients behind a proxy need a token']]);
+  answers['/playground/about'] = () => new Response('<h1>Forbidden</h1>', { status: 403 });
+  await session.about();
+  assert.deepEqual(told[1], ['refused', 'The server refuses this page: status 403.']);
 });
 
 test('an agent that is gone after a restart is not wished for any more', async () => {
