@@ -301,7 +301,7 @@ impl Peer {
         let Some(writer) = self.rtc.writer(mid) else {
             return Ok(());
         };
-        debug_assert_eq!(CLOCK, Frequency::FORTY_EIGHT_KHZ.get());
+        const { assert!(CLOCK == 48_000) };
         let time = MediaTime::new(time, Frequency::FORTY_EIGHT_KHZ);
         writer.write(pt, now, time, packet)
     }
