@@ -522,7 +522,7 @@ mod tests {
         refusing.await.unwrap();
     }
 
-    /// Who had named an agent that it does not have was asked whether the address is right.
+    /// A client that named an unknown agent was asked whether the address is right.
     #[tokio::test]
     async fn a_server_that_refuses_the_connection_says_why() {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};

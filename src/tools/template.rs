@@ -13,7 +13,7 @@ use std::sync::{Arc, LazyLock};
 /// Up to here a float that has no fraction is a whole number for sure: 2^53.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// What was left out prints nothing: the word "none" would be taken for a value.
+/// A value that was left out prints nothing: the word "none" would be taken for one.
 static PLAIN: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut environment = strict();
     environment.set_formatter(|out, state, value| match value.is_none() {
