@@ -66,7 +66,11 @@ function begin() {
 }
 
 const until = async (condition) => {
-  while (!condition()) await new Promise((resolve) => setTimeout(resolve, 1));
+  const given = performance.now() + 10_000;
+  while (!condition()) {
+    assert.ok(performance.now() < given, `in vain: ${condition}`);
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
 };
 
 for (const [status, code, message] of [

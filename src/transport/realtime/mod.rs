@@ -38,7 +38,7 @@
 //!
 //! Over WebRTC, `response.output_audio_transcript.delta` carries `undertone_clause`, to which `undertone.playout`
 //! refers. Every event to a client that opted in carries `undertone_at`, the time at which it happened. The client may
-//! send audio as binary messages, raw PCM16LE at 24 kHz, instead of
+//! send audio as binary messages, in the session's input format and without base64, instead of
 //! `input_audio_buffer.append`. A client with a confirmation button may answer for the user with
 //! `{"type": "undertone.confirmation.respond", "call_id": ..., "accept": true}`. Times are
 //! microseconds since the session began. Other clients get none of this: discarded speculative runs
