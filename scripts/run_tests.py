@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Runs all test programs, for `make test`. The arguments are cargo's.
 
-Those that talk in real time run one after another: two of them at once hear each other's load. The rest computes while
-nobody else wants to (`SCHED_IDLE`), which is what tests that wait for a client leave of the machine. Each of its two
-queues keeps to cores of its own: a model that computes on two cores which others have taken mostly waits for itself.
-Each queue's results are printed in one piece.
+Those that talk in real time run one after another: two of them at once hear each other's load. The rest fills what they
+leave of the machine, which works while a test waits for a client. Each of its two queues keeps to cores of its own: a
+model that computes on two cores which others have taken mostly waits for itself. The desktop's tests come last and have
+the machine for themselves, also its disk: a loudspeaker that stutters is an echo that nobody can cancel. Each queue's
+results are printed in one piece.
 """
 
 import contextlib
@@ -16,10 +17,10 @@ import sys
 import tempfile
 
 # The programs of each group, and the threads of each program if not one per core: most tests over sockets wait.
+ALONE = (["--test", "desktop"], None)
 IN_REAL_TIME = [
     (["--test", "playground", "--test", "soak"], None),
     (["--test", "wire"], 6),
-    (["--test", "desktop"], None),
 ]
 QUICK_PARTS = ["cli::", "model_servers::"]
 # Queues of groups that are about as long, and the threads of each program. A group may be some of a program's tests.
@@ -27,22 +28,16 @@ BESIDE = [
     ([["--lib"], ["--test", "parts", "--", *QUICK_PARTS]], 2),
     ([["--test", "parts", "--", *(word for name in QUICK_PARTS for word in ("--skip", name))]], 2),
 ]
+NICE = 19
 
 
-def start(command, threads, share=None, out=None):
-    """Starts a program in a process group of its own. With a `share` of the cores it keeps to them and gives way to all."""
-
-    def prepare():
-        os.setpgrp()
-        if share:
-            os.sched_setaffinity(0, share)
-            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-
+def start(command, threads, out=None):
     environment = dict(os.environ)
     if threads:
         threads = max(threads, len(os.sched_getaffinity(0)))
         environment.setdefault("RUST_TEST_THREADS", str(threads))
-    return subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=environment, preexec_fn=prepare)
+    # Not a session of its own: Linux weighs sessions alike, whatever their niceness.
+    return subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=environment, preexec_fn=os.setpgrp)
 
 
 def one_after_another(commands):
@@ -70,9 +65,10 @@ def main():
             queues = []
             for place, (groups, threads) in enumerate(BESIDE):
                 share = cores[place :: len(BESIDE)] or cores
-                queue = one_after_another([*cargo, *group] for group in groups)
+                limits = ["taskset", "-c", ",".join(map(str, share)), "nice", "-n", str(NICE)]
+                queue = one_after_another([*limits, *cargo, *group] for group in groups)
                 out = files.enter_context(tempfile.TemporaryFile())
-                queues.append((start(queue, threads, share, out), out))
+                queues.append((start(queue, threads, out), out))
                 running.append(queues[-1][0])
             for programs, threads in IN_REAL_TIME:
                 running.append(start([*cargo, *programs], threads))
@@ -82,6 +78,11 @@ def main():
                 out.seek(0)
                 sys.stdout.buffer.write(out.read())
                 sys.stdout.buffer.flush()
+            # What was compiled is on the disk before anybody listens.
+            os.sync()
+            programs, threads = ALONE
+            running.append(start([*cargo, *programs], threads))
+            failed |= running[-1].wait() != 0
     finally:
         stop(running)
     return 1 if failed else 0

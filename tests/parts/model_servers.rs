@@ -14,6 +14,7 @@ use futures_util::{StreamExt, stream};
 use serde_json::{Map, Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use undertone::conversation::Clauses;
 use undertone::llm::remote::{Remote, Settings};
 use undertone::llm::{
     Calls, Demands, Llm, LlmError, LlmEvent, Message, Phrases, Prompt, Prompts, ToolChoice,
@@ -1191,24 +1192,34 @@ async fn behind_every_server_a_session_answers_aloud_and_makes_each_call_once() 
     for (row, (said, status, runs)) in a_few_at_a_time(sessions).await {
         let name = row.name;
         assert_eq!(status, "completed", "{name}: {said}");
-        let said = said.replace([' ', '\n'], "");
+        let rest = without_fillers(&said).replace([' ', '\n'], "");
         let answer = ANSWER.replace(' ', "");
-        let before = said.strip_suffix(&answer);
+        let before = rest.strip_suffix(&answer);
         let announced = row.words().replace(' ', "");
-        let waits = Phrases::default().one_moment.replace(' ', "");
-        // An announcement is not said if the answer is there before it. A call without a word before it is announced
-        // if the generations before it took long.
+        // An announcement is not said if the answer is there before it.
         assert!(
-            before.is_some_and(|before| {
-                let before = before.strip_suffix(&waits).unwrap_or(before);
-                before.is_empty() || before == announced
-            }),
+            before.is_some_and(|before| before.is_empty() || before == announced),
             "{name}: {said}"
         );
         let mut expected = row.expected();
         expected.sort_by(|a, b| a.0.cmp(&b.0));
         assert_eq!(runs, expected, "{name}");
     }
+}
+
+/// Leaves out the server's own fillers, which bridge waits: on a busy machine there are some.
+fn without_fillers(said: &str) -> String {
+    let phrases = Phrases::default();
+    let mut said = said.to_owned();
+    for filler in [phrases.still_working, phrases.one_moment] {
+        let mut cutter = Clauses::default();
+        let mut clauses = cutter.push(&filler);
+        clauses.extend(cutter.finish());
+        for clause in clauses {
+            said = said.replace(&clause, "");
+        }
+    }
+    said
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -1221,7 +1232,7 @@ async fn behind_every_bad_end_a_session_apologises_once_and_calls_nothing() {
     for (name, (said, status, runs)) in a_few_at_a_time(sessions).await {
         assert_eq!(runs, [], "{name}");
         assert_eq!(status, "failed", "{name}: {said}");
-        let rest = said.replace(WORDS, "").replace(&apology, "#");
+        let rest = without_fillers(&said.replace(&apology, "#")).replace(WORDS, "");
         assert_eq!(rest.trim(), "#", "{name}: {said}");
     }
 }
