@@ -4,6 +4,7 @@
 use super::absence::Absence;
 use super::answer::NextAnswer;
 use super::ids::ItemId;
+use super::input::{Context, ResponseTerms};
 use super::silence::Silence;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -15,6 +16,8 @@ mod tests;
 pub(super) struct Agenda {
     announcements: VecDeque<String>,
     next: Option<NextAnswer>,
+    /// A spoken response outside the conversation that waits for the words of its context.
+    aloud: Option<Box<ResponseTerms>>,
     /// Items that are still being transcribed. Answers wait for them.
     untranscribed: BTreeSet<ItemId>,
     /// The user has heard the notice of the policy.
@@ -109,6 +112,36 @@ impl Agenda {
     /// Notes that an item was transcribed, or cannot be.
     pub(super) fn was_transcribed(&mut self, item: ItemId) {
         self.untranscribed.remove(&item);
+    }
+
+    /// Keeps a spoken response outside the conversation until its context has all its words. `false` if there is one.
+    pub(super) fn respond_later(&mut self, terms: ResponseTerms) -> bool {
+        let is_free = self.aloud.is_none();
+        self.aloud.get_or_insert_with(|| Box::new(terms));
+        is_free
+    }
+
+    /// Takes the kept response if its context has all its words.
+    pub(super) fn take_due_response(&mut self) -> Option<ResponseTerms> {
+        let is_due = !self.lacks_words(self.aloud.as_deref()?);
+        self.aloud.take_if(|_| is_due).map(|terms| *terms)
+    }
+
+    /// Drops the kept response. `false` if there is none.
+    pub(super) fn drop_late_response(&mut self) -> bool {
+        self.aloud.take().is_some()
+    }
+
+    /// Whether a response is to see items that are still being transcribed.
+    pub(super) fn lacks_words(&self, terms: &ResponseTerms) -> bool {
+        let is_awaited = |part: &Context| match part {
+            Context::Item(id) => self.untranscribed.contains(id),
+            Context::Message(_) => false,
+        };
+        match &terms.context {
+            None => !self.is_transcribed(),
+            Some(context) => context.iter().any(is_awaited),
+        }
     }
 
     /// Items that are still being transcribed.

@@ -3,6 +3,7 @@
 
 use super::common::Common;
 use super::ids::{RequestId, TurnId};
+use super::input::ResponseTerms;
 use super::outcome::ResponseStatus;
 use super::output::{Event, Output};
 use crate::llm::{LlmEvent, Prompt, TokenUsage, tokens_of};
@@ -21,7 +22,7 @@ pub(super) struct Asides(Vec<Aside>);
 #[derive(Debug)]
 struct Aside {
     id: TurnId,
-    request: RequestId,
+    stage: Stage,
     usage: TokenUsage,
     /// Tokens of the prompt (estimated) and characters of the answer.
     estimate: (u64, usize),
@@ -36,7 +37,19 @@ struct Aside {
     space: String,
 }
 
+#[derive(Debug)]
+enum Stage {
+    /// Waits for the words of its context.
+    Waits(Box<ResponseTerms>),
+    /// The model writes it.
+    Asked(RequestId),
+}
+
 impl Aside {
+    fn is_of(&self, request: RequestId) -> bool {
+        matches!(self.stage, Stage::Asked(asked) if asked == request)
+    }
+
     /// The words to send now that `text` has come.
     fn words(&mut self, text: &str) -> Option<String> {
         let all = std::mem::take(&mut self.space) + text;
@@ -53,26 +66,45 @@ impl Aside {
 }
 
 impl Asides {
-    /// Begins a response to this prompt, unless too many are open.
-    pub(super) fn begin(&mut self, common: &mut Common, prompt: Prompt) {
+    /// Begins a response, unless too many are open. The model is asked with [`Asides::ask`].
+    pub(super) fn begin(&mut self, common: &mut Common, terms: ResponseTerms) {
         if self.0.len() == MOST {
             let message = format!("{MOST} responses are under way beside the conversation");
             return common.refuse("RespondAside", message);
         }
-        let (id, request) = (common.turn_id(), common.request_id());
+        let id = common.turn_id();
         self.0.push(Aside {
             id,
-            request,
+            stage: Stage::Waits(Box::new(terms)),
             usage: TokenUsage::default(),
-            estimate: (prompt.estimate(), 0),
+            estimate: (0, 0),
             streamed: 0,
-            may_call: prompt.may_call(),
+            may_call: false,
             open_tool: None,
             is_cut: false,
             begun: false,
             space: String::new(),
         });
         common.notify(Event::AsideStarted { aside: id });
+    }
+
+    /// The responses for which the model has not been asked.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = (TurnId, &ResponseTerms)> {
+        self.0.iter().filter_map(|aside| match &aside.stage {
+            Stage::Waits(terms) => Some((aside.id, &**terms)),
+            Stage::Asked(_) => None,
+        })
+    }
+
+    /// Asks the model for a response that has begun.
+    pub(super) fn ask(&mut self, common: &mut Common, id: TurnId, prompt: Prompt) {
+        let Some(aside) = self.0.iter_mut().find(|aside| aside.id == id) else {
+            return;
+        };
+        let request = common.request_id();
+        aside.stage = Stage::Asked(request);
+        aside.estimate.0 = prompt.estimate();
+        aside.may_call = prompt.may_call();
         let agent = common.policy.briefing.agent.clone();
         common.outputs.push_back(Output::Generate {
             request,
@@ -88,7 +120,7 @@ impl Asides {
         request: RequestId,
         event: &LlmEvent,
     ) -> bool {
-        let Some(aside) = self.0.iter_mut().find(|a| a.request == request) else {
+        let Some(aside) = self.0.iter_mut().find(|aside| aside.is_of(request)) else {
             return false;
         };
         let id = aside.id;
@@ -144,7 +176,7 @@ impl Asides {
 
     /// Handles a failed generation. `false` if it belongs to no response of these.
     pub(super) fn on_failed(&mut self, common: &mut Common, request: RequestId) -> bool {
-        let failed = self.0.iter().find(|a| a.request == request);
+        let failed = self.0.iter().find(|aside| aside.is_of(request));
         let failed = failed.map(|aside| aside.id);
         if let Some(id) = failed {
             self.end(common, id, ResponseStatus::Failed);
@@ -157,10 +189,11 @@ impl Asides {
         let Some(aside) = self.0.iter().find(|aside| aside.id == id) else {
             return common.refuse("CancelAside", "no such response is being given".into());
         };
-        let request = aside.request;
-        common
-            .outputs
-            .push_back(Output::CancelGeneration { request });
+        if let Stage::Asked(request) = aside.stage {
+            common
+                .outputs
+                .push_back(Output::CancelGeneration { request });
+        }
         self.end(common, id, ResponseStatus::Cancelled);
     }
 

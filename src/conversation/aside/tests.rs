@@ -21,8 +21,12 @@ fn begun() -> (Asides, Common, RequestId) {
         Asides::default(),
         Common::new(Policy::default(), Experience::default()),
     );
-    asides.begin(&mut common, prompt());
-    let request = asides.0[0].request;
+    asides.begin(&mut common, ResponseTerms::default());
+    let id = asides.0[0].id;
+    asides.ask(&mut common, id, prompt());
+    let Stage::Asked(request) = asides.0[0].stage else {
+        panic!("{asides:?}");
+    };
     common.outputs.clear();
     (asides, common, request)
 }
@@ -74,7 +78,7 @@ fn an_answer_ends_as_the_model_ends_it() {
 fn open_responses_are_bounded() {
     let (mut asides, mut common, request) = begun();
     for _ in 0..MOST {
-        asides.begin(&mut common, prompt());
+        asides.begin(&mut common, ResponseTerms::default());
     }
     assert_eq!(asides.0.len(), MOST);
     let refused = common.outputs.back();
@@ -104,7 +108,7 @@ fn an_answer_is_cancelled_once() {
 #[test]
 fn all_are_cancelled_when_the_session_ends() {
     let (mut asides, mut common, _) = begun();
-    asides.begin(&mut common, prompt());
+    asides.begin(&mut common, ResponseTerms::default());
     common.outputs.clear();
     asides.cancel_all(&mut common);
     let cancelled = |output: &&Output| {

@@ -611,6 +611,76 @@ fn a_response_that_waits_for_an_item_is_cancelled_at_once() {
     assert!(sim.prompts.is_empty());
 }
 
+/// They were given without those words.
+#[test]
+fn responses_outside_the_conversation_wait_for_the_words_that_they_are_to_see() {
+    for place in [ResponsePlace::Aside, ResponsePlace::Aloud] {
+        for by_reference in [true, false] {
+            let mut sim = sim();
+            let item = spoken(&mut sim, audio());
+            let terms = ResponseTerms {
+                context: by_reference.then(|| vec![Context::Item(item)]),
+                place,
+                ..ResponseTerms::default()
+            };
+            respond(&mut sim, terms);
+            sim.silence(1_000);
+            assert!(sim.prompts.is_empty(), "{place:?}");
+            heard(&mut sim, item, "a dog barks");
+            sim.silence(2_000);
+            assert_eq!(sim.prompts[0].messages, [user("a dog barks")]);
+        }
+    }
+}
+
+#[test]
+fn a_response_outside_the_conversation_waits_for_no_words_that_it_is_not_to_see() {
+    for place in [ResponsePlace::Aside, ResponsePlace::Aloud] {
+        let mut sim = sim();
+        spoken(&mut sim, audio());
+        let terms = ResponseTerms {
+            context: Some(vec![Context::Message(user("Hello."))]),
+            place,
+            ..ResponseTerms::default()
+        };
+        respond(&mut sim, terms);
+        assert_eq!(sim.prompts.len(), 1, "{place:?}");
+    }
+}
+
+#[test]
+fn a_response_outside_the_conversation_that_waits_for_words_can_be_cancelled() {
+    for place in [ResponsePlace::Aside, ResponsePlace::Aloud] {
+        let mut sim = sim();
+        let item = spoken(&mut sim, audio());
+        let terms = ResponseTerms {
+            place,
+            ..ResponseTerms::default()
+        };
+        respond(&mut sim, terms);
+        let begun = sim.events.iter().find_map(|(_, event)| match event {
+            Event::AsideStarted { aside } => Some(*aside),
+            _ => None,
+        });
+        sim.input(match begun {
+            Some(aside) => Input::CancelAside { aside },
+            None => Input::CancelResponse,
+        });
+        heard(&mut sim, item, "hello");
+        sim.silence(1_000);
+        assert!(sim.prompts.is_empty(), "{place:?}");
+        let is_cancelled = |event: &Event| match event {
+            Event::AsideDone { status, .. } | Event::ResponseDone { status, .. } => {
+                *status == ResponseStatus::Cancelled
+            }
+            _ => false,
+        };
+        assert!(sim.saw(is_cancelled), "{place:?}");
+        sim.input(Input::CancelResponse);
+        assert!(sim.saw(|event| matches!(event, Event::Refused { .. })));
+    }
+}
+
 #[test]
 fn an_item_without_words_is_told_from_one_that_could_not_be_transcribed() {
     let mut sim = sim();

@@ -68,17 +68,31 @@ impl Conversation {
         let dropped = self.agenda.take_next_answer();
         let requested = dropped.is_some_and(|next| next.requested);
         if requested {
-            let turn = self.common.turn_id();
-            self.common
-                .notify(Event::ResponseStarted { turn, requested });
-            self.common.notify(Event::ResponseDone {
-                turn,
-                status: ResponseStatus::Cancelled,
-                latency: Box::default(),
-                usage: TokenUsage::default(),
-            });
+            self.cancel_unbegun();
         }
         requested
+    }
+
+    /// Drops the response that waits for words, and tells the client. `false` if there is none.
+    pub(super) fn drop_late_response(&mut self) -> bool {
+        let dropped = self.agenda.drop_late_response();
+        if dropped {
+            self.cancel_unbegun();
+        }
+        dropped
+    }
+
+    /// Tells the client that a response which it requested was cancelled before it began.
+    fn cancel_unbegun(&mut self) {
+        let (turn, requested) = (self.common.turn_id(), true);
+        self.common
+            .notify(Event::ResponseStarted { turn, requested });
+        self.common.notify(Event::ResponseDone {
+            turn,
+            status: ResponseStatus::Cancelled,
+            latency: Box::default(),
+            usage: TokenUsage::default(),
+        });
     }
 
     /// Resumes the answer after a false interruption: at once, or when the calls that are still running are

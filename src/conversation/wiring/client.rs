@@ -78,6 +78,7 @@ impl Conversation {
         self.agenda.clear_announcements();
         self.stop_for_good(ResponseStatus::Cancelled);
         self.drop_next_answer();
+        self.drop_late_response();
         self.drop_held();
     }
 
@@ -133,6 +134,14 @@ impl Conversation {
 
     /// Handles the transcript of an item that was spoken elsewhere; `None` if it could not be transcribed.
     pub(super) fn on_item_heard(&mut self, item: ItemId, words: Option<String>) {
+        self.add_heard(item, words);
+        self.ask_asides();
+        if let Some(terms) = self.agenda.take_due_response() {
+            self.respond_to_client(terms);
+        }
+    }
+
+    fn add_heard(&mut self, item: ItemId, words: Option<String>) {
         self.agenda.was_transcribed(item);
         let wordless = words.is_some();
         let Some(words) = words.filter(|words| !words.is_empty()) else {
@@ -199,12 +208,20 @@ impl Conversation {
             return self.common.refuse(request, message);
         }
         match terms.place {
-            ResponsePlace::Aside => self.respond_aside(&terms),
+            ResponsePlace::Aside => self.respond_aside(terms),
             ResponsePlace::Aloud if self.answer.is_some() || self.turn.is_open() => {
                 self.common.refuse(
                     "Respond",
                     "somebody is speaking: wait until they are done".into(),
                 );
+            }
+            ResponsePlace::Aloud if self.agenda.lacks_words(&terms) => {
+                if !self.agenda.respond_later(terms) {
+                    self.common.refuse(
+                        "Respond",
+                        "another response waits for words: cancel it first".into(),
+                    );
+                }
             }
             ResponsePlace::Aloud => self.respond_aloud(terms),
             ResponsePlace::Conversation => {
@@ -261,10 +278,13 @@ impl Conversation {
     pub(super) fn cancel_response(&mut self) {
         let stopped = self.stop_for_good(ResponseStatus::Cancelled);
         let dropped = self.drop_next_answer();
+        let is_late = self.drop_late_response();
         if !dropped && !stopped {
-            return self
-                .common
-                .refuse("CancelResponse", "no response is being given".into());
+            if !is_late {
+                self.common
+                    .refuse("CancelResponse", "no response is being given".into());
+            }
+            return;
         }
         if self.turn.gives_up_question(dropped) {
             self.history.give_up_question(self.agenda.untranscribed());

@@ -146,9 +146,6 @@ pub struct Realtime {
     /// Those that have begun are in `asides`.
     next_asides: VecDeque<(Option<String>, ResponseRequest)>,
     asides: HashMap<TurnId, Response>,
-    /// Responses outside the conversation that wait for the words of audio that they are to see, each with the id of the
-    /// client's event.
-    late_responses: Vec<(Option<String>, ResponseRequest)>,
     aside_items: u64,
     decoder: Decoder,
     /// Set if audio goes over a track instead of in events.
@@ -216,7 +213,6 @@ impl Realtime {
             response: None,
             next_asides: VecDeque::new(),
             asides: HashMap::new(),
-            late_responses: Vec::new(),
             aside_items: 0,
             decoder: Decoder::new(Format::Pcm),
             track: None,
@@ -447,13 +443,9 @@ impl Realtime {
             Event::AudioCleared => self.audio_cleared(),
             Event::UserItem { item, text, spoken } => self.user_item(item, &text, spoken),
             Event::ItemAdded { item } => self.item_added(item),
-            Event::ItemTranscribed { item, text } => {
-                self.item_transcribed(item, &text);
-                self.ask_late_responses();
-            }
+            Event::ItemTranscribed { item, text } => self.item_transcribed(item, &text),
             Event::ItemNotTranscribed { item, wordless } => {
                 self.item_not_transcribed(item, wordless);
-                self.ask_late_responses();
             }
             Event::IdleTimeout { from, to } => self.idle_timeout(from, to),
             Event::AsideStarted { aside } => self.aside_started(aside),

@@ -1,63 +1,13 @@
 //! Out-of-band text responses.
 
-use super::requests::MAX_PENDING;
 use super::{Realtime, merge};
-use crate::conversation::{Context, ItemId, Micros, ResponseStatus, ResponseTerms, TurnId};
+use crate::conversation::{ItemId, Micros, ResponseStatus, TurnId};
 use crate::llm::TokenUsage;
-use crate::transport::realtime::client_events::ResponseRequest;
-use crate::transport::realtime::fault::Fault;
 use crate::transport::realtime::response::{Response, end_of};
 use crate::transport::realtime::server_events as shape;
 use serde_json::{Map, Value, json};
 
 impl Realtime {
-    /// Keeps the request for a response that is to see audio whose words are not known yet.
-    pub(super) fn wait_for_words(
-        &mut self,
-        event_id: Option<String>,
-        request: ResponseRequest,
-    ) -> Result<(), Fault> {
-        if self.next_asides.len() + self.late_responses.len() >= MAX_PENDING {
-            return Err(too_many());
-        }
-        self.late_responses.push((event_id, request));
-        Ok(())
-    }
-
-    /// The words of an item are known, or will never be: asks for the responses that need to wait no longer.
-    pub(super) fn ask_late_responses(&mut self) {
-        for (event_id, request) in std::mem::take(&mut self.late_responses) {
-            if let Err(fault) = self.respond(request, &event_id) {
-                self.refuse(&Fault { event_id, ..fault });
-            }
-        }
-    }
-
-    /// Cancels the first audio response that waits for words. Returns false if there is none.
-    pub(super) fn cancel_late_response(&mut self) -> bool {
-        let mut waiting = self.late_responses.iter();
-        let Some(at) = waiting.position(|(_, request)| request.text_only == Some(false)) else {
-            return false;
-        };
-        let (event_id, _) = self.late_responses.remove(at);
-        let message = "The response was cancelled before it began.";
-        let fault = Fault::whole("request_refused", message);
-        self.refuse(&Fault { event_id, ..fault });
-        true
-    }
-
-    /// Whether a response is to see audio whose words are not known yet.
-    pub(super) fn lacks_words(&self, terms: &ResponseTerms) -> bool {
-        let awaited = |part: &Context| match part {
-            Context::Item(id) => self.recordings.contains_key(id),
-            Context::Message(_) => false,
-        };
-        match &terms.context {
-            None => !self.recordings.is_empty(),
-            Some(context) => context.iter().any(awaited),
-        }
-    }
-
     pub(super) fn aside_started(&mut self, aside: TurnId) {
         let request = self.next_asides.pop_front().map(|(_, request)| request);
         let id = self.writer.id("resp");
@@ -183,10 +133,4 @@ impl Realtime {
             self.items.remove(name);
         }
     }
-}
-
-/// The fault of a response for which there is no room among those that wait.
-pub(super) fn too_many() -> Fault {
-    let message = "Too many responses are waiting to begin.";
-    Fault::whole("rate_limit_exceeded", message)
 }

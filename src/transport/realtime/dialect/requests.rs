@@ -1,6 +1,5 @@
 //! Handles the client's requests.
 
-use super::aside::too_many;
 use super::{Asked, Pending, Realtime, Recording};
 use crate::conversation::{
     CallId, Context, EndOfTurnRule, Input, ItemId, Micros, NewItem, Place, ResponsePlace,
@@ -480,7 +479,7 @@ impl Realtime {
         Ok(())
     }
 
-    pub(super) fn respond(
+    fn respond(
         &mut self,
         request: ResponseRequest,
         event_id: &Option<String>,
@@ -494,17 +493,10 @@ impl Realtime {
         self.text_limits
             .check_terms(&terms, self.set_up.0, &self.set_up.1)
             .map_err(|message| Fault::new(TOO_LONG, "response", message))?;
-        if terms.place != ResponsePlace::Conversation && self.lacks_words(&terms) {
-            // The session's modality may change meanwhile.
-            let request = ResponseRequest {
-                text_only: Some(text_only),
-                ..request
-            };
-            return self.wait_for_words(event_id.clone(), request);
-        }
         if terms.place == ResponsePlace::Aside {
             if self.next_asides.len() == MAX_PENDING {
-                return Err(too_many());
+                let message = "Too many responses are waiting to begin.";
+                return Err(Fault::whole("rate_limit_exceeded", message));
             }
             self.next_asides.push_back((event_id.clone(), request));
             self.ask(Input::RespondWith(Box::new(terms)));
@@ -604,9 +596,6 @@ impl Realtime {
         }
         let open = self.response.as_ref().map(|response| response.id.as_str());
         let is_open = response.as_deref().is_none_or(|id| Some(id) == open);
-        if response.is_none() && !self.is_answering() && self.cancel_late_response() {
-            return Ok(());
-        }
         if !is_open || !self.is_answering() {
             return Err(no_response());
         }

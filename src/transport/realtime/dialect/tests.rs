@@ -1567,64 +1567,6 @@ fn a_minute_of_audio_in_items_may_wait_to_be_transcribed() {
 }
 
 #[test]
-fn an_answer_outside_the_conversation_waits_for_the_words_of_audio_that_it_is_to_see() {
-    let mut realtime = realtime(false);
-    let part = json!({"type": "input_audio", "audio": STANDARD.encode(vec![0; 4_800])});
-    let item = json!({"type": "message", "id": "clip", "role": "user", "content": [part]});
-    let actions = realtime.client(ClientMessage::Text(&create(None, item)));
-    let [Action::Spoken { id: item, .. }] = actions[..] else {
-        panic!("{actions:?}");
-    };
-    told(&mut realtime, vec![Event::ItemAdded { item }]);
-    let ask = |modality: &str, input: Value| {
-        json!({"type": "response.create", "response": {
-            "conversation": "none", "output_modalities": [modality], "input": input}})
-    };
-    let reference = json!([{"type": "item_reference", "id": "clip"}]);
-    for waits in [
-        ask("text", reference.clone()),
-        ask("text", Value::Null),
-        ask("audio", reference),
-    ] {
-        assert!(send(&mut realtime, &waits).is_empty(), "{waits}");
-    }
-    let other = ask("text", json!([message("m", "user", "Hello.")]));
-    assert_eq!(send(&mut realtime, &other).len(), 1, "it sees no audio");
-    let text = "how are you".into();
-    let actions = realtime.session(happened(Event::ItemTranscribed { item, text }));
-    let asked = actions.iter().filter_map(|action| match action {
-        Action::Request(Input::RespondWith(terms)) => Some(terms.context.is_some()),
-        _ => None,
-    });
-    assert_eq!(asked.collect::<Vec<_>>(), [true, false, true]);
-}
-
-#[test]
-fn an_audio_response_that_waits_for_words_can_be_cancelled() {
-    let mut realtime = realtime(false);
-    let part = json!({"type": "input_audio", "audio": STANDARD.encode(vec![0; 4_800])});
-    let item = json!({"type": "message", "id": "clip", "role": "user", "content": [part]});
-    let actions = realtime.client(ClientMessage::Text(&create(None, item)));
-    let [Action::Spoken { id: item, .. }] = actions[..] else {
-        panic!("{actions:?}");
-    };
-    told(&mut realtime, vec![Event::ItemAdded { item }]);
-    let ask = json!({"type": "response.create", "event_id": "asked",
-        "response": {"conversation": "none", "output_modalities": ["audio"]}});
-    assert!(send(&mut realtime, &ask).is_empty());
-    let cancel = json!({"type": "response.cancel"});
-    let errors = events(&send(&mut realtime, &cancel));
-    assert_eq!(errors.len(), 1, "{errors:?}");
-    assert_eq!(errors[0]["error"]["event_id"], "asked");
-    let text = "how are you".into();
-    let actions = realtime.session(happened(Event::ItemTranscribed { item, text }));
-    let is_request = |action: &Action| matches!(action, Action::Request(_));
-    assert!(!actions.iter().any(is_request), "{actions:?}");
-    let again = events(&send(&mut realtime, &cancel));
-    assert_eq!(again[0]["error"]["code"], "response_cancel_not_active");
-}
-
-#[test]
 fn a_busy_recogniser_is_not_reported_as_silence() {
     let mut realtime = realtime(false);
     let part = json!({"type": "input_audio", "audio": STANDARD.encode(vec![0; 4_800])});
