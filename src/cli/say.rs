@@ -24,10 +24,10 @@ pub(super) struct Say {
 impl Say {
     pub(super) fn run(&self, config: &Config) -> Result<()> {
         let text = self.text()?;
-        let is_empty = clauses(&text, None).is_empty();
+        let is_empty = Clauses::of(pack(None), &text).is_empty();
         ensure!(!is_empty, "there is nothing to say");
         let mut tts = engines::tts(config)?;
-        let spoken = clauses(&text, tts.language());
+        let spoken = Clauses::of(pack(tts.language()), &text);
         let speed = config.policy.speaker.speed();
         let mut loudspeaker = self.play.open(tts.sample_rate())?;
         let mut speech = Vec::new();
@@ -51,26 +51,5 @@ impl Say {
             .read_to_string(&mut text)
             .context("cannot read the text from stdin")?;
         Ok(text)
-    }
-}
-
-/// The clauses of a text in this language.
-fn clauses(text: &str, language: Option<&str>) -> Vec<String> {
-    let mut clauses = Clauses::new(pack(language));
-    let mut all = clauses.push(text);
-    all.extend(clauses.finish());
-    all
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// "Am 3." was a sentence of its own, in which a German voice says "drei" instead of "dritten".
-    #[test]
-    fn a_text_is_cut_by_the_rules_of_the_voices_language() {
-        for text in ["Am 3. März.", "Wir haben u. a. Büros."] {
-            assert_eq!(clauses(text, Some("de")), [text]);
-        }
     }
 }

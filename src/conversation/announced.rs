@@ -50,9 +50,7 @@ impl Announced {
 
     /// Whether all clauses of a filler are among them.
     pub(super) fn has_all(&self, text: &str, language: &'static Pack) -> bool {
-        let mut cutter = Clauses::new(language);
-        let mut clauses = cutter.push(text);
-        clauses.extend(cutter.finish());
+        let clauses = Clauses::of(language, text);
         clauses.iter().all(|clause| self.has(clause))
     }
 

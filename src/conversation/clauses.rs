@@ -55,6 +55,15 @@ impl Clauses {
         }
     }
 
+    /// All clauses of a whole response in this language.
+    #[must_use]
+    pub fn of(language: &'static Pack, text: &str) -> Vec<String> {
+        let mut cutter = Self::new(language);
+        let mut clauses = cutter.push(text);
+        clauses.extend(cutter.finish());
+        clauses
+    }
+
     /// A cutter of the same language at the start of a response.
     pub(super) fn afresh(&self) -> Self {
         Self::new(self.language)
@@ -251,21 +260,13 @@ mod tests {
 
     #[test]
     fn in_german_a_dot_behind_a_number_ends_no_sentence() {
-        let mut cutter = Clauses::new(pack(Some("de")));
-        let mut clauses = cutter.push("Heute ist der 1. März. Das sind z.B. drei Tage. ");
-        clauses.extend(cutter.finish());
-        assert_eq!(
-            clauses,
-            ["Heute ist der 1. März.", "Das sind z.B. drei Tage."]
-        );
+        let clauses = ["Heute ist der 1. März.", "Das sind z.B. drei Tage."];
+        check_in("de", &(clauses.join(" ") + " "), &clauses);
     }
 
     #[track_caller]
     fn check_in(language: &str, text: &str, clauses: &[&str]) {
-        let mut cutter = Clauses::new(pack(Some(language)));
-        let mut cut = cutter.push(text);
-        cut.extend(cutter.finish());
-        assert_eq!(cut, clauses);
+        assert_eq!(Clauses::of(pack(Some(language)), text), clauses);
     }
 
     /// "3,5 Mio." ended a sentence, as the noun behind it has a capital, and so did "z." and "p." of abbreviations that

@@ -73,10 +73,7 @@ fn sayings(policy: &Policy, phone_policy: &Policy) -> Vec<String> {
 
 /// The clauses that a response in this language cuts a text into: the voice is asked for one at a time.
 pub(super) fn as_clauses(text: &str, language: Option<&str>) -> Vec<String> {
-    let mut clauses = Clauses::new(pack(language));
-    let mut texts = clauses.push(text);
-    texts.extend(clauses.finish());
-    texts
+    Clauses::of(pack(language), text)
 }
 
 /// The fillers of a tool in a language that are the same for every call.

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use undertone::conversation::Clauses;
+use undertone::language::pack;
 use undertone::llm::remote::{Remote, Settings};
 use undertone::llm::{
     Calls, Demands, Llm, LlmError, LlmEvent, Message, Phrases, Prompt, Prompts, ToolChoice,
@@ -1212,10 +1213,7 @@ fn without_fillers(said: &str) -> String {
     let phrases = Phrases::default();
     let mut said = said.to_owned();
     for filler in [phrases.still_working, phrases.one_moment] {
-        let mut cutter = Clauses::default();
-        let mut clauses = cutter.push(&filler);
-        clauses.extend(cutter.finish());
-        for clause in clauses {
+        for clause in Clauses::of(pack(None), &filler) {
             said = said.replace(&clause, "");
         }
     }

@@ -4,6 +4,7 @@ use crate::common;
 use common::Errors;
 use undertone::asr::{Asr, WhisperOnnx};
 use undertone::conversation::Clauses;
+use undertone::language::pack;
 use undertone::tts::{self, Piper, Tts};
 
 /// Hz; sessions send frames of 20 ms, so a clause is padded to whole frames.
@@ -183,10 +184,7 @@ fn heard_back(voice: &mut dyn Tts, asr: &mut WhisperOnnx, text: &str) -> String 
 
 /// The clauses into which a response cuts a text.
 fn clauses(text: &str) -> Vec<String> {
-    let mut clauses = Clauses::default();
-    let mut all = clauses.push(text);
-    all.extend(clauses.finish());
-    all
+    Clauses::of(pack(None), text)
 }
 
 /// One in [`SHARE`] of the table's lines of each kind, rounded up, chosen by `seed`.

@@ -63,10 +63,7 @@ impl Conversation {
 
     /// Queues `text` as part of the response, clause by clause.
     pub(super) fn speak(&mut self, text: &str, words: Words) {
-        let mut cutter = Clauses::new(self.common.language());
-        let mut clauses = cutter.push(text);
-        clauses.extend(cutter.finish());
-        for clause in clauses {
+        for clause in Clauses::of(self.common.language(), text) {
             self.queue_clause(clause, words);
         }
     }

@@ -338,10 +338,8 @@ impl Connection {
             return Err(Refused::LongText.into());
         }
         self.start_audio().await?;
-        let mut clauses = Clauses::new(speaker.pack());
-        let mut texts = clauses.push(&request.text);
-        texts.extend(clauses.finish());
-        self.speak(&speaker, texts).await?;
+        let clauses = Clauses::of(speaker.pack(), &request.text);
+        self.speak(&speaker, clauses).await?;
         self.send("audio-stop", &json!({}), &[]).await
     }
 
