@@ -127,6 +127,23 @@ pub(crate) const UNCERTAIN: &str = "no answer came, so it is not known whether t
 pub(crate) const LATE: &str = "it took too long to answer";
 
 impl ToolError {
+    /// The error of a call whose answer was lost or cannot be read. A change may have been made.
+    pub(crate) fn lost(effect: Effect, why: String) -> Self {
+        match effect.changes() {
+            true => Self::Uncertain(why),
+            false => Self::Broken(why),
+        }
+    }
+
+    /// The error of a call that was not answered within `limit`. A change may have been made.
+    pub(crate) fn late(effect: Effect, limit: Duration) -> Self {
+        let limit = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        match effect.changes() {
+            true => Self::Unanswered(limit),
+            false => Self::Timeout(limit),
+        }
+    }
+
     /// All that is known, for the log.
     #[must_use]
     pub fn details(&self) -> String {

@@ -208,18 +208,15 @@ impl Registry {
             Some(fixed) => fixed.merged(name, arguments, known)?,
             None => arguments,
         };
-        let spec = &entry.declaration.spec;
         let mut arguments = Value::Object(arguments);
-        fill_defaults(&spec.parameters, &mut arguments);
-        let mut most = spec.properties().count();
-        while let Err((error, null)) = checked(entry, &arguments) {
-            let (Some(name), Value::Object(given), 1..) = (null, &mut arguments, most) else {
-                return Err(error);
-            };
-            given.shift_remove(&name);
-            fill_defaults(&spec.parameters, &mut arguments);
-            most -= 1;
+        fill_defaults(&entry.declaration.spec.parameters, &mut arguments);
+        if !entry.validator.is_valid(&arguments) {
+            leave_out_nulls(entry, &mut arguments);
         }
+        entry
+            .validator
+            .validate(&arguments)
+            .map_err(|error| wrong_arguments(&error, fixed))?;
         match arguments {
             Value::Object(arguments) => Ok(arguments),
             other => Err(ToolError::Arguments(format!("not an object: {other}"))),
@@ -272,14 +269,7 @@ impl Registry {
         Box::pin(async move {
             let (tool, arguments) = (tool?, arguments?);
             let limit = tool.declaration().timeout;
-            let changes = tool.declaration().effect.changes();
-            let late = |_| {
-                let limit = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-                match changes {
-                    true => ToolError::Unanswered(limit),
-                    false => ToolError::Timeout(limit),
-                }
-            };
+            let late = |_| ToolError::late(tool.declaration().effect, limit);
             tokio::time::timeout(limit, tool.call(arguments, &context))
                 .await
                 .map_err(late)?
@@ -341,27 +331,23 @@ fn compile(name: &str, schema: &Value) -> Result<Validator, RegistryError> {
     jsonschema::validator_for(schema).map_err(|error| wrong(describe(&error)))
 }
 
-/// Checks arguments. An error comes with the name of an argument that should have been left out, if there is one.
-fn checked(entry: &Entry, arguments: &Value) -> Result<(), (ToolError, Option<String>)> {
-    let Err(error) = entry.validator.validate(arguments) else {
-        return Ok(());
+/// Leaves out arguments that are wrong because they are `null`, and may be left out.
+fn leave_out_nulls(entry: &Entry, arguments: &mut Value) {
+    let spec = &entry.declaration.spec;
+    let errors = entry.validator.iter_errors(arguments);
+    let places: Vec<_> = errors
+        .map(|error| error.instance_path().to_string())
+        .collect();
+    let Value::Object(given) = arguments else {
+        return;
     };
-    let mut errors = entry.validator.iter_errors(arguments);
-    let null = errors.find_map(|error| null_left_out(&entry.declaration.spec, arguments, &error));
-    Err((wrong_arguments(&error, entry.tool.fixed()), null))
-}
-
-/// The argument that is wrong, if it is `null` and may be left out.
-fn null_left_out(
-    spec: &ToolSpec,
-    arguments: &Value,
-    error: &jsonschema::ValidationError<'_>,
-) -> Option<String> {
-    let at = error.instance_path().to_string();
-    let name = at.strip_prefix('/')?;
-    let is_null = arguments.get(name)?.is_null();
-    let is_required = spec.required().any(|required| required == name);
-    (is_null && !is_required).then(|| name.to_owned())
+    for name in places.iter().filter_map(|place| place.strip_prefix('/')) {
+        let is_null = given.get(name).is_some_and(Value::is_null);
+        if is_null && spec.required().all(|required| required != name) {
+            given.shift_remove(name);
+        }
+    }
+    fill_defaults(&spec.parameters, arguments);
 }
 
 /// The fault of the arguments, for the model, without the values of fixed ones.

@@ -5,7 +5,7 @@
 mod family;
 
 use super::template::{Template, context};
-use super::{CallContext, Declaration, Tool, ToolError, mcp};
+use super::{CallContext, Declaration, Effect, Tool, ToolError, mcp};
 use futures_util::future::BoxFuture;
 use rustix::process::{Pid, Signal, kill_process_group};
 use secrecy::{ExposeSecret, SecretString};
@@ -150,7 +150,7 @@ impl SubprocessPlan {
         &self,
         parameters: &Value,
         arguments: &Map<String, Value>,
-        changes: bool,
+        effect: Effect,
     ) -> Result<Value, ToolError> {
         let run = uuid::Uuid::new_v4().to_string();
         let command = self.command(parameters, arguments, &run);
@@ -162,8 +162,8 @@ impl SubprocessPlan {
         })?;
         let answer = self.answer(Group { child, run }, arguments).await;
         answer.map_err(|failure| match failure {
-            Failure::Unread(why) if changes => ToolError::Uncertain(why),
-            Failure::Unread(why) | Failure::Refused(why) => ToolError::Broken(why),
+            Failure::Unread(why) => ToolError::lost(effect, why),
+            Failure::Refused(why) => ToolError::Broken(why),
         })
     }
 
@@ -362,7 +362,7 @@ impl Tool for SubprocessTool {
     ) -> BoxFuture<'static, Result<Value, ToolError>> {
         let plan = self.plan.clone();
         let parameters = self.declaration.spec.parameters.clone();
-        let changes = self.declaration.effect.changes();
-        Box::pin(async move { plan.run(&parameters, &arguments, changes).await })
+        let effect = self.declaration.effect;
+        Box::pin(async move { plan.run(&parameters, &arguments, effect).await })
     }
 }

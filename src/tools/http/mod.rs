@@ -405,15 +405,11 @@ impl Tool for HttpTool {
         let (plan, web) = (self.plan.clone(), self.web.clone());
         let parameters = self.declaration.spec.parameters.clone();
         let key = call.idempotency_key.clone();
-        let changes = self.declaration.effect.changes();
+        let effect = self.declaration.effect;
         Box::pin(async move {
             let seen = context(&parameters, &arguments, []);
             let host = plan.origin.host_str().unwrap_or_default();
-            // A change may have been made although its answer was lost or cannot be read.
-            let broken = |reason: String| match changes {
-                true => ToolError::Uncertain(format!("{host}: {reason}")),
-                false => ToolError::Broken(format!("{host}: {reason}")),
-            };
+            let broken = |reason: String| ToolError::lost(effect, format!("{host}: {reason}"));
             let not_begun = |reason: String| ToolError::NotBegun(format!("{host}: {reason}"));
             let request = plan.request(&seen, &key).map_err(not_begun)?;
             let answer = web
@@ -423,7 +419,7 @@ impl Tool for HttpTool {
                     true => broken(failure.reason),
                     false => not_begun(failure.reason),
                 })?;
-            if changes && NO_ANSWER.contains(&answer.status) {
+            if effect.changes() && NO_ANSWER.contains(&answer.status) {
                 return Err(broken(format!("it answered {}", answer.status)));
             }
             if !answer.status.is_success() {

@@ -114,12 +114,11 @@ impl Tool for McpTool {
         arguments: Map<String, Value>,
         _: &CallContext,
     ) -> BoxFuture<'static, Result<Value, ToolError>> {
-        let changes = self.declaration.effect.changes();
+        let effect = self.declaration.effect;
         let (limit, timeout) = (self.limit(), self.declaration.timeout);
         let (client, output) = (self.client.clone(), self.output.clone());
         let (name, pin) = (self.name.clone(), self.pin.clone());
         Box::pin(async move {
-            let limit_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
             let over = tokio::time::sleep(limit);
             let mut over = pin!(over);
             let peer = tokio::select! {
@@ -144,8 +143,7 @@ impl Tool for McpTool {
                                 ServiceError::TransportSend(sent) if is_without_effect(sent) => {
                                     ToolError::NotBegun(why)
                                 }
-                                _ if changes => ToolError::Uncertain(why),
-                                _ => ToolError::Broken(why),
+                                _ => ToolError::lost(effect, why),
                             }
                         }
                     })
@@ -154,10 +152,7 @@ impl Tool for McpTool {
                 answered = answered => answered,
                 () = over => {
                     client.suspect();
-                    Err(match changes {
-                        true => ToolError::Unanswered(limit_ms),
-                        false => ToolError::Timeout(limit_ms),
-                    })
+                    Err(ToolError::late(effect, timeout))
                 }
             };
             match answered? {
@@ -165,18 +160,16 @@ impl Tool for McpTool {
                     let is_done = given.is_error != Some(true);
                     match result::read(given, output.as_deref()) {
                         // The change was made: its result cannot be used.
-                        Err(ToolError::Broken(why)) if changes && is_done => {
-                            Err(ToolError::Uncertain(why))
-                        }
+                        Err(ToolError::Broken(why)) if is_done => Err(ToolError::lost(effect, why)),
                         read => read,
                     }
                 }
                 // Nobody asks what becomes of it.
-                CallToolResponse::Task(_) if changes => {
+                CallToolResponse::Task(_) => {
                     let why = client.cause("it made a task of the call");
-                    Err(ToolError::Uncertain(why))
+                    Err(ToolError::lost(effect, why))
                 }
-                _ => Err(client.broken("it asks for input, or made a task of the call")),
+                _ => Err(client.broken("it asks for input")),
             }
         })
     }
