@@ -6,10 +6,8 @@ import { Session, way } from '../../web/session.js';
 
 /** The answers of the server, by path. */
 let answers = {};
-let asked = [];
 globalThis.fetch = async (path) => {
   const [place] = path.split('?');
-  asked.push(path);
   const answer = answers[place]?.();
   if (answer) return answer;
   throw new TypeError('Failed to fetch');
@@ -58,10 +56,22 @@ globalThis.WebSocket = class {
 
 /** A new session, and what it tells of its state. */
 function begin() {
-  [answers, asked, way.socket, way.trouble] = [{ '/readyz': () => new Response('ready'), '/playground/about': () => Response.json({ agents: [] }) }, [], false, null];
+  [answers, way.socket, way.trouble] = [{ '/readyz': () => new Response('ready'), '/playground/about': () => Response.json({ agents: [] }) }, false, null];
   sockets.splice(0);
   const [session, told] = [new Session(), []];
   session.addEventListener('state', ({ detail: { state, reason } }) => told.push([state, reason]));
+  return { session, told };
+}
+
+/** A session with an open conversation that can be resumed. */
+async function talking() {
+  const { session, told } = begin();
+  way.socket = true;
+  const opening = session.open();
+  await until(() => sockets.length === 1);
+  sockets[0].tell({ type: 'undertone.session.resumable', event_id: 'event_1', resume: 'a secret', within_ms: 30_000 });
+  sockets[0].tell({ type: 'session.created', event_id: 'event_2' });
+  await opening;
   return { session, told };
 }
 
@@ -132,13 +142,7 @@ test('an agent that is gone after a restart is not wished for any more', async (
 });
 
 test('who ends a conversation that the page wants to come back to may begin another at once', async () => {
-  const { session, told } = begin();
-  way.socket = true;
-  const opening = session.open();
-  await until(() => sockets.length === 1);
-  sockets[0].tell({ type: 'undertone.session.resumable', event_id: 'event_1', resume: 'a secret', within_ms: 30_000 });
-  sockets[0].tell({ type: 'session.created', event_id: 'event_2' });
-  await opening;
+  const { session, told } = await talking();
   sockets[0].cut();
   await until(() => told.at(-1)[0] === 'away');
   session.end();
@@ -158,13 +162,7 @@ test('who ends a conversation that the page wants to come back to may begin anot
 });
 
 test('who ends a conversation while the page asks why its line was closed hears of no other end', async () => {
-  const { session, told } = begin();
-  way.socket = true;
-  const opening = session.open();
-  await until(() => sockets.length === 1);
-  sockets[0].tell({ type: 'undertone.session.resumable', event_id: 'event_1', resume: 'a secret', within_ms: 30_000 });
-  sockets[0].tell({ type: 'session.created', event_id: 'event_2' });
-  await opening;
+  const { session, told } = await talking();
   let ready = null;
   answers['/readyz'] = () => new Promise((resolve) => (ready = () => resolve(new Response('ready'))));
   sockets[0].readyState = 3;
