@@ -15,6 +15,8 @@ const RETRY_AFTER: Micros = Micros::from_ms(500);
 pub(super) struct Segments {
     finished: Vec<Segment>,
     from: Samples,
+    /// The middle of the last pause.
+    pause: Option<Samples>,
 }
 
 #[derive(Debug)]
@@ -44,7 +46,13 @@ impl Segments {
         Self {
             finished: Vec::new(),
             from,
+            pause: None,
         }
+    }
+
+    /// Notes a pause with this middle: nobody speaks there.
+    pub(super) fn pauses(&mut self, middle: Samples) {
+        self.pause = Some(middle);
     }
 
     /// The beginning of the unfinished part.
@@ -90,8 +98,9 @@ impl Segments {
         self.from > before
     }
 
-    /// Finishes a part at `end` before it is too long for the recogniser: after a pause if there is one in time,
-    /// else anywhere. Returns whether it did.
+    /// Finishes a part before the rest up to `end` is too long for the recogniser: in its last pause, or else at `end`,
+    /// maybe within a word. `after_pause`: the pause is over just now, so that a shorter part is finished as well. Returns
+    /// whether it did.
     pub(super) fn cut_long(
         &mut self,
         common: &mut Common,
@@ -105,7 +114,8 @@ impl Segments {
         };
         let is_long = end.since(self.from) >= enough;
         if is_long {
-            self.cut(common, end);
+            let pause = self.pause.filter(|middle| *middle > self.from);
+            self.cut(common, pause.unwrap_or(end));
         }
         is_long
     }
@@ -262,6 +272,27 @@ mod tests {
         segments.on_transcript(&mut common, other, &Ok("two".into()));
         assert!(segments.are_transcribed());
         assert_eq!(segments.text(""), "two");
+    }
+
+    /// It was cut wherever it was too long, or behind the first sound of the word after a pause, which neither part had
+    /// in whole.
+    #[test]
+    fn a_long_utterance_is_cut_in_its_pauses_and_not_within_a_word() {
+        let mut common = Common::new(Policy::default(), Experience::default());
+        let ms = common.policy.endpoint.segment_ms;
+        let at = Samples::from_ms;
+        let mut segments = Segments::new(at(0));
+        segments.pauses(at(4_000));
+        assert!(!segments.cut_long(&mut common, at(ms - 1), false));
+        assert!(segments.cut_long(&mut common, at(ms), false));
+        assert_eq!(segments.unfinished_from(), at(4_000));
+        segments.pauses(at(4_000 + ms * 3 / 5));
+        let resumed = at(4_100 + ms * 3 / 5);
+        assert!(segments.cut_long(&mut common, resumed, true));
+        assert_eq!(segments.unfinished_from(), at(4_000 + ms * 3 / 5));
+        let end = at(4_000 + ms * 3 / 5 + ms);
+        assert!(segments.cut_long(&mut common, end, false), "no pause");
+        assert_eq!(segments.unfinished_from(), end);
     }
 
     /// It was requested again in the same instant, when the queue was as full as before.

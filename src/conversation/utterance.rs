@@ -220,6 +220,8 @@ impl Utterance {
     /// Handles a window of silence that ends at `end`.
     pub(super) fn pauses(&mut self, end: Samples) {
         self.stage = Stage::Pausing(end);
+        let middle = self.last_speech.0.0.midpoint(end.0);
+        self.segments.pauses(Samples(middle));
     }
 
     /// In a pause, takes the words up to its beginning for the transcript if they are certainly all, and returns all
@@ -297,7 +299,7 @@ impl Utterance {
             .push_back(Output::ScoreEndOfTurn { request, from, to });
     }
 
-    /// Ends a segment before it is too long for the recogniser.
+    /// Ends a segment before the audio up to `end` is too long for the recogniser.
     pub(super) fn cut_long_segment(
         &mut self,
         common: &mut Common,

@@ -206,6 +206,27 @@ fn partials_come_every_half_second_of_speech() {
     assert_eq!(partials.count(), 3);
 }
 
+/// What was too long for the recogniser was cut in the middle of a word, although the user had paused.
+#[test]
+fn a_long_turn_is_transcribed_in_parts_that_begin_in_its_pauses() {
+    let mut sim = sim();
+    sim.completeness = 0.1;
+    sim.speak("first of all and", 10_016);
+    sim.silence(320);
+    sim.speak("first of all and then", 16_000);
+    let parts = sim.outputs.iter().filter_map(|(_, output)| match output {
+        Output::Transcribe { from, .. } => Some(from.as_ms()),
+        _ => None,
+    });
+    let parts: Vec<u64> = parts.collect();
+    let in_pause = |from: &u64| (10_016..10_336).contains(from);
+    assert!(parts.iter().any(in_pause), "{parts:?}");
+    assert!(
+        parts.iter().all(|from| *from == 0 || in_pause(from)),
+        "{parts:?}"
+    );
+}
+
 #[test]
 fn an_unfinished_sentence_ends_after_a_second_of_silence() {
     let mut sim = sim();
