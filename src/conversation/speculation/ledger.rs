@@ -51,6 +51,8 @@ pub(in crate::conversation) struct Predicted {
     pub rivalled: Option<Time>,
     /// Its result is there, and the words since make its tool's call with other arguments likely.
     pub superseded: bool,
+    /// The words have changed since it began, or since the model's stream confirmed it.
+    pub outdated: bool,
 }
 
 impl Predicted {
@@ -61,6 +63,7 @@ impl Predicted {
             confirmed: confidence,
             rivalled: None,
             superseded: false,
+            outdated: false,
         }
     }
 }
@@ -100,6 +103,12 @@ impl Run {
     /// Whether its call is not expected any more. A commit may still take it over.
     pub(super) fn is_superseded(&self) -> bool {
         !self.is_committed() && self.predicted.is_some_and(|one| one.superseded)
+    }
+
+    /// Whether the model's stream began it for the words as they are now, which is surer than any other prediction.
+    pub(super) fn is_streamed(&self) -> bool {
+        let is_streamed = |one: Predicted| one.source == Source::Stream && !one.outdated;
+        self.predicted.is_some_and(is_streamed)
     }
 
     /// Whether the client runs it.
@@ -278,16 +287,18 @@ impl Ledger {
         let predicted = self.get_mut(id).and_then(|run| run.predicted.as_mut());
         if let Some(predicted) = predicted {
             predicted.confirmed = predicted.confirmed.max(confidence);
+            predicted.outdated = false;
         }
     }
 
-    /// The words of a track are others now: a call that the model's stream has confirmed for those before is as likely
-    /// as its prediction again, until it is confirmed for these.
+    /// The words of a track are others now: a call that the model's stream has begun or confirmed for those before is as
+    /// likely as its prediction again, and no surer than others, until it is confirmed for these.
     pub(in crate::conversation) fn unconfirm(&mut self, track: TrackId) {
         let runs = self.runs.values_mut();
         let open = runs.filter(|run| run.track == track && !run.is_committed());
         for predicted in open.filter_map(|run| run.predicted.as_mut()) {
             predicted.confirmed = predicted.confidence;
+            predicted.outdated = true;
         }
     }
 

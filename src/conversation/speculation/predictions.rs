@@ -200,7 +200,7 @@ impl Speculation {
         let outdated = |run: &Run| {
             let others = wanted.get(run.tool.as_str());
             run.track == track
-                && run.predicted.is_none_or(|one| one.source != Source::Stream)
+                && !run.is_streamed()
                 && !self.drafts.have(run)
                 && others.is_some_and(|keys| !keys.contains(&run.key))
         };

@@ -12,7 +12,7 @@ use crate::conversation::ids::{CallId, RunId};
 use crate::conversation::output::{Event, Output};
 use crate::conversation::tool_cache::Call;
 use crate::llm::GivenResult;
-use crate::prediction::{PastCall, Source};
+use crate::prediction::PastCall;
 use crate::time::Micros;
 use crate::tools::{Declaration, Eligibility, ToolError, canonical};
 use serde_json::{Map, Value};
@@ -110,11 +110,8 @@ impl Speculation {
     /// The likeliest call of this track whose result is ready; only of the tool `called` if the model is
     /// calling one. Predictions from fewer words do not count.
     fn ready(&self, common: &Common, track: &Track, called: Option<&str>) -> Option<Guess> {
-        let is_outdated = |run: &Run| {
-            track.unanswered
-                && run.predicted.is_none_or(|one| one.source != Source::Stream)
-                && !self.drafts.have(run)
-        };
+        let is_outdated =
+            |run: &Run| track.unanswered && !run.is_streamed() && !self.drafts.have(run);
         let runs = self.ledger.runs().filter(|run| {
             run.track == track.id && called.is_none_or(|tool| tool == run.tool) && !is_outdated(run)
         });

@@ -126,6 +126,14 @@ impl Speculation {
         }
     }
 
+    /// The generation that may have begun a call is over: the next one may begin another.
+    pub(in crate::conversation) fn forget_open_call(&mut self) {
+        let tracks = [Some(&mut self.listening), self.answering.as_mut()];
+        for track in tracks.into_iter().flatten() {
+            track.open = None;
+        }
+    }
+
     /// Handles a complete call in a held-back answer. It is a prediction until the answer is used.
     pub(in crate::conversation) fn on_held_call(
         &mut self,

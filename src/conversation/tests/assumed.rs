@@ -172,6 +172,37 @@ fn a_result_for_fewer_words_is_not_assumed_while_the_router_reads_the_rest() {
     assert!(said.contains(r#"{"city":"boulder"}"#), "{said}");
 }
 
+/// The call that an early answer had begun, to words behind which the user went on, was taken for the likeliest one, and
+/// for the one that the model was still making.
+#[test]
+fn a_call_of_an_early_answer_is_not_expected_of_the_answer_to_more_words() {
+    let [opened, closed] = call_with("weather", json!({"city": "boulder"}));
+    let arguments = read(json!({"city": "boulder"}), true);
+    let early = vec![opened, arguments, Step::Wait(5_000), closed, end()];
+    let mut sim = session([early, calling("denver", 100, 150), answering()], 20);
+    sim.router = Box::new(|heard| {
+        let known = heard.text.ends_with("denver");
+        let denver = known.then(|| prediction("weather", json!({"city": "denver"}), 0.9));
+        denver.into_iter().collect()
+    });
+    sim.completeness = 0.5;
+    sim.asr_ms = 40;
+    sim.speak(QUESTION, 1_500);
+    for _ in 0..10 {
+        if sim.prompts.is_empty() {
+            sim.silence(32);
+        }
+    }
+    assert_eq!(sim.prompts.len(), 1, "the early answer is being made");
+    sim.speak("what is the weather in boulder or rather in denver", 1_000);
+    sim.silence(6_000);
+    assert_eq!(sim.spoken(), ["It is sunny."]);
+    let held = held(&sim);
+    assert!(held.len() == 1 && held[0].used, "{held:?}");
+    let said = serde_json::to_string(&sim.prompts[2].messages).unwrap();
+    assert!(said.contains(r#"{"city":"denver"}"#), "{said}");
+}
+
 /// A model that calls at once: its call is complete before the turn is over.
 #[test]
 fn the_answer_to_a_call_that_is_held_back_is_prepared_before_the_turn_is_over() {

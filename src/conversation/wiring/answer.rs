@@ -306,6 +306,7 @@ impl Conversation {
                 } else if self.held.preempt.is(request) {
                     // Nobody waits for it yet; it is requested again when needed.
                     self.held.preempt.fail(&mut self.common);
+                    self.speculation.forget_open_call();
                 } else if self.held.assumed.is(request) {
                     self.held.assumed.fail(&mut self.common);
                 } else if self.answer.as_ref().and_then(Answer::request) == Some(request) {

@@ -223,6 +223,7 @@ impl Conversation {
             if let Some(taken) = self.held.preempt.take(&mut self.common, &prompt) {
                 return taken;
             }
+            self.speculation.forget_open_call();
             if let Some(taken) = self.held.assumed.take(&mut self.common, &prompt) {
                 // While its call was only assumed, nothing was drafted from the result.
                 let is_drafted = self.speculation.is_drafted(taken.request);

@@ -84,6 +84,9 @@ impl Conversation {
 
     /// Discards the held-back answer.
     pub(super) fn drop_held(&mut self) {
-        self.held.preempt.drop(&mut self.common);
+        if !self.held.preempt.is_idle() {
+            self.held.preempt.drop(&mut self.common);
+            self.speculation.forget_open_call();
+        }
     }
 }

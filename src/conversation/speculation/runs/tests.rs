@@ -4,7 +4,7 @@ use super::*;
 use crate::conversation::client_settings::ClientSettings;
 use crate::conversation::experience::Experience;
 use crate::conversation::policy::Policy;
-use crate::prediction::Prediction;
+use crate::prediction::{Prediction, Source};
 use crate::tools::{Effect, ToolSpec};
 use serde_json::json;
 use std::time::Duration;
@@ -115,4 +115,18 @@ fn a_call_of_a_dropped_answer_is_no_likelier_for_other_words() {
     assert_eq!(session.likeliest(), (json!("boulder"), 0.95));
     session.hears(("weather in boulder or rather denver", true), "denver", 0.9);
     assert_eq!(session.likeliest(), (json!("denver"), 0.9));
+}
+
+/// It was surer than any prediction for the words that followed, and the next answer was generated for the wrong call.
+#[test]
+fn a_call_that_only_a_dropped_answer_has_made_gives_way_to_other_words() {
+    let mut session = Session::new();
+    session.hears(("weather there", false), "there", 0.2);
+    session.holds_call("boulder");
+    assert_eq!(session.likeliest(), (json!("boulder"), 0.95));
+    session.hears(("weather there or rather denver", true), "denver", 0.9);
+    assert_eq!(session.likeliest(), (json!("denver"), 0.9));
+    // An answer to these words makes the call after all.
+    session.holds_call("boulder");
+    assert_eq!(session.likeliest(), (json!("boulder"), 0.95));
 }
