@@ -107,12 +107,17 @@ pub(super) struct Guess {
     pub(super) result: Value,
     /// The tool is the client's.
     pub(super) by_client: bool,
+    /// An answer that is held back has made the call: whether its tool is called is not open, and nothing is learned of
+    /// that.
+    pub(super) is_made: bool,
 }
 
 impl Guess {
-    /// Learns something about its tool.
+    /// Learns something about its tool, if its call was not made yet.
     fn teaches(&self, common: &mut Common, lesson: impl FnOnce(String) -> Lesson) {
-        common.learn(lesson(self.tool.clone()), self.by_client);
+        if !self.is_made {
+            common.learn(lesson(self.tool.clone()), self.by_client);
+        }
     }
 }
 
@@ -157,7 +162,10 @@ impl Assumed {
     /// run, and again when its call has become likelier.
     pub(super) fn is_worth_it(&mut self, common: &mut Common, guess: &Guess, tokens: u64) -> bool {
         let policy = &common.policy.speculation;
-        let share = share(common, &guess.tool);
+        let share = match guess.is_made {
+            true => 1.0,
+            false => share(common, &guess.tool),
+        };
         let hit = share * f64::from(guess.confidence);
         let cost = tokens as f64 * policy.token_price / 1e6;
         let is_worth_it = hit * GAIN_MS / 1e3 * policy.value_per_second >= (1.0 - hit) * cost;

@@ -29,6 +29,7 @@ fn guess(run: u64) -> Guess {
         confidence: 0.9,
         result: Value::Null,
         by_client: false,
+        is_made: false,
     }
 }
 
@@ -105,6 +106,26 @@ fn a_tool_that_is_often_not_called_is_assumed_only_now_and_then() {
     assert!((5..20).contains(&tries), "{tries} of 200");
     let hits = (200..1_600).filter(|run| try_once(&mut assumed, &mut common, *run, true));
     assert!(hits.count() > 500, "it recovers");
+}
+
+/// It counted as an assumed commit that came true, and never as one that did not, since an early answer that is dropped
+/// takes it along.
+#[test]
+fn a_call_that_an_early_answer_has_made_says_nothing_of_how_often_its_tool_is_called() {
+    let (mut common, mut assumed) = (common(), Assumed::default());
+    let made = |run| Guess {
+        is_made: true,
+        ..guess(run)
+    };
+    assumed.assume(&mut common, prompt("a"), MAIN, false, made(1));
+    assert!(assumed.commit(&mut common, Some(RunId(1)), &[]).is_some());
+    assert_eq!(common.experience.assumed("weather"), (0, 0));
+    assumed.drop(&mut common, true);
+    for run in 2..100 {
+        try_once(&mut assumed, &mut common, run, false);
+    }
+    assert!(!assumed.is_worth_it(&mut common, &guess(100), 1_000));
+    assert!(assumed.is_worth_it(&mut common, &made(100), 1_000));
 }
 
 #[test]

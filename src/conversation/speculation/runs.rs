@@ -134,7 +134,11 @@ impl Speculation {
         };
         let tool = clients.declared(&common.policy, name)?;
         let run = self.run_for(common, track.id, tool, arguments)?;
-        self.guess(common, run)
+        let guess = self.guess(common, run)?;
+        Some(Guess {
+            is_made: true,
+            ..guess
+        })
     }
 
     /// The assumption that the model commits a call in the current answer, of the tool `called` if it has begun one.
@@ -158,6 +162,7 @@ impl Speculation {
             confidence: predicted.confirmed,
             result: result.as_ref().ok()?.clone(),
             by_client: run.is_clients(),
+            is_made: false,
         })
     }
 
