@@ -177,6 +177,25 @@ fn a_word_behind_the_agents_last_one_is_a_turn() {
     assert!(!sim.saw(|e| *e == Event::UtteranceDropped));
 }
 
+/// The user waited for an answer to it in vain.
+#[test]
+fn a_word_behind_the_agents_last_one_that_the_recogniser_loses_is_asked_for_again() {
+    let mut sim = story_of("One two three four five six.");
+    let until = sim.core.playout.audible_until();
+    while sim.now() + Micros::from_ms(250) < until {
+        sim.silence(32);
+    }
+    sim.asr_ms = 60_000;
+    sim.speak("Okay.", 400);
+    sim.silence(6_000);
+    assert_eq!(sim.spoken().last(), Some(&Phrases::default().asr_failed));
+    let mut amid = story();
+    amid.asr_fails = true;
+    amid.speak("Okay.", 400);
+    amid.silence(2_000);
+    is_not_interrupted(&amid);
+}
+
 #[test]
 fn a_yes_over_the_question_that_needs_one_interrupts_it_at_once() {
     let mut sim = lenient(Policy {

@@ -54,14 +54,27 @@ impl Conversation {
         if !self.turn.is_unheeded() {
             return false;
         }
-        let has_more = self.answer.is_some() || self.playout.audible_until() > self.common.now;
-        let listens =
-            has_more && !self.playout.is_asking(self.common.now) && !self.interrupts(text);
-        if text.is_empty() || listens {
+        if text.is_empty() || (self.keeps_turn() && !self.interrupts(text)) {
             return self.ignore_overlap();
         }
         self.interrupt();
         false
+    }
+
+    /// Handles the end of speech that has not interrupted the agent and whose words are lost. `true` if the agent speaks
+    /// on.
+    pub(super) fn lose_overlap(&mut self) -> bool {
+        if !self.turn.is_unheeded() || self.keeps_turn() {
+            return self.ignore_overlap();
+        }
+        self.interrupt();
+        false
+    }
+
+    /// Whether the agent has more to say and asks nothing, so that words over its voice may mean nothing.
+    fn keeps_turn(&self) -> bool {
+        let has_more = self.answer.is_some() || self.playout.audible_until() > self.common.now;
+        has_more && !self.playout.is_asking(self.common.now)
     }
 
     /// Whether an utterance with these words should not have interrupted the agent, as it did before they were

@@ -283,7 +283,7 @@ impl Conversation {
     /// Asks the user to repeat, because the recogniser has failed or is too slow for some of the words. Where parts are
     /// enough, the others are kept.
     pub(super) fn on_transcript_overdue(&mut self) {
-        if !self.turn.is_open() || self.ignore_overlap() {
+        if !self.turn.is_open() || self.lose_overlap() {
             return;
         }
         let utterance = self.turn.utterance().filter(|_| self.client.takes_parts());
