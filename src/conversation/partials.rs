@@ -16,11 +16,16 @@ const FALLING_MS: u64 = 64;
 /// The partial transcripts of an utterance.
 #[derive(Debug)]
 pub(super) struct Partials {
+    /// The last one that was requested, while it is pending.
     asked: Option<RequestId>,
     /// End of the audio of the last partial that was requested.
     to: Samples,
     /// Its outcome.
     heard: Option<Recognised>,
+    /// The one requested before it, while both are pending, and the end of its audio.
+    before: Option<(RequestId, Samples)>,
+    /// End of the audio of the last partial that came.
+    heard_to: Samples,
     /// Whether the last one with words could have served as the transcript of a pause.
     serves: bool,
     /// Where the next partial is requested.
@@ -41,6 +46,8 @@ impl Partials {
             asked: None,
             to: from,
             heard: None,
+            before: None,
+            heard_to: from,
             serves: false,
             next: Samples(from.0 + every.0),
             every,
@@ -60,9 +67,9 @@ impl Partials {
         self.every = Samples::from_ms(every_ms);
     }
 
-    /// End of the audio of the last partial that was requested.
+    /// End of the audio of the last partial that came.
     pub(super) fn last_end(&self) -> Samples {
-        self.to
+        self.heard_to
     }
 
     /// End of the last window of speech that was not quiet.
@@ -84,7 +91,7 @@ impl Partials {
     pub(super) fn goes_on(&mut self, end: Samples, of_pause: Option<RequestId>) {
         self.loud_until = end;
         if of_pause.is_some() {
-            self.asked = of_pause;
+            (self.asked, self.before) = (of_pause, None);
         }
     }
 
@@ -101,17 +108,18 @@ impl Partials {
     }
 
     /// Requests a partial of the audio between `from` and a gap that ends at `end`, unless the last partial has all
-    /// speech up to there.
+    /// speech up to there, or two are pending.
     pub(super) fn ask_in_gap(&mut self, common: &mut Common, from: Samples, end: Samples) {
         let is_soon = end.since(self.to) < Samples::from_ms(GAP_MS).0;
-        if !self.has_all_but(0) && !is_soon {
+        if !self.has_all_but(0) && !is_soon && self.before.is_none() {
             self.request(common, from, end);
         }
     }
 
     fn request(&mut self, common: &mut Common, from: Samples, to: Samples) {
         let request = common.request_id();
-        self.asked = Some(request);
+        let before = self.asked.replace(request);
+        self.before = before.map(|before| (before, self.to));
         self.to = to;
         self.heard = None;
         self.put_off(to);
@@ -125,30 +133,37 @@ impl Partials {
 
     /// Forgets the partial so far, because that audio has its final transcript.
     pub(super) fn cut(&mut self) {
-        self.asked = None;
+        self.are_overtaken();
         self.heard = None;
     }
 
-    /// Drops the pending partial, because a transcript of more audio came before it.
+    /// Drops the pending partials, because a transcript of more audio came before them.
     pub(super) fn are_overtaken(&mut self) {
-        self.asked = None;
+        (self.asked, self.before) = (None, None);
     }
 
-    /// Handles a finished transcription. `None` if it is not the pending partial, `Some(None)` if it failed.
+    /// Handles a finished transcription. `None` if it is no pending partial, `Some(None)` if it failed. One that is not the
+    /// last only tells words.
     pub(super) fn on_transcript(
         &mut self,
         request: RequestId,
         heard: &Result<Recognised, ()>,
     ) -> Option<Option<String>> {
+        let text = |heard: &Recognised| heard.text.clone();
+        if let Some((_, to)) = self.before.take_if(|(before, _)| *before == request) {
+            self.heard_to = to;
+            return Some(heard.as_ref().ok().map(text));
+        }
         if self.asked != Some(request) {
             return None;
         }
-        self.asked = None;
+        self.are_overtaken();
+        self.heard_to = self.to;
         self.heard = heard.clone().ok();
         if let Some(heard) = self.heard.as_ref().filter(|heard| !heard.text.is_empty()) {
             self.serves = heard.marks.is_some() && !heard.provisional;
         }
-        Some(self.heard.as_ref().map(|heard| heard.text.clone()))
+        Some(self.heard.as_ref().map(text))
     }
 
     /// Whether the audio of the last partial had all speech so far, but for `missing_ms` at most.
@@ -251,5 +266,29 @@ mod tests {
         assert_eq!(partials.asked, first);
         partials.ask_in_gap(&mut common, at(0), at(428));
         assert_ne!(partials.asked, first);
+    }
+
+    /// None of its words were used before a pause: each gap made the partial of the one before it dead.
+    #[test]
+    fn words_of_a_recogniser_that_is_slower_than_the_gaps_are_used() {
+        let (mut partials, mut common) = none_so_far();
+        let mut gap = |partials: &mut Partials, ms: u64| {
+            partials.goes_on(at(ms), None);
+            partials.ask_in_gap(&mut common, at(0), at(ms + 32));
+            partials.asked.unwrap()
+        };
+        let first = gap(&mut partials, 300);
+        let second = gap(&mut partials, 500);
+        assert_eq!(gap(&mut partials, 700), second, "two at a time");
+        let words = partials.on_transcript(first, &Ok("what".into()));
+        assert_eq!(words, Some(Some("what".into())));
+        assert_eq!(partials.last_end(), at(332));
+        assert_eq!(partials.up_to_gap(), None);
+        let third = gap(&mut partials, 900);
+        assert_ne!(third, second);
+        let words = partials.on_transcript(third, &Ok("what time is it".into()));
+        assert_eq!(words, Some(Some("what time is it".into())));
+        let late = partials.on_transcript(second, &Ok("what time".into()));
+        assert_eq!(late, None, "it would take words back");
     }
 }

@@ -206,6 +206,23 @@ fn partials_come_every_half_second_of_speech() {
     assert_eq!(partials.count(), 3);
 }
 
+/// Nothing was predicted from the words of a fluent speaker before a pause.
+#[test]
+fn partials_come_from_a_recogniser_that_is_slower_than_the_gaps_between_words() {
+    let mut sim = sim();
+    sim.asr_ms = 400;
+    let words = "what time is it in rome if it is noon in paris and in berlin";
+    for (end, _) in words.match_indices(' ') {
+        sim.speak(&words[..end], 192);
+        sim.fade(32);
+    }
+    let partials = sim
+        .events
+        .iter()
+        .filter(|(_, e)| matches!(e, Event::PartialTranscript { .. }));
+    assert!(partials.count() >= 4);
+}
+
 /// What was too long for the recogniser was cut in the middle of a word, although the user had paused.
 #[test]
 fn a_long_turn_is_transcribed_in_parts_that_begin_in_its_pauses() {
