@@ -18,6 +18,8 @@ pub(super) struct EndingCall {
     pub(super) name: String,
     pub(super) arguments: Map<String, Value>,
     pub(super) how: EndsCall,
+    /// The calls of its response that were running when a sound stopped that.
+    pub(super) beside: Vec<CallId>,
 }
 
 /// A pending end of the conversation.
@@ -118,6 +120,13 @@ impl Ending {
             *stage = Stage::CutShort;
             true
         })
+    }
+
+    /// Notes the calls of the stopped response that are still running. If it is resumed, it waits for them.
+    pub(super) fn waits_for(&mut self, running: Vec<CallId>) {
+        if let Some((ending, _)) = &mut self.promised {
+            ending.beside = running;
+        }
     }
 
     /// Handles a false interruption of the goodbye.

@@ -8,6 +8,7 @@ fn call(id: u64) -> EndingCall {
         name: "hang_up".into(),
         arguments: Map::new(),
         how: EndsCall::HangUp,
+        beside: Vec::new(),
     }
 }
 

@@ -224,6 +224,29 @@ fn a_cough_does_not_keep_the_agent_from_hanging_up() {
     assert_eq!(sim.prompts.len(), 1);
 }
 
+/// The caller heard fillers behind the goodbye until the call was done that they had interrupted before.
+#[test]
+fn after_a_cough_the_goodbye_does_not_wait_for_a_call_of_an_earlier_answer() {
+    let look_up = (*tool("look_up", Effect::Read)).clone();
+    let mut sim = Sim::new(with(vec![look_up, ending("bye", EndsCall::HangUp)]));
+    sim.tool_times.insert("look_up".into(), 60_000);
+    for (words, name) in [
+        ("Let me look that up.", "look_up"),
+        ("Goodbye and have a very nice day.", "bye"),
+    ] {
+        let mut script = vec![say(words)];
+        script.extend(call(name));
+        script.push(end());
+        sim.scripts.push_back(script);
+    }
+    ask(&mut sim, "look it up", 1_500);
+    assert_eq!(sim.tools_started, ["look_up"]);
+    ask(&mut sim, "never mind bye", 1_200);
+    sim.speak("", 300);
+    sim.silence(10_000);
+    assert_eq!(sim.hung_up, Some(HangUpReason::AgentEnded));
+}
+
 /// Asserts that no call is running and no answer waits to be resumed.
 fn nothing_is_left(sim: &Sim) {
     let running = &sim.core.running.calls;

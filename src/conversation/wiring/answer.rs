@@ -10,8 +10,6 @@ use crate::conversation::ending::EndingCall;
 
 use crate::conversation::generation::Generation;
 
-use crate::conversation::ids::CallId;
-
 use crate::conversation::interruption::Unfinished;
 
 use crate::conversation::latency::TurnLatency;
@@ -128,8 +126,10 @@ impl Conversation {
     /// Resumes ending the conversation after a false interruption of the goodbye.
     pub(super) fn resume_ending(&mut self, ending: EndingCall) {
         self.open_response(TurnLatency::of_turn_at(self.common.now));
-        let running: Vec<CallId> = self.running.calls.keys().copied().collect();
-        for call in running.into_iter().filter(|call| *call != ending.call) {
+        // Those of earlier answers are not waited for.
+        let mut running = ending.beside.clone();
+        running.retain(|call| self.running.calls.contains_key(call));
+        for call in running {
             self.wait_for(call, None);
         }
         self.ending.promise(ending);

@@ -241,6 +241,7 @@ impl Conversation {
             name,
             arguments,
             how,
+            beside: Vec::new(),
         });
         match promise {
             Promise::CalledOff => self.call_off(call),

@@ -65,6 +65,9 @@ impl Conversation {
         self.playout.flush(self.common.now);
         self.clear_response_timers();
         let ends = self.ending.is_promised() && self.ending.cut_short();
+        if ends {
+            self.ending.waits_for(answer.calls.open());
+        }
         // If a client's tool was called, the client requests the next answer itself: only a plan goes on.
         let is_left_to_client =
             answer.calls.has_client_calls() && !self.running.plans.are_under_way();
