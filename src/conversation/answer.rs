@@ -149,6 +149,7 @@ impl Answer {
             steps: self.calls.rounds(),
             has_called: self.calls.are_under_way(),
             is_for_client: self.calls.has_client_calls(),
+            has_spoken: self.has_spoken,
         })
     }
 
@@ -208,9 +209,15 @@ impl Answer {
         self.items.close();
         self.dead_air.announced.begin_generation();
         self.has_spoken = false;
-        self.calls.begin_round();
+        self.begin_round();
         self.calls.were_told();
         self.continued += 1;
+    }
+
+    /// A generation with new results begins.
+    pub(super) fn begin_round(&mut self) {
+        self.calls.begin_round();
+        self.nothing_new = false;
     }
 
     pub(super) fn is_generating(&self) -> bool {
@@ -334,7 +341,7 @@ impl Answer {
         self.length.is_cut |= is_cut && (has_limit || is_answer);
         let oversteps = generation.leaves_the_user_waiting();
         let is_silent = oversteps || (!self.has_spoken && !has_called);
-        let may_be_silent = self.nothing_new && self.calls.rounds() == 0 && !is_cut;
+        let may_be_silent = self.nothing_new && !is_cut;
         if !is_silent || may_be_silent || self.length.is_cut {
             return None;
         }

@@ -44,6 +44,8 @@ pub(super) struct Unfinished {
     pub(super) has_called: bool,
     /// The client requests the next answer itself: only a plan goes on.
     pub(super) is_for_client: bool,
+    /// Its last generation had said something.
+    pub(super) has_spoken: bool,
 }
 
 impl Interruption {

@@ -422,6 +422,25 @@ fn after_a_false_interruption_the_agent_goes_on_where_it_was_cut() {
     assert_eq!(agent.join(" "), "One two three four five six seven eight.");
 }
 
+/// The agent apologised for a model that had said everything before the cough, but for the end of its stream.
+#[test]
+fn a_model_that_has_nothing_to_add_after_a_cough_has_not_failed() {
+    let coughed_after = |words: &str| {
+        let mut sim = sim();
+        let unended = vec![say(words), Step::Wait(5_000), end()];
+        sim.scripts.extend([unended, vec![end()]]);
+        ask(&mut sim, "what time is it", 900);
+        sim.speak("", 300);
+        sim.silence(10_000);
+        assert_eq!(sim.prompts.len(), 2);
+        sim.ended().pop()
+    };
+    let answered = coughed_after("It is five past three in the afternoon. ");
+    assert_eq!(answered, Some(ResponseStatus::Completed));
+    let announced = coughed_after("Let me check. ");
+    assert_eq!(announced, Some(ResponseStatus::Failed));
+}
+
 #[test]
 fn going_on_before_the_answer_cancels_it_and_keeps_both_sentences() {
     let mut sim = sim();

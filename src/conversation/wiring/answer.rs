@@ -4,6 +4,7 @@ use super::Conversation;
 
 use crate::conversation::answer::{Answer, NextAnswer};
 use crate::conversation::calls::Calls;
+use crate::conversation::clauses::Clauses;
 use crate::conversation::playout::Words;
 
 use crate::conversation::ending::EndingCall;
@@ -19,7 +20,7 @@ use crate::conversation::speculation::Discard;
 use crate::conversation::timer::Timer;
 
 use crate::conversation::{Event, Job, Output, ResponseStatus, ResponseTerms};
-use crate::llm::{Phrases, TokenUsage};
+use crate::llm::{Message, Phrases, TokenUsage};
 
 impl Conversation {
     /// Answers the history as it stands.
@@ -104,7 +105,9 @@ impl Conversation {
             return;
         }
         self.open_response(TurnLatency::of_turn_at(self.common.now));
+        let nothing_new = half.has_spoken && self.ends_with_an_answer();
         if let Some(answer) = self.answer.as_mut().filter(|_| !is_new) {
+            answer.nothing_new = nothing_new;
             answer.terms = half.terms;
             answer.history = half.history;
             let rounds = half.steps + u32::from(half.has_called && running.is_empty());
@@ -121,6 +124,21 @@ impl Conversation {
         }
         self.running.plans.resume();
         self.go_on_with_plans();
+    }
+
+    /// Whether the last words of the conversation are the agent's, and announce nothing that is still to come.
+    fn ends_with_an_answer(&self) -> bool {
+        let messages = self.history.messages();
+        let said = messages.iter().rev().map_while(|message| match message {
+            Message::Agent { text, .. } => Some(text.as_str()),
+            _ => None,
+        });
+        // Also words of which a sound has cut off the end.
+        let mut said: Vec<&str> = said.collect();
+        said.reverse();
+        let language = self.common.language();
+        let last = Clauses::of(language, &said.join(" ")).pop();
+        last.is_some_and(|last| !language.announces(&last))
     }
 
     /// Resumes ending the conversation after a false interruption of the goodbye.
@@ -186,7 +204,7 @@ impl Conversation {
         if self.ending.is_promised() {
             return false;
         }
-        answer.calls.begin_round();
+        answer.begin_round();
         let may_repeat = answer.calls.may_repeat();
         self.start_generation(may_repeat);
         true
