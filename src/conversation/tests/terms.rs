@@ -1087,6 +1087,21 @@ fn committed_turns_whose_words_the_end_of_the_session_cuts_off_are_lost() {
     assert_eq!(ends.collect::<Vec<_>>(), ["lost", "dropped"].repeat(3));
 }
 
+/// The turn was over with the words before the pause, and the others were in no turn.
+#[test]
+fn a_commit_has_the_words_behind_a_pause_that_the_detector_has_not_judged_yet() {
+    let mut sim = sim();
+    sim.speak("what time is it", 1_000);
+    sim.silence(96);
+    sim.words = "what time is it in rome".into();
+    let end = Samples(sim.audio().0 + Samples::from_ms(800).0);
+    sim.input(Input::Received { end });
+    sim.input(Input::CommitAudio);
+    sim.no_audio(3_000);
+    let whole = |event: &Event| matches!(event, Event::UserItem { text, .. } if text == "what time is it in rome");
+    assert!(sim.saw(whole));
+}
+
 /// The client was told that the audio is cleared, and only later of the turn that it had committed before.
 #[test]
 fn a_clear_does_not_overtake_the_commit_before_it() {

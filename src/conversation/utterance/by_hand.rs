@@ -26,9 +26,12 @@ impl Utterance {
             // Its words are in the segments.
             self.pause = Pause::default();
         }
+        let is_unheard = |to: Samples| end.since(to) >= Samples::from_ms(LEAST_REST_MS).0;
+        let has_more = matches!(self.stage, Stage::Pausing(to) if is_unheard(to));
         self.stage = Stage::Committed(end);
-        if self.pause.tries == Tries::Failed {
-            // Its request has failed, so the words are still to be requested.
+        if has_more || self.pause.tries == Tries::Failed {
+            // Audio behind the pause is not judged, and may have words; or its request has failed. So they are still to be
+            // requested.
             self.pause = Pause::default();
         }
         if !self.pause.lacks_transcript() {

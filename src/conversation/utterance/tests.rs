@@ -669,7 +669,7 @@ fn an_utterance_is_lost_whose_parts_all_fail_twice() {
 #[test]
 fn a_committed_turn_ignores_the_verdict_on_its_end() {
     let (mut utterance, mut common) = paused(1_000, "what time is it");
-    utterance.commit(&mut common, at(1_400));
+    utterance.commit(&mut common, at(1_200));
     let before = requested(&common);
     let report = TurnReport {
         state: TurnState::Over,
