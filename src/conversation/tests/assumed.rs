@@ -532,6 +532,18 @@ fn nothing_is_assumed_where_the_operator_forbids_it() {
     assert_eq!(sim.spoken().len(), 2);
 }
 
+/// It counted as one that had not made the call, so that nothing was assumed after some failures.
+#[test]
+fn a_model_that_fails_before_its_call_says_nothing_of_how_often_the_tool_is_called() {
+    let broken = vec![Step::Wait(600), Step::Break];
+    let mut sim = asked([broken, answering()], 100);
+    assert_eq!(sim.ended(), [ResponseStatus::Failed]);
+    assert_eq!(held(&sim).len(), 1);
+    let lessons = sim.core.take_lessons();
+    let counts = |lesson: &Lesson| matches!(lesson, Lesson::Assumed { .. });
+    assert!(!lessons.iter().any(counts), "{lessons:?}");
+}
+
 #[test]
 fn a_barge_in_discards_the_assumed_answer() {
     let mut sim = session([calling("boulder", 300, 300), answering()], 100);

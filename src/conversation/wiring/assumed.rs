@@ -33,8 +33,9 @@ impl Conversation {
         };
         let main = match &self.answer {
             _ if self.held.preempt.is(main) => Main::Held,
-            Some(answer) => answer.main(main),
-            None => Main::Gone,
+            // A model that fails has not done something else.
+            Some(answer) if !answer.has_failed() => answer.main(main),
+            _ => Main::Gone,
         };
         let is_ready = |run| self.speculation.is_ready(&self.common, run);
         if let Some(why) = self.held.assumed.useless(main, is_ready) {
