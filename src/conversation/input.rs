@@ -198,7 +198,7 @@ pub enum Input {
     },
     /// The client requests a response. This also runs a call that was confirmed in writing.
     Respond {
-        /// Instructions for this response only.
+        /// Instructions for this response only, in place of the client's for the session.
         instructions: Option<String>,
     },
     /// The client requests a response with further settings.
@@ -359,7 +359,7 @@ fn is_false(flag: &bool) -> bool {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ResponseTerms {
-    /// Instructions for this response only.
+    /// Instructions for this response only, in place of the client's for the session. The operator's stay.
     pub instructions: Option<String>,
     /// The client's tools for this response; the session's if `None`.
     pub tools: Option<Vec<ToolSpec>>,

@@ -25,8 +25,8 @@ impl TextLimits {
         ))
     }
 
-    /// Checks the text of a response request, together with the session's instructions, which have `set`
-    /// characters, and its `tools`.
+    /// Checks the text of a response request. Without instructions and tools of its own it has the session's: `set`
+    /// characters, and `tools`.
     ///
     /// # Errors
     /// A message for the client.
@@ -37,8 +37,8 @@ impl TextLimits {
         tools: &[ToolSpec],
     ) -> Result<(), String> {
         let own = terms.instructions.as_ref();
-        let own = own.map_or(0, |text| text.chars().count());
-        self.check_set_up(set + own, terms.tools.as_deref().unwrap_or(tools))?;
+        let instructions = own.map_or(set, |text| text.chars().count());
+        self.check_set_up(instructions, terms.tools.as_deref().unwrap_or(tools))?;
         let context = terms.context.iter().flatten();
         context.into_iter().try_for_each(|part| match part {
             Context::Message(message) => self.check_message(message),

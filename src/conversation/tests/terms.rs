@@ -1351,6 +1351,36 @@ fn a_response_that_is_asked_for_while_the_user_speaks_is_given_on_its_terms() {
     );
 }
 
+/// Clients such as LiveKit's send the session's instructions along with those of a response.
+#[test]
+fn instructions_of_a_response_replace_the_client_s_for_it_and_leave_the_operator_s() {
+    let mut policy = Policy::default();
+    policy.briefing.instructions = Some("You are the desk.".into());
+    let mut sim = Sim::new(policy);
+    let settings = Settings {
+        instructions: Some("Speak like a pirate.".into()),
+        ..Settings::default()
+    };
+    configure(&mut sim, settings);
+    ask(&mut sim, "what time is it", 3_000);
+    for own in [Some("Be brief."), Some(""), None] {
+        sim.input(Input::Respond {
+            instructions: own.map(str::to_owned),
+        });
+        sim.silence(3_000);
+    }
+    let given = sim.prompts.iter().map(|p| p.instructions.as_deref());
+    assert_eq!(
+        given.collect::<Vec<_>>(),
+        [
+            Some("You are the desk.\n\nSpeak like a pirate."),
+            Some("You are the desk.\n\nBe brief."),
+            Some("You are the desk."),
+            Some("You are the desk.\n\nSpeak like a pirate."),
+        ]
+    );
+}
+
 #[test]
 fn an_announcement_does_not_take_a_response_that_was_asked_for() {
     let mut sim = sim();

@@ -58,7 +58,7 @@ fn instructions_and_tools_that_fit_no_prompt_are_refused_and_the_old_ones_stay()
         "Configure",
         "at most 400",
     );
-    let instructions = Some("z".repeat(151));
+    let instructions = Some("z".repeat(401));
     is_refused(
         &mut sim,
         Input::Respond { instructions },

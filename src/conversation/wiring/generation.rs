@@ -118,14 +118,11 @@ impl Conversation {
         steps: u32,
         used: u64,
     ) -> Prompt {
-        let instructions: Vec<_> = [
-            self.common.policy.briefing.instructions.as_deref(),
-            self.client.instructions.as_deref(),
-            terms.instructions.as_deref(),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
+        let operators = self.common.policy.briefing.instructions.as_deref();
+        let own = terms.instructions.as_deref();
+        let clients = own.or(self.client.instructions.as_deref());
+        let instructions = [operators, clients].into_iter().flatten();
+        let instructions: Vec<_> = instructions.filter(|text| !text.is_empty()).collect();
         let most = terms.max_tokens.unwrap_or(self.client.max_tokens);
         let choice = terms.tool_choice.as_ref();
         let choice = choice.unwrap_or(&self.client.tool_choice);

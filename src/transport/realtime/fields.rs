@@ -336,7 +336,10 @@ pub(super) const BETA_SESSION: &[Field] = &[
 
 /// The fields of `response.create`.
 pub(super) const RESPONSE: &[Field] = &[
-    honoured("instructions", "for this response alone"),
+    honoured(
+        "instructions",
+        "for this response alone, in place of the session's; the operator's stay",
+    ),
     honoured("output_modalities", "`[\"audio\"]` or `[\"text\"]`"),
     honoured("modalities", "the beta's name of `output_modalities`"),
     honoured("metadata", "echoed in the response; at most 64 KiB of JSON"),

@@ -206,7 +206,7 @@ fn text_that_exceeds_the_prompt_is_refused_by_name_and_changes_nothing() {
     assert_eq!(events(&kept)[0]["type"], "session.updated");
     let item: Value = serde_json::from_str(&user_text(&"x".repeat(101))).expect("JSON");
     let response =
-        json!({"type": "response.create", "response": {"instructions": "x".repeat(401)}});
+        json!({"type": "response.create", "response": {"instructions": "x".repeat(1_001)}});
     for (event, param) in [
         (
             session("instructions", json!("x".repeat(907_595))),
