@@ -18,6 +18,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 /// The pause before the first attempt to connect again.
@@ -110,6 +111,22 @@ impl Client {
     }
 }
 
+/// The pauses before attempts to connect again. The value is the next one.
+struct Pauses(Duration);
+
+impl Pauses {
+    /// The pause after a connection that has lasted this long. A server may die as soon as it has listed its tools, so
+    /// the pauses grow until a connection has lasted.
+    fn after(&mut self, lasted: Duration) -> Duration {
+        if lasted >= LONGEST_PAUSE {
+            self.0 = FIRST_PAUSE;
+        }
+        let pause = self.0;
+        self.0 = LONGEST_PAUSE.min(pause * 2);
+        pause
+    }
+}
+
 /// Keeps one connection.
 struct Keeper {
     server: Arc<McpServer>,
@@ -118,10 +135,10 @@ struct Keeper {
 
 impl Keeper {
     async fn run(self) {
-        let mut pause = FIRST_PAUSE;
+        let mut pauses = Pauses(FIRST_PAUSE);
         let mut beginning = Beginning::Either;
         loop {
-            let (was_up, error) = self.connected(beginning).await;
+            let (lasted, error) = self.connected(beginning).await;
             self.status.state.send_replace(State::Down);
             let server = &self.server.name;
             let cause = shortened(&causes(&error), LONGEST_CAUSE);
@@ -130,28 +147,30 @@ impl Keeper {
                 error = cause,
                 "an MCP server is not connected: its tools are not offered"
             );
-            if was_up {
-                pause = FIRST_PAUSE;
-            } else if matches!(error, McpError::Connect(_)) {
+            if matches!(error, McpError::Connect(_)) {
                 beginning = match beginning {
                     Beginning::Either => Beginning::Handshake,
                     Beginning::Handshake => Beginning::Either,
                 };
             }
-            tokio::time::sleep(pause).await;
-            pause = LONGEST_PAUSE.min(pause * 2);
+            tokio::time::sleep(pauses.after(lasted)).await;
         }
     }
 
-    /// Connects and serves until that fails. Returns whether it was connected, and why it is not any more.
-    async fn connected(&self, beginning: Beginning) -> (bool, McpError) {
+    /// Connects and serves until that fails. Returns how long it was connected, and why it is not any more.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: it measures how long a connection lasts"
+    )]
+    async fn connected(&self, beginning: Beginning) -> (Duration, McpError) {
         let mut connection = match Connection::open(&self.server, beginning).await {
             Ok(connection) => connection,
-            Err(error) => return (false, error),
+            Err(error) => return (Duration::ZERO, error),
         };
         if let Err(error) = self.list(&connection).await {
-            return (false, error);
+            return (Duration::ZERO, error);
         }
+        let since = Instant::now();
         tracing::info!(server = self.server.name, "connected to an MCP server");
         let ended = connection.ended();
         tokio::pin!(ended);
@@ -163,10 +182,10 @@ impl Keeper {
                 }
                 () = self.status.suspected.notified() => {}
                 () = tokio::time::sleep(LIST_AGAIN) => {}
-                () = &mut ended => return (true, McpError::Closed),
+                () = &mut ended => return (since.elapsed(), McpError::Closed),
             }
             if let Err(error) = self.list(&connection).await {
-                return (true, error);
+                return (since.elapsed(), error);
             }
         }
     }
@@ -369,4 +388,22 @@ fn causes(error: &McpError) -> String {
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It was started twice a second for ever.
+    #[test]
+    fn a_server_that_dies_once_it_has_listed_its_tools_is_started_less_and_less_often() {
+        let mut pauses = Pauses(FIRST_PAUSE);
+        let brief = Duration::from_millis(50);
+        let waited: Duration = (0..8).map(|_| pauses.after(brief)).sum();
+        assert!(waited > LONGEST_PAUSE, "{waited:?}");
+        assert_eq!(pauses.after(brief), LONGEST_PAUSE);
+        let long = Duration::from_secs(3_600);
+        assert_eq!(pauses.after(long), FIRST_PAUSE, "it had been well");
+        assert_eq!(pauses.after(brief), FIRST_PAUSE * 2);
+    }
 }
