@@ -62,7 +62,7 @@ def sound() -> Audio:
 @server.tool()
 def captioned() -> list[TextContent | EmbeddedResource]:
     """Text and a resource."""
-    resource = TextResourceContents(uri="resource://note", text="unseen")
+    resource = TextResourceContents(uri="resource://note", text="a note")
     return [TextContent(text="a caption"), EmbeddedResource(resource=resource)]
 
 

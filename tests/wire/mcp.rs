@@ -215,11 +215,16 @@ async fn every_tool_of_the_reference_server_for_everything_ends_in_an_answer_or_
             "Operation failed",
         ),
         ("get-tiny-image", json!({}), "image you requested"),
-        ("get-resource-links", json!({}), "3 resource links"),
+        ("get-resource-links", json!({}), "Resource 1: demo://"),
         (
             "get-resource-reference",
             json!({}),
-            "Returning resource reference",
+            "Resource 1: This is a plaintext resource",
+        ),
+        (
+            "gzip-file-as-resource",
+            json!({"name": "a.gz", "data": "data:text/plain,hello"}),
+            "a.gz: demo://",
         ),
         ("toggle-simulated-logging", json!({}), "Started simulated"),
         ("toggle-subscriber-updates", json!({}), "Started simulated"),
@@ -231,7 +236,8 @@ async fn every_tool_of_the_reference_server_for_everything_ends_in_an_answer_or_
         assert!(!text.contains("iVBOR"), "{name}: {text}");
         assert!(!text.contains("CARGO"), "{name}: {text}");
     }
-    let gzip = json!({"name": "a.gz", "data": "data:text/plain,hello"});
+    let data = "data:text/plain,hello";
+    let gzip = json!({"name": "a.gz", "data": data, "outputType": "resource"});
     all.is_refused("gzip-file-as-resource", gzip).await;
     // Its progress extends nothing.
     let late = all
@@ -281,7 +287,7 @@ async fn every_tool_of_a_server_without_handshake_ends_in_an_answer_or_a_refusal
                 json!({"city": "Rome"}),
                 json!({"city": "Rome", "streets": [{"houses": 3}, {"houses": 4}]}),
             ),
-            ("captioned", json!({}), json!("a caption")),
+            ("captioned", json!({}), json!("a caption\na note")),
             ("nothing", json!({}), json!({"result": null})),
             ("erase", json!({}), json!({"result": "erased"})),
         ];

@@ -3,7 +3,7 @@
 use super::text::shortened;
 use crate::tools::ToolError;
 use jsonschema::Validator;
-use rmcp::model::{CallToolResult, ContentBlock};
+use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
 
 /// The largest result, bytes of JSON.
@@ -11,19 +11,28 @@ const LARGEST: usize = 256 * 1024;
 /// The longest error message that is told to the model, characters.
 const LONGEST_ERROR: usize = 300;
 
-/// The result: structured content if there is any, else the text. Text that is a JSON object or a list is
-/// read as such.
+/// The result: structured content if there is any, else the text and the links. Text that is a JSON object or a list
+/// is read as such.
 pub(super) fn read(given: CallToolResult, output: Option<&Validator>) -> Result<Value, ToolError> {
     let broken = |why: String| Err(ToolError::Broken(why));
     let texts: Vec<&str> = given.content.iter().filter_map(text).collect();
+    let links: Vec<String> = given.content.iter().filter_map(link).collect();
+    // Many servers write `null` for what they do not have.
+    let structured = given
+        .structured_content
+        .filter(|value| !value.is_null() || given.content.is_empty());
     if given.is_error == Some(true) {
-        let said = shortened(&texts.join(" "), LONGEST_ERROR);
+        let said = match &structured {
+            Some(error) if texts.is_empty() && !error.is_null() => error.to_string(),
+            _ => texts.join(" "),
+        };
+        let said = shortened(&said, LONGEST_ERROR);
         return match said.is_empty() {
             true => broken("it reports an error and does not say which".into()),
             false => Err(ToolError::Failed(said)),
         };
     }
-    let value = match given.structured_content {
+    let value = match structured {
         Some(structured) => {
             if let Some(error) = output.and_then(|output| output.validate(&structured).err()) {
                 return broken(format!(
@@ -33,10 +42,10 @@ pub(super) fn read(given: CallToolResult, output: Option<&Validator>) -> Result<
             }
             structured
         }
-        None if texts.is_empty() && !given.content.is_empty() => {
-            return broken("it answered with images, sounds or links only".into());
+        None if texts.is_empty() && links.is_empty() && !given.content.is_empty() => {
+            return broken("it answered with images, sounds or other files only".into());
         }
-        None => told(&texts),
+        None => told(&texts, &links),
     };
     match value.to_string().len() {
         ..=LARGEST => Ok(value),
@@ -47,16 +56,30 @@ pub(super) fn read(given: CallToolResult, output: Option<&Validator>) -> Result<
 fn text(block: &ContentBlock) -> Option<&str> {
     match block {
         ContentBlock::Text(text) => Some(&text.text),
+        ContentBlock::Resource(embedded) => match &embedded.resource {
+            ResourceContents::TextResourceContents { text, .. } => Some(text),
+            _ => None,
+        },
         _ => None,
     }
 }
 
-fn told(texts: &[&str]) -> Value {
-    let joined = texts.join("\n");
-    match serde_json::from_str(&joined) {
-        Ok(read @ (Value::Object(_) | Value::Array(_))) => read,
-        _ => Value::String(joined),
+fn link(block: &ContentBlock) -> Option<String> {
+    match block {
+        ContentBlock::ResourceLink(link) => Some(format!("{}: {}", link.name, link.uri)),
+        _ => None,
     }
+}
+
+/// The links follow the text, unless that is JSON whose fields are read.
+fn told(texts: &[&str], links: &[String]) -> Value {
+    let read = serde_json::from_str(&texts.join("\n"));
+    if let Ok(read @ (Value::Object(_) | Value::Array(_))) = read {
+        return read;
+    }
+    let links = links.iter().map(String::as_str);
+    let all: Vec<&str> = texts.iter().copied().chain(links).collect();
+    Value::String(all.join("\n"))
 }
 
 #[cfg(test)]
@@ -82,10 +105,10 @@ mod tests {
     }
 
     #[test]
-    fn images_and_links_alone_are_refused_and_errors_are_told() {
+    fn images_and_files_alone_are_refused_and_errors_are_told() {
         let image = json!({"type": "image", "data": "AA==", "mimeType": "image/png"});
-        let link = json!({"type": "resource_link", "uri": "file:///x", "name": "x"});
-        for block in [image, link] {
+        let file = json!({"type": "resource", "resource": {"uri": "file:///x", "blob": "AA=="}});
+        for block in [image, file] {
             let alone = given(json!({"content": [block]}));
             assert!(matches!(alone, Err(ToolError::Broken(_))), "{alone:?}");
             let beside = json!({"content": [{"type": "text", "text": "a"}, block]});
@@ -97,6 +120,37 @@ mod tests {
         assert_eq!(given(error), told);
         let silent = given(json!({"content": [], "isError": true}));
         assert!(matches!(silent, Err(ToolError::Broken(_))));
+        let structured = json!({"structuredContent": {"reason": "No seat."}, "isError": true});
+        let told = Err(ToolError::Failed("{\"reason\":\"No seat.\"}".into()));
+        assert_eq!(given(structured), told);
+    }
+
+    /// A file that a tool had read did not reach the model.
+    #[test]
+    fn the_text_of_a_resource_and_links_are_told() {
+        let note = json!({"uri": "file:///note", "mimeType": "text/plain", "text": "Call Ann."});
+        let note = json!({"type": "resource", "resource": note});
+        let link = json!({"type": "resource_link", "uri": "file:///x.pdf", "name": "Invoice"});
+        assert_eq!(given(json!({"content": [note]})), Ok(json!("Call Ann.")));
+        let alone = given(json!({"content": [link]}));
+        assert_eq!(alone, Ok(json!("Invoice: file:///x.pdf")));
+        let text = |text: &str| json!({"type": "text", "text": text});
+        assert_eq!(
+            given(json!({"content": [text("Read."), link, note]})),
+            Ok(json!("Read.\nCall Ann.\nInvoice: file:///x.pdf"))
+        );
+        let fields = json!({"content": [text("{\"total\": 3}"), link]});
+        assert_eq!(given(fields), Ok(json!({"total": 3})));
+    }
+
+    /// Serialisers write a field that has no value so.
+    #[test]
+    fn text_beside_a_structured_content_of_null_is_not_lost() {
+        let text = json!({"type": "text", "text": "It is open."});
+        let beside = json!({"content": [text], "structuredContent": null});
+        assert_eq!(given(beside), Ok(json!("It is open.")));
+        let alone = json!({"content": [], "structuredContent": null});
+        assert_eq!(given(alone), Ok(json!(null)));
     }
 
     #[test]
