@@ -112,13 +112,15 @@ impl SubprocessPlan {
         let mut options = true;
         for template in &self.arguments {
             let argument = template.text(&seen)?;
+            // An option that goes with an argument which was left out.
+            if argument.is_empty() && template.source().starts_with("{%") {
+                continue;
+            }
             if argument.contains('\0') {
                 return Err("an argument holds a zero byte".into());
             }
             // A user's words must not become an option.
-            let is_said =
-                template.source().starts_with("{{") || template.source().starts_with("{%");
-            if options && is_said && argument.starts_with('-') {
+            if options && argument.starts_with('-') && template.begins_with_value(&seen)? {
                 return Err("an argument may not begin with a hyphen".into());
             }
             options &= argument != "--";

@@ -23,6 +23,22 @@ static PLAIN: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment
 });
 
+/// Stands before each value that is printed.
+const MARK: &str = "\0";
+
+/// Every value that is printed has a mark before it; what the template itself says does not.
+static MARKING: LazyLock<Environment<'static>> = LazyLock::new(|| {
+    let mut environment = strict();
+    environment.set_formatter(|out, state, value| {
+        out.write_str(MARK)?;
+        match value.is_none() {
+            true => Ok(()),
+            false => escape_formatter(out, state, value),
+        }
+    });
+    environment
+});
+
 /// Stands in an address for a value that is missing or blank: no path that is meant has a NUL.
 const MISSING: &str = "%00";
 
@@ -158,6 +174,16 @@ impl Template {
         PLAIN
             .render_str(&self.0, context)
             .map_err(|error| error.to_string())
+    }
+
+    /// Whether the text begins with a value, and not with what the template itself says.
+    ///
+    /// # Errors
+    /// Those of [`Template::text`].
+    pub fn begins_with_value(&self, context: &Jinja) -> Result<bool, String> {
+        let marked = MARKING.render_str(&self.0, context);
+        let marked = marked.map_err(|error| error.to_string())?;
+        Ok(marked.starts_with(MARK))
     }
 
     /// As an address: what the values say is percent-encoded. In the query a missing value is empty.

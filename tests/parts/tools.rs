@@ -491,6 +491,22 @@ async fn a_programs_failures_are_reported() {
     );
 }
 
+/// The option was given with an empty value, and a condition around it had the call refused.
+#[tokio::test]
+async fn an_option_of_a_program_is_left_out_with_its_argument() {
+    let argv = r#"["printf", "<%s>", "{% if text %}--text={{ text }}{% endif %}",
+        "{% if text %}-t{% endif %}", "{% if text %}{{ text }}{% endif %}", "{{ text }}", "end"]"#;
+    let folder = Folder::new().with("probe.toml", &program(argv, "output = \"text\""));
+    let said = async |given: Value| call(&folder.tools(), "probe", given).await;
+    assert_eq!(said(json!({})).await, Ok(json!("<><end>")));
+    assert_eq!(
+        said(json!({"text": "Rome"})).await,
+        Ok(json!("<--text=Rome><-t><Rome><Rome><end>"))
+    );
+    let refused = said(json!({"text": "--help"})).await.unwrap_err();
+    assert!(refused.details().contains("hyphen"), "{refused:?}");
+}
+
 #[tokio::test]
 async fn a_change_by_a_program_whose_answer_cannot_be_read_may_have_been_made() {
     let failure = async |argv: &str, more: &str| {
