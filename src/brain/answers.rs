@@ -4,7 +4,7 @@ use super::when::{self, Asked};
 use crate::language::en::{durations, expression, money, numbers::plain};
 use crate::language::request::Talk;
 use crate::language::wording::capitalised;
-use crate::tools::{BROKEN, LATE, UNCERTAIN};
+use crate::tools::{BROKEN, LATE, UNANSWERED, UNCERTAIN};
 use serde_json::{Map, Number, Value};
 use std::time::Duration;
 
@@ -143,7 +143,9 @@ fn failure(tool: &str, error: &str) -> String {
     let said = match error {
         BROKEN => "Sorry, that is not working right now.",
         LATE => "Sorry, that took too long.",
-        UNCERTAIN => "Sorry, I got no answer, so I don't know whether that was done.",
+        UNCERTAIN | UNANSWERED => {
+            "Sorry, I got no clear answer, so I don't know whether that was done."
+        }
         error if for_models.iter().any(|begin| error.starts_with(begin)) => {
             "Sorry, I could not make that work."
         }
@@ -417,6 +419,14 @@ mod tests {
                 "Sorry, that is not working right now.",
             ),
             (ToolError::Timeout(3_000), "Sorry, that took too long."),
+            (
+                ToolError::Uncertain("it printed no JSON".into()),
+                "Sorry, I got no clear answer, so I don't know whether that was done.",
+            ),
+            (
+                ToolError::Unanswered(3_000),
+                "Sorry, I got no clear answer, so I don't know whether that was done.",
+            ),
             (
                 ToolError::Arguments("amount: \"x\" is not of type \"number\"".into()),
                 "Sorry, I could not make that work.",

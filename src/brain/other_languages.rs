@@ -10,7 +10,7 @@ use crate::language::request::{Request, Talk};
 use crate::language::wording::Wording;
 use crate::llm::{LlmEvent, Message, Phrases, Prompt, ToolChoice};
 use crate::tools::builtin::{self, HANG_UP};
-use crate::tools::{BROKEN, LATE, ToolSpec, UNCERTAIN};
+use crate::tools::{BROKEN, LATE, ToolSpec, UNANSWERED, UNCERTAIN};
 use serde_json::{Map, Value};
 
 /// The most tool calls in one answer.
@@ -236,7 +236,7 @@ impl OtherLanguage<'_> {
             }
             (_, BROKEN) => wording.broken.into(),
             (_, LATE) => wording.late.into(),
-            (_, UNCERTAIN) => wording.uncertain.into(),
+            (_, UNCERTAIN | UNANSWERED) => wording.uncertain.into(),
             // Tools report failures in English.
             _ => wording.no_use.into(),
         }

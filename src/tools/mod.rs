@@ -110,7 +110,7 @@ pub enum ToolError {
     #[error("{UNCERTAIN}")]
     Uncertain(String),
     /// The tool did not answer within its timeout, ms, after a change had been asked for.
-    #[error("{UNCERTAIN}")]
+    #[error("{UNANSWERED}")]
     Unanswered(u64),
     /// The tool did not answer within its timeout, ms.
     #[error("{LATE}")]
@@ -120,8 +120,13 @@ pub enum ToolError {
 /// The error text of a tool that broke.
 pub(crate) const BROKEN: &str = "it is not working right now";
 
-/// The error text of a change that may have been made.
-pub(crate) const UNCERTAIN: &str = "no answer came, so it is not known whether this was done";
+/// The error text of a change that may have been made: it broke off, or an answer came that cannot be read.
+pub(crate) const UNCERTAIN: &str =
+    "no answer came that can be read, so it is not known whether this was done";
+
+/// The error text of a change that may have been made, or be made yet.
+pub(crate) const UNANSWERED: &str =
+    "no answer came in time, so it is not known whether this was done";
 
 /// The error text of a tool that did not answer in time.
 pub(crate) const LATE: &str = "it took too long to answer";

@@ -259,10 +259,12 @@ async fn a_change_whose_answer_is_lost_or_late_is_not_told_as_a_tool_that_does_n
     };
     let late = failure(&patient.replace("60000", "300"), "slow").await;
     assert_eq!(late, ToolError::Unanswered(300));
+    assert!(late.to_string().contains("in time"), "{late}");
     for place in ["long", "odd", "proxy"] {
         let lost = failure(&patient, place).await;
         assert!(matches!(lost, ToolError::Uncertain(_)), "{place}: {lost:?}");
-        assert!(lost.to_string().contains("not known whether"), "{lost}");
+        let told = lost.to_string();
+        assert!(told.contains("can be read") && told.contains("not known whether"), "{told}");
     }
     let down = failure(&patient, "down").await;
     assert!(matches!(down, ToolError::Broken(_)), "{down:?}");

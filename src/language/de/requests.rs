@@ -321,7 +321,7 @@ pub(super) static WORDING: Wording = Wording {
     need: "Dafür brauche ich noch eine Angabe: {}.",
     broken: "Entschuldigung, das funktioniert gerade nicht.",
     late: "Entschuldigung, das hat zu lange gedauert.",
-    uncertain: "Entschuldigung, ich habe keine Antwort bekommen. Ich weiß nicht, ob das geklappt hat.",
+    uncertain: "Entschuldigung, ich habe keine klare Antwort bekommen. Ich weiß nicht, ob das geklappt hat.",
     no_use: "Entschuldigung, das hat nicht geklappt.",
     unknown_place: "Einen Ort namens {} kenne ich leider nicht.",
     no_timer: "Es läuft kein Timer.",

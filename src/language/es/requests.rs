@@ -296,7 +296,7 @@ pub(super) static WORDING: Wording = Wording {
     need: "Para eso me falta un dato: {}.",
     broken: "Perdone, eso no funciona ahora mismo.",
     late: "Perdone, eso ha tardado demasiado.",
-    uncertain: "Perdone, no he recibido respuesta y no sé si se ha hecho.",
+    uncertain: "Perdone, no he recibido una respuesta clara y no sé si se ha hecho.",
     no_use: "Perdone, no ha funcionado.",
     unknown_place: "Lo siento, no conozco ningún lugar llamado {}.",
     no_timer: "No hay ningún temporizador en marcha.",
