@@ -274,22 +274,15 @@ fn shares_word(sentence: &str, tool: &ToolSpec) -> bool {
 
 /// A call with the arguments in the user's words.
 pub(super) fn call(said: &str, sentence: &str, tool: &ToolSpec) -> Match {
-    let empty = Map::new();
-    let properties = tool
-        .parameters
-        .get("properties")
-        .and_then(Value::as_object)
-        .unwrap_or(&empty);
-    let required = tool.parameters.get("required").and_then(Value::as_array);
-    let required = |name: &str| required.is_some_and(|all| all.iter().any(|one| one == name));
+    let required: Vec<&str> = tool.required().collect();
     let mut numbers = slots::numbers(sentence).into_iter();
     let mut arguments = Map::new();
-    for (name, schema) in properties {
+    for (name, schema) in tool.properties() {
         match argument(name, schema, said, sentence, &mut numbers) {
             Some(value) => {
-                arguments.insert(name.clone(), value);
+                arguments.insert(name.to_owned(), value);
             }
-            None if required(name) && schema.get("default").is_none() => {
+            None if required.contains(&name) => {
                 return Match::Missing(name.replace(['_', '-'], " "));
             }
             None => {}

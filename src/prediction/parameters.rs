@@ -87,17 +87,13 @@ pub struct Parameter {
 
 /// The parameters of a tool in the order of its schema.
 pub fn parameters(declaration: &Declaration, hints: &RouterHints) -> Vec<Parameter> {
-    let schema = &declaration.spec.parameters;
-    let required = schema.get("required").and_then(Value::as_array);
-    let is_required = |name: &str| required.is_some_and(|all| all.iter().any(|one| one == name));
-    let properties = schema.get("properties").and_then(Value::as_object);
-    let properties = properties.into_iter().flatten();
+    let required: Vec<&str> = declaration.spec.required().collect();
+    let properties = declaration.spec.properties();
     properties
         .map(|(name, schema)| Parameter {
-            name: name.clone(),
+            name: name.to_owned(),
             kind: declared_kind(declaration, name).unwrap_or_else(|| kind(name, schema)),
-            // A parameter with a default may be left out.
-            required: is_required(name) && schema.get("default").is_none(),
+            required: required.contains(&name),
             words: hints.words.get(name).cloned().unwrap_or_default(),
         })
         .collect()

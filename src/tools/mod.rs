@@ -7,6 +7,7 @@
 //! | `http`, `subprocess`, `mcp` | what a declared tool calls: a web service, a program, an MCP server |
 //! | `builtin` | clock, calculator, units, timers; weather, calendar, notes, accounts |
 //! | `values`, `fixed`, `session` | facts on the caller; arguments that the server sets; a session's data |
+//! | `schema` | the parameters that a JSON Schema declares |
 //! | `canonical`, `once` | when two calls are the same; when two changes are |
 //! | `journal`, `journal/file`, `journal/shared` | which changes may run, so that none runs twice; their records in a file, or in a store |
 
@@ -28,6 +29,7 @@ mod live;
 pub mod mcp;
 mod once;
 mod registry;
+mod schema;
 mod session;
 mod settings;
 pub mod subprocess;
@@ -43,6 +45,7 @@ pub use journal::{Journal, JournalError, JournalFile, JournalShared};
 pub use live::LiveTools;
 pub use once::{OncePer, Same};
 pub use registry::{Registry, RegistryError};
+pub(crate) use schema::combined;
 pub use session::{Clock, SessionTools, SystemClock};
 pub(crate) use session::{KeyPress, Lookup};
 pub(crate) use template::plain;
@@ -182,18 +185,13 @@ pub struct ToolSpec {
 impl ToolSpec {
     /// The parameters without which a call is refused. What has a default may be left out.
     pub fn required(&self) -> impl Iterator<Item = &str> {
-        let required = self.parameters.get("required").and_then(Value::as_array);
-        let names = required.into_iter().flatten().filter_map(Value::as_str);
+        let names = schema::required(&self.parameters);
         names.filter(|name| self.property(name).and_then(|p| p.get("default")).is_none())
     }
 
-    /// The declared parameters.
-    pub fn properties(&self) -> impl Iterator<Item = &str> {
-        let properties = self.parameters.get("properties").and_then(Value::as_object);
-        properties
-            .into_iter()
-            .flatten()
-            .map(|(name, _)| name.as_str())
+    /// The declared parameters with their schemas, also those in a part of the schema that need not hold.
+    pub fn properties(&self) -> impl Iterator<Item = (&str, &Value)> {
+        schema::properties(&self.parameters)
     }
 
     fn property(&self, name: &str) -> Option<&Value> {

@@ -114,6 +114,42 @@ async fn a_program_is_listed_pinned_and_called() {
     assert!(matches!(wrong, Err(ToolError::Arguments(_))), "{wrong:?}");
 }
 
+/// The server did not start, because a required parameter was not listed; without that all calls were refused.
+#[tokio::test]
+async fn a_tool_whose_parameters_are_in_parts_of_its_schema_is_offered_and_called() {
+    let mut tool = object("look");
+    let text = json!({"type": "string"});
+    tool["inputSchema"] = json!({
+        "type": "object",
+        "anyOf": [
+            {"properties": {"id": text}, "required": ["id"]},
+            {"$ref": "#/$defs/Named"},
+        ],
+        "allOf": [{"properties": {"city": text}}],
+        "required": ["city"],
+        "$defs": {"Named": {"properties": {"name": text}, "required": ["name"]}},
+    });
+    let setup = Setup::of_program(std::slice::from_ref(&tool));
+    setup.declare("look", "effect = \"read\"\ntimeout_ms = 60000");
+    setup.pin().await;
+    let (live, _) = run(&setup);
+    until_offered(&live, "look").await;
+    let spec = live.now().specs()[0].clone();
+    for part in ["anyOf", "allOf", "$defs"] {
+        assert_eq!(spec.parameters[part], tool["inputSchema"][part]);
+    }
+    assert_eq!(spec.required().collect::<Vec<_>>(), ["city"]);
+    assert_eq!(spec.properties().count(), 3);
+    for given in [
+        json!({"city": "Rome", "id": "7"}),
+        json!({"city": "Rome", "name": "Ann"}),
+    ] {
+        assert_eq!(call(&live, "look", given.clone()).await, Ok(given));
+    }
+    let neither = call(&live, "look", json!({"city": "Rome"})).await;
+    assert!(matches!(neither, Err(ToolError::Arguments(_))), "{neither:?}");
+}
+
 #[tokio::test]
 async fn a_change_whose_result_cannot_be_used_is_not_told_as_a_tool_that_does_not_work() {
     let setup = Setup::of_program(&[object("image_book")]);

@@ -26,7 +26,7 @@ fn confidence(tool: &ToolSpec, arguments: &Map<String, Value>, whole: bool) -> O
     let is_given = |name: &str| arguments.contains_key(name);
     if !tool.required().all(is_given) {
         None
-    } else if whole || tool.properties().all(is_given) {
+    } else if whole || tool.properties().all(|(name, _)| is_given(name)) {
         Some(STREAMED)
     } else {
         arguments.is_empty().then_some(AT_THE_NAME)

@@ -2,7 +2,7 @@
 
 use super::leaves::{is_element, is_name, is_part};
 use super::trail::{Made, Trail, shape};
-use crate::tools::Declaration;
+use crate::tools::{Declaration, combined};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -106,9 +106,6 @@ const DEEPEST: usize = 8;
 /// The most schemas that are kept of one tool besides its own. What a schema leaves over is shared evenly among its
 /// fields and its elements.
 const ROOM: usize = 16_384;
-
-/// Schemas that together describe one value.
-const COMBINED: usize = 64;
 
 impl Schemas {
     /// Those of declared tools.
@@ -277,27 +274,6 @@ impl Named {
         let within = self.fields.values().chain(self.items.as_deref());
         1 + within.map(Self::count).sum::<usize>()
     }
-}
-
-/// These schemas, and those that they refer to or combine.
-fn combined<'a>(root: &'a Value, schemas: &[&'a Value]) -> Vec<&'a Value> {
-    let mut all = schemas.to_vec();
-    let mut at = 0;
-    while let Some(schema) = all.get(at).copied() {
-        at += 1;
-        let reference = schema.get("$ref").and_then(Value::as_str);
-        let place = reference.and_then(|reference| reference.strip_prefix('#'));
-        let referred = place.and_then(|place| root.pointer(place));
-        let kinds = ["anyOf", "oneOf", "allOf"].into_iter();
-        let parts = kinds.filter_map(|kind| schema.get(kind)?.as_array());
-        for part in referred.into_iter().chain(parts.flatten()) {
-            let is_known = all.iter().any(|known| std::ptr::eq(*known, part));
-            if !is_known && all.len() < COMBINED {
-                all.push(part);
-            }
-        }
-    }
-    all
 }
 
 /// This keyword's value in each schema that has it.

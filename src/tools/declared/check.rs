@@ -7,11 +7,10 @@ use super::{DeclarationError, Declared, Kind, RouterHints};
 use crate::language::{base, is_tag};
 use crate::tools::builtin::Builtin;
 use crate::tools::mcp::{McpCatalogue, McpPlan};
-use crate::tools::once;
 use crate::tools::template::{Template, parameters};
 use crate::tools::{
     Audience, Confirmation, Declaration, Effect, Eligibility, EndsCall, Fillers, Fixed, OncePer,
-    Origin, SpeculationLimits, ToolSpec,
+    Origin, SpeculationLimits, ToolSpec, once, schema,
 };
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -181,6 +180,17 @@ fn place(table: &DeTable<'_>, path: &str) -> Option<usize> {
         Some((rest.len(), inner.unwrap_or(key.span().start)))
     });
     known.min().map(|(_, at)| at)
+}
+
+/// The schema of an object with no other parameters than those that it declares.
+fn object(mut schema: Map<String, Value>) -> Value {
+    schema.entry("type").or_insert_with(|| "object".into());
+    schema.entry("properties").or_insert_with(|| json!({}));
+    let mut schema = Value::Object(schema);
+    if schema.get("additionalProperties").is_none() && schema::lists_all(&schema) {
+        schema["additionalProperties"] = false.into();
+    }
+    schema
 }
 
 struct Check<'a> {
@@ -434,30 +444,17 @@ impl Check<'_> {
         }
     }
 
-    fn completed(&self, mut schema: Map<String, Value>) -> Checked<Value> {
-        schema.entry("type").or_insert_with(|| "object".into());
-        schema.entry("properties").or_insert_with(|| json!({}));
-        schema
-            .entry("additionalProperties")
-            .or_insert(Value::Bool(false));
-        let empty = Map::new();
-        let properties = schema
-            .get("properties")
-            .and_then(Value::as_object)
-            .unwrap_or(&empty);
-        let required = schema.get("required").and_then(Value::as_array);
-        let unknown = required.into_iter().flatten().find(|name| {
-            !name
-                .as_str()
-                .is_some_and(|name| properties.contains_key(name))
-        });
-        match unknown {
+    fn completed(&self, schema: Map<String, Value>) -> Checked<Value> {
+        let schema = object(schema);
+        let is_unknown = |name: &&str| schema::properties(&schema).all(|(known, _)| known != *name);
+        let unknown = schema::required(&schema).find(is_unknown);
+        match unknown.map(str::to_owned) {
             Some(name) => Err(self.wrong(
                 "parameters.required",
-                format!("{name} is no property"),
+                format!("\"{name}\" is no property"),
                 "declare it under [parameters.properties], or remove it here",
             )),
-            None => Ok(Value::Object(schema)),
+            None => Ok(schema),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The sections `[http]`, `[subprocess]` and `mcp`.
 
 use super::super::file::{RawHttp, RawOutput, RawSecret, RawSubprocess, RawTool, RawValue};
-use super::{Check, Checked, with};
+use super::{Check, Checked, object, with};
 use crate::tools::http::{self, Header, HttpPlan, Pick};
 use crate::tools::mcp::McpPlan;
 use crate::tools::subprocess::{SubprocessPlan, Variable};
@@ -371,7 +371,7 @@ impl Check<'_> {
             examples: Vec::new(),
             name: raw.name.clone(),
             description: described,
-            parameters: self.completed(schema)?,
+            parameters: object(schema),
         };
         let effect = plan.hints().effect(plan.declared);
         self.validated(Declaration::new(spec, effect, plan.server.timeout))
