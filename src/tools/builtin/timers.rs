@@ -148,7 +148,7 @@ impl Timers {
             Which::Label(wanted) => timer
                 .label
                 .as_deref()
-                .is_some_and(|label| label.eq_ignore_ascii_case(wanted)),
+                .is_some_and(|label| label.to_lowercase() == wanted.to_lowercase()),
         };
         let count = list.timers.iter().filter(|timer| meant(timer)).count();
         match count {
@@ -386,6 +386,14 @@ mod tests {
         assert_eq!(timers.cancel(&Which::Id(9)), Err(TimerError::NoSuch));
         assert_eq!(timers.cancel(&Which::Label("tea".into())).unwrap()[0].id, 1);
         assert_eq!(timers.cancel(&Which::Only).unwrap()[0].id, 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_label_is_found_in_any_case_also_with_an_umlaut() {
+        let (timers, now) = (Timers::default(), now());
+        timers.set(MINUTE, Some("Äpfel".into()), now).unwrap();
+        let stopped = timers.cancel(&Which::Label("äpfel".into()));
+        assert_eq!(stopped.unwrap()[0].id, 1);
     }
 
     #[test]
