@@ -48,6 +48,12 @@ pub struct Phrases {
     pub goodbye_idle: String,
     /// The session reached its maximum length.
     pub goodbye_too_long: String,
+    /// Nobody answered where the caller was transferred. The telephone provider says it.
+    #[serde(default = "nobody_answers")]
+    pub nobody_answers: String,
+    /// There is no place for the call. The telephone provider says it.
+    #[serde(default = "lines_busy")]
+    pub lines_busy: String,
 }
 
 /// For recordings that were made before there was this phrase.
@@ -58,6 +64,16 @@ fn moment_more() -> String {
 /// For recordings that were made before there was this phrase.
 fn one_moment() -> String {
     Phrases::default().one_moment
+}
+
+/// For recordings that were made before there was this phrase.
+fn nobody_answers() -> String {
+    Phrases::default().nobody_answers
+}
+
+/// For recordings that were made before there was this phrase.
+fn lines_busy() -> String {
+    Phrases::default().lines_busy
 }
 
 /// An error of the configured phrases.
@@ -130,7 +146,7 @@ impl Phrases {
         pack(self.language.as_deref()) == language
     }
 
-    /// All phrases, to be synthesised in advance.
+    /// All phrases that sessions say, to be synthesised in advance.
     pub fn all(&self) -> [&str; 11] {
         [
             &self.llm_failed,
@@ -210,6 +226,19 @@ mod tests {
     fn the_embedded_phrases_are_valid() {
         let phrases = Phrases::load(pack(None), None).unwrap();
         assert_eq!(phrases.asr_failed, "Sorry, could you say that again?");
+    }
+
+    /// A phrase that a pack lacks would be English.
+    #[test]
+    fn every_pack_has_every_phrase() {
+        let keys = |pack: &Pack| -> Vec<String> {
+            let phrases = parse("phrases.toml", pack.phrases).unwrap();
+            phrases.keys().cloned().collect()
+        };
+        let english = keys(pack(None));
+        for pack in packs() {
+            assert_eq!(keys(pack), english, "{}", pack.tag);
+        }
     }
 
     #[test]

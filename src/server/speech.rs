@@ -80,7 +80,7 @@ impl Speech {
     }
 
     /// The engines of a request that comes now.
-    fn engines(&self) -> Arc<Engines> {
+    pub(super) fn engines(&self) -> Arc<Engines> {
         self.engines.clone().now()
     }
 }

@@ -12,13 +12,17 @@ pub use transfer::TransferCall;
 
 use super::api::read;
 use super::shared::Shared;
+use super::speech::Speech;
 use super::upgrade::{Limits, Upgrade, open_admitted};
+use crate::audio::g711;
+use crate::llm::Phrases;
 use crate::metrics::Refusal;
+use crate::session::{Profile, SessionOptions};
 use crate::tools::{Named, Origin, SessionValues};
 use crate::transport::phone::conversation_relay::{self, ConversationRelay};
 use crate::transport::phone::media_streams::{Admit, MediaStreams, Provider, Start};
 use crate::transport::phone::{numbers, signature, tickets};
-use crate::transport::{Admission, Admitted};
+use crate::transport::{Admission, Admitted, Placed};
 use account::{DIALED, MEDIA, PLACED, PLACED_STATUS, RELAY, VOICE, in_xml};
 use axum::Router;
 use axum::body::Body;
@@ -68,7 +72,7 @@ async fn answer(
             let account = form.get("AccountSid").map_or("", String::as_str);
             match super::limits::may_call(&shared, account) {
                 true => connected(&shared, &headers, &form, "", Place::New),
-                false => busy(&headers),
+                false => busy(&shared, &headers, &form),
             }
         }
         Err(refused) => refused,
@@ -87,13 +91,10 @@ async fn after_transfer(
         Ok(form) if form.get("DialCallStatus").map(String::as_str) == Some("completed") => {
             twiml("<Hangup/>")
         }
-        Ok(form) => connected(
-            &shared,
-            &headers,
-            &form,
-            "<Say>Nobody answers there.</Say>",
-            Place::Promised,
-        ),
+        Ok(form) => {
+            let told = say(&shared, &form, |phrases| phrases.nobody_answers);
+            connected(&shared, &headers, &form, &told, Place::Promised)
+        }
         Err(refused) => refused,
     }
 }
@@ -215,7 +216,7 @@ fn connected(
     };
     match place {
         Ok(place) => shared.admission.hold(place, TO_CONNECT),
-        Err(_) => return busy(headers),
+        Err(_) => return busy(shared, headers, form),
     }
     let ticket = shared.tickets.issue(call, told(form));
     let connect = connect(twilio, settings.interrupt, &ticket);
@@ -237,6 +238,35 @@ fn told(form: &BTreeMap<String, String>) -> SessionValues {
     values
 }
 
+/// The facts on a call to this server, which has perhaps placed it.
+fn facts(values: SessionValues, placed: Option<Placed>) -> Admitted {
+    let values = match placed {
+        // Twilio names the server's own number, and the person is the called one.
+        Some(_) => values.without(&Named::Caller),
+        None => values,
+    };
+    Admitted { values, placed }
+}
+
+/// The TwiML with which Twilio says a phrase in the language of the agent that the call leads to.
+fn say(
+    shared: &Shared,
+    form: &BTreeMap<String, String>,
+    phrase: impl FnOnce(Phrases) -> String,
+) -> String {
+    let placed = form
+        .get("CallSid")
+        .and_then(|call| shared.placed.on_line(call));
+    let options = SessionOptions::new(Profile::PhoneCall, g711::RATE);
+    let options = facts(told(form), placed).call("twilio", options);
+    let engines = shared.speech.as_ref().map(Speech::engines);
+    let known = engines.map(|engines| engines.phrases(&options));
+    let (phrases, language) = known.unwrap_or_default();
+    let language = language.as_deref().and_then(account::locale);
+    let language = language.map_or_else(String::new, |tag| format!(" language=\"{tag}\""));
+    format!("<Say{language}>{}</Say>", in_xml(&phrase(phrases)))
+}
+
 /// The TwiML that makes Twilio open a socket to this server.
 fn connect(twilio: &Twilio, interruptible: bool, ticket: &str) -> String {
     let parameters = tickets::parameters(ticket);
@@ -244,13 +274,13 @@ fn connect(twilio: &Twilio, interruptible: bool, ticket: &str) -> String {
         .map(|(name, value)| format!("<Parameter name=\"{name}\" value=\"{value}\"/>"))
         .collect();
     if twilio.relay {
-        let url = in_xml(&twilio.socket_at(RELAY));
+        let url = in_xml(twilio.socket_at(RELAY).as_str());
         let attributes = conversation_relay::attributes(interruptible);
         format!(
             "<Connect><ConversationRelay url=\"{url}\" {attributes}>{ticket}</ConversationRelay></Connect>"
         )
     } else {
-        let url = in_xml(&twilio.socket_at(MEDIA));
+        let url = in_xml(twilio.socket_at(MEDIA).as_str());
         format!("<Connect><Stream url=\"{url}\">{ticket}</Stream></Connect>")
     }
 }
@@ -319,11 +349,7 @@ fn caller(
             let mut values = redeemed.await.filter(|_| is_ours)?;
             // The request was signed, and the ticket proves that our own answer led to it.
             values.extend(claimed.vouched(Origin::Signalled));
-            if placed.is_some() {
-                // Twilio names the server's own number, and the person is the called one.
-                values = values.without(&Named::Caller);
-            }
-            Some(Admitted { values, placed })
+            Some(facts(values, placed))
         })
     };
     Ok((twilio, Box::new(admit)))
@@ -356,9 +382,9 @@ fn not_found() -> Response {
 }
 
 /// Turns a call away. Twilio plays what comes with status 200 only.
-fn busy(headers: &HeaderMap) -> Response {
-    let words =
-        twiml("<Say>All our lines are busy. Please call again in a few minutes.</Say><Hangup/>");
+fn busy(shared: &Shared, headers: &HeaderMap, form: &BTreeMap<String, String>) -> Response {
+    let told = say(shared, form, |phrases| phrases.lines_busy);
+    let words = twiml(&format!("{told}<Hangup/>"));
     match headers.contains_key(RETRIES) {
         true => (StatusCode::SERVICE_UNAVAILABLE, words).into_response(),
         false => words,

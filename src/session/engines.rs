@@ -17,7 +17,7 @@ use super::warmth::Warmth;
 use crate::asr::{Hints, Recognised, TellTurn};
 use crate::conversation::{self, Briefing, Declarations, Opening, Policy, Shed};
 use crate::language::{ENGLISH, base, packs};
-use crate::llm::Llm;
+use crate::llm::{Llm, Phrases};
 use crate::metrics::Metrics;
 use crate::prediction::patterns::Memory;
 use crate::prediction::{Evidence, Predictor, Question};
@@ -375,6 +375,13 @@ impl Engines {
         let agent = self.agents.of(options);
         let policy = self.policy_of(agent, options, Declarations::default());
         policy.opening.words()
+    }
+
+    /// The fixed phrases of a session of these options, and its language, a BCP 47 tag; English if `None`.
+    pub(crate) fn phrases(&self, options: &SessionOptions) -> (Phrases, Option<String>) {
+        let agent = self.agents.of(options);
+        let policy = self.policy_of(agent, options, Declarations::default());
+        (policy.phrases().clone(), policy.speaker.language)
     }
 
     fn briefing_of(&self, agent: &Agent, options: &SessionOptions, found: &Found) -> Briefing {

@@ -30,8 +30,8 @@ use undertone::audio::{Resampler, to_f32, to_pcm16le};
 use undertone::llm::Message;
 use undertone::llm::scripted::{Cue, Scripted, Step};
 use undertone::server::{App, OpeningLimits, ServerSettings, TransferCall, Twilio};
-use undertone::session::{Builders, PhoneSettings};
-use undertone::tools::{Registry, builtin};
+use undertone::session::{AgentSettings, Builders, Cast, PhoneSettings, Route};
+use undertone::tools::{Named, Origin, Registry, builtin};
 use undertone::transport::phone::tickets::TicketMemory;
 use undertone::tts::{Speech, Tts, TtsError};
 
@@ -571,6 +571,44 @@ async fn after_an_unanswered_transfer_the_agent_takes_the_call_back() {
     );
     let (code, _) = tell(&server, "dialed", &dialed("busy"), Some("forged")).await;
     assert_eq!(code, 403);
+}
+
+/// Every caller heard English.
+#[tokio::test]
+async fn what_twilio_says_is_in_the_language_of_the_agent_that_the_call_leads_to() {
+    let called = "+15551230009";
+    let mut builders = of_calls(None, without_models(Arc::new(Scripted::default())));
+    builders.policy.speaker.language = Some("de".into());
+    builders.agents = Cast {
+        agents: vec![AgentSettings {
+            language: Some("es".into()),
+            ..AgentSettings::new("lola")
+        }],
+        routes: vec![Route {
+            transport: Some("twilio".into()),
+            values: vec![(Named::Called, called.into())],
+            trust: Origin::Signalled,
+            agent: "lola".into(),
+        }],
+        ..Cast::default()
+    };
+    let settings = ServerSettings {
+        max_sessions: 1,
+        ..settings("http://127.0.0.1:1")
+    };
+    let server = live::serve_with(settings, builders);
+    let dialed = [
+        ("AccountSid", ACCOUNT),
+        ("CallSid", CALL),
+        ("DialCallStatus", "busy"),
+    ];
+    let (_, told) = tell(&server, "dialed", &dialed, None).await;
+    let german = "<Say language=\"de-DE\">Dort geht niemand ans Telefon.</Say><Connect>";
+    assert!(told.contains(german), "{told}");
+    // That call has the only place.
+    let (_, told) = ring_at(&server, "CA2", called).await;
+    let spanish = "<Say language=\"es-ES\">Todas nuestras líneas están ocupadas.";
+    assert!(told.contains(spanish), "{told}");
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! The Twilio account, and the URLs at which Twilio reaches this server.
 
+use crate::language::base;
 use secrecy::SecretString;
 use std::collections::BTreeMap;
 use url::Url;
@@ -56,8 +57,54 @@ impl Twilio {
     }
 }
 
-/// A URL as a double-quoted XML attribute. Only `&` needs escaping: of XML's other special
-/// characters a URL can only contain `'`.
-pub(super) fn in_xml(url: &Url) -> String {
-    url.as_str().replace('&', "&amp;")
+/// A text in XML, also as a double-quoted attribute.
+pub(super) fn in_xml(text: &str) -> String {
+    let escaped = text.chars().map(|c| match c {
+        '&' => "&amp;".to_owned(),
+        '<' => "&lt;".to_owned(),
+        '>' => "&gt;".to_owned(),
+        '"' => "&quot;".to_owned(),
+        c => c.to_string(),
+    });
+    escaped.collect()
+}
+
+/// Languages that `<Say>` knows, the usual one of several regions first.
+static LOCALES: [&str; 18] = [
+    "en-US", "en-GB", "en-AU", "en-IN", "de-DE", "es-ES", "es-MX", "fr-FR", "fr-CA", "it-IT",
+    "nl-NL", "pt-PT", "pt-BR", "pl-PL", "sv-SE", "da-DK", "nb-NO", "ru-RU",
+];
+
+/// The language of `<Say>` for a BCP 47 tag; `None` for Twilio's own choice, which is US English.
+pub(super) fn locale(tag: &str) -> Option<&'static str> {
+    let exact = LOCALES.iter().find(|known| known.eq_ignore_ascii_case(tag));
+    let likely = || LOCALES.iter().find(|known| base(known) == base(tag));
+    let found = exact.or_else(likely).copied();
+    found.filter(|known| *known != LOCALES[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn twilio_is_asked_for_a_language_with_a_region_that_it_knows() {
+        for (tag, known) in [
+            ("de", Some("de-DE")),
+            ("de-AT", Some("de-DE")),
+            ("es-mx", Some("es-MX")),
+            ("en-GB", Some("en-GB")),
+            ("en", None),
+            ("en-US", None),
+            ("tlh", None),
+        ] {
+            assert_eq!(locale(tag), known, "{tag}");
+        }
+    }
+
+    #[test]
+    fn an_operators_phrase_is_text_and_no_twiml() {
+        let phrase = in_xml("Müller & Söhne <Hangup/>");
+        assert_eq!(phrase, "Müller &amp; Söhne &lt;Hangup/&gt;");
+    }
 }

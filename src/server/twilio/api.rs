@@ -30,7 +30,7 @@ impl Twilio {
     /// # Errors
     /// The error of Twilio or the network, as text.
     pub(super) async fn put_through(&self, call: &str, number: &str) -> Result<(), String> {
-        let back = in_xml(&self.at(DIALED));
+        let back = in_xml(self.at(DIALED).as_str());
         let verbs = format!("<Response><Dial action=\"{back}\">{number}</Dial></Response>");
         match self.update(call, &[("Twiml", &verbs)]).await? {
             status if status.is_success() => Ok(()),
