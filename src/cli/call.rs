@@ -74,12 +74,8 @@ impl Call {
             let sent = request.send().await;
             checked(sent.with_context(|| format!("no server answers at {server}"))?).await
         };
-        let placed = asked(
-            client
-                .post(format!("{base}/v1/calls/outbound"))
-                .json(&wanted),
-        )
-        .await?;
+        let request = client.post(format!("{base}/v1/calls/outbound"));
+        let placed = asked(request.json(&wanted)).await.map_err(perhaps_placed)?;
         let path = placed
             .headers()
             .get(LOCATION)
@@ -88,6 +84,9 @@ impl Call {
             .context("the server does not say where the call is")?
             .to_owned();
         let mut state: Value = placed.json().await?;
+        if let Some(message) = state["message"].as_str() {
+            super::print_error(message.to_owned());
+        }
         if self.no_wait {
             return super::print(state["id"].as_str().unwrap_or_default());
         }
@@ -98,7 +97,7 @@ impl Call {
                 super::print(status.as_str().unwrap_or_default())?;
             }
             match status.as_str() {
-                Some("ringing" | "answered") => {}
+                Some("ringing" | "uncertain" | "answered") => {}
                 Some("completed") => return Ok(()),
                 other => bail!("the call ended: {}", other.unwrap_or("unknown")),
             }
@@ -109,6 +108,15 @@ impl Call {
                 .json()
                 .await?;
         }
+    }
+}
+
+/// Tells of a request that was sent and not answered that the call may have been placed.
+fn perhaps_placed(error: anyhow::Error) -> anyhow::Error {
+    let sent = error.downcast_ref::<reqwest::Error>();
+    match sent.is_some_and(|error| !(error.is_connect() || error.is_builder())) {
+        true => error.context("the call may have been placed: look before you call again"),
+        false => error,
     }
 }
 

@@ -4,8 +4,7 @@ mod ari;
 mod placed;
 
 pub use ari::Ari;
-use ari::Undialed;
-use placed::LATE;
+use placed::{LATE, Refused};
 pub(super) use placed::{LONGEST, PlacedCalls};
 
 use super::access::{admit_with_token, refusal};
@@ -23,6 +22,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::Deserialize;
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +31,9 @@ const PATH: &str = "/v1/calls/outbound";
 
 /// The longest request body, bytes.
 const MAX_BODY: usize = 64 * 1024;
+
+/// The longest that a line takes to say whether it dials.
+const DIALING: Duration = Duration::from_secs(10);
 
 /// The calls that the server may place.
 #[derive(Debug, Clone)]
@@ -59,6 +62,33 @@ pub enum OutboundLine {
     },
     /// An Asterisk.
     Asterisk(Ari),
+}
+
+/// The refusal of a call, or silence instead of an answer.
+#[derive(Debug)]
+pub(super) struct Undialed {
+    /// The words of the line or the network.
+    pub(super) reason: String,
+    /// The line did not answer, and may dial all the same.
+    pub(super) may_ring: bool,
+}
+
+impl From<String> for Undialed {
+    fn from(reason: String) -> Self {
+        Self {
+            reason,
+            may_ring: false,
+        }
+    }
+}
+
+impl From<reqwest::Error> for Undialed {
+    fn from(error: reqwest::Error) -> Self {
+        Self {
+            may_ring: !(error.is_connect() || error.is_builder()),
+            reason: error.without_url().to_string(),
+        }
+    }
 }
 
 impl OutboundCalls {
@@ -160,33 +190,52 @@ async fn place(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Body
     let (id, ticket) = match begun {
         Ok(begun) => begun,
         Err(refused) => {
-            let status = StatusCode::TOO_MANY_REQUESTS;
-            return error(status, "too_many_calls", None, refused.to_string());
+            let (status, code) = match refused {
+                Refused::Uncertain => (StatusCode::CONFLICT, "call_uncertain"),
+                _ => (StatusCode::TOO_MANY_REQUESTS, "too_many_calls"),
+            };
+            return error(status, code, None, refused.to_string());
         }
     };
-    shared.admission.hold(place, outbound.ring + LATE);
+    let lasting = DIALING + outbound.ring + LATE;
+    shared.admission.hold(place, lasting);
     // On a task of its own: a client that has left must not stop it halfway, with a telephone that rings.
     let (calling, named) = (shared.clone(), id.clone());
     let dialing = tokio::spawn(async move {
         let dialed = dial(&calling, &outbound, (&named, &ticket), &to).await;
         match &dialed {
             Ok(()) => tracing::info!(id = named, "placed a call"),
-            Err(reason) => {
+            Err(Undialed {
+                reason,
+                may_ring: true,
+            }) => {
+                tracing::warn!(reason, id = named, "a call may have been placed or not");
+                calling.placed.is_uncertain(&named, outbound.ring);
+            }
+            Err(Undialed { reason, .. }) => {
                 tracing::warn!(reason, id = named, "cannot place a call");
                 over(&calling, &named, "failed");
             }
         }
         dialed
     });
-    match dialing.await {
-        Ok(Ok(())) => {
-            let state = shared.placed.state(&id);
-            let location = [(LOCATION, format!("{PATH}/{id}"))];
-            (StatusCode::CREATED, location, Json(state)).into_response()
+    let dialed = dialing.await;
+    let dialed = dialed.unwrap_or_else(|error| Err(error.to_string().into()));
+    let mut state = json!(shared.placed.state(&id));
+    let location = [(LOCATION, format!("{PATH}/{id}"))];
+    match dialed {
+        Ok(()) => (StatusCode::CREATED, location, Json(state)).into_response(),
+        Err(Undialed {
+            reason,
+            may_ring: true,
+        }) => {
+            let message = format!(
+                "The call may have been placed: {reason}. Its status tells whether somebody answers."
+            );
+            state["message"] = message.into();
+            (StatusCode::ACCEPTED, location, Json(state)).into_response()
         }
-        failed => {
-            let reason = failed.unwrap_or_else(|error| Err(error.to_string()));
-            let reason = reason.err().unwrap_or_default();
+        Err(Undialed { reason, .. }) => {
             let message = format!("The call could not be placed: {reason}.");
             error(StatusCode::BAD_GATEWAY, "call_failed", None, message)
         }
@@ -199,11 +248,12 @@ async fn dial(
     outbound: &OutboundCalls,
     (id, ticket): (&str, &str),
     to: &str,
-) -> Result<(), String> {
+) -> Result<(), Undialed> {
     match &outbound.line {
         OutboundLine::Twilio { from } => {
             let settings = shared.settings();
-            let twilio: &Twilio = settings.twilio.as_ref().ok_or("there is no [twilio]")?;
+            let missing = || "there is no [twilio]".to_owned();
+            let twilio: &Twilio = settings.twilio.as_ref().ok_or_else(missing)?;
             twilio.dial(id, to, from, outbound.ring).await
         }
         OutboundLine::Asterisk(ari) => {
@@ -217,7 +267,8 @@ async fn dial(
                         stopped.run_until_cancelled(ari.hang_up(&id, ring)).await
                     });
                 }
-                return Err(reason);
+                // It does not ring for long.
+                return Err(reason.into());
             }
             tokio::spawn(async move {
                 let stopped = shared.context.stop.clone();

@@ -51,10 +51,15 @@ fn outbound(line: OutboundLine) -> OutboundCalls {
 
 /// Twilio's `Calls.json`: refuses what Twilio would, and passes on what it takes.
 async fn calls_json() -> (String, mpsc::Receiver<BTreeMap<String, String>>) {
+    calls_json_that(true).await
+}
+
+/// The same, which `answers` or breaks off when it has placed a call.
+async fn calls_json_that(answers: bool) -> (String, mpsc::Receiver<BTreeMap<String, String>>) {
     let (told, placed) = mpsc::channel(8);
-    let place = |State(told): State<mpsc::Sender<BTreeMap<String, String>>>,
-                 headers: HeaderMap,
-                 body: String| async move {
+    let place = move |State(told): State<mpsc::Sender<BTreeMap<String, String>>>,
+                      headers: HeaderMap,
+                      body: String| async move {
         let refused = |status: StatusCode, code: u32, message: &str| {
             let body = json!({"code": code, "message": message, "status": status.as_u16()});
             (status, axum::Json(body)).into_response()
@@ -98,6 +103,7 @@ async fn calls_json() -> (String, mpsc::Receiver<BTreeMap<String, String>>) {
             );
         }
         told.send(form).await.expect("room");
+        assert!(answers, "this ends the connection, as it should");
         let made = json!({"sid": CALL, "status": "queued", "account_sid": ACCOUNT});
         (StatusCode::CREATED, axum::Json(made)).into_response()
     };
@@ -411,6 +417,36 @@ async fn what_twilio_says_against_a_call_is_told_and_the_call_has_failed() {
         let message = answer["error"]["message"].as_str().expect("a message");
         assert!(message.contains("not yet verified"), "{message}");
     }
+}
+
+/// The call counted as failed, and the person who answered was hung up on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_twilio_may_have_placed_without_saying_so_is_uncertain_and_is_served() {
+    let (api, mut placed) = calls_json_that(false).await;
+    let llm = Scripted::default();
+    let (server, _sessions) = serve(with_twilio(&api), engines(&llm, "Hello?"));
+    let wanted = json!({"to": CALLEE, "agent": "baker"});
+    let (code, state) = place(&server, KEY, wanted.clone()).await;
+    let uncertain = json!("uncertain");
+    assert_eq!((code, &state["status"]), (202, &uncertain), "{state}");
+    let message = state["message"].as_str().expect("a message");
+    assert!(message.contains("may have been placed"), "{message}");
+    let (code, refused) = place(&server, KEY, wanted).await;
+    let expected = json!("call_uncertain");
+    assert_eq!((code, &refused["error"]["code"]), (409, &expected));
+    let form = placed.recv().await.expect("a call");
+    assert!(placed.try_recv().is_err(), "the telephone rings once");
+    let parameters = [
+        ("AccountSid", ACCOUNT),
+        ("CallSid", CALL),
+        ("From", OWN),
+        ("To", CALLEE),
+    ];
+    let answer = tell(&server, &form["Url"], &parameters).await;
+    let mut phone = Phone::answered_as(&server, answer).await;
+    phone.until("mark").await;
+    let id = state["id"].as_str().expect("an id");
+    assert_eq!(status(&server, id).await, "answered");
 }
 
 /// An Asterisk: dials, and forgets the channel when it is told to.

@@ -1,5 +1,6 @@
 //! Asterisk's REST interface (ARI), with which an Asterisk is told to dial.
 
+use super::Undialed;
 use reqwest::{Client, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
@@ -36,24 +37,6 @@ pub struct Ari {
     pub caller_id: Option<String>,
 }
 
-/// The refusal of a call, or silence instead of an answer.
-#[derive(Debug)]
-pub(super) struct Undialed {
-    /// The words of Asterisk or the network.
-    pub(super) reason: String,
-    /// Asterisk did not answer, and may dial all the same.
-    pub(super) may_ring: bool,
-}
-
-impl From<String> for Undialed {
-    fn from(reason: String) -> Self {
-        Self {
-            reason,
-            may_ring: false,
-        }
-    }
-}
-
 impl Ari {
     /// Dials. The channel has the name `id`.
     ///
@@ -82,11 +65,7 @@ impl Ari {
         let client = client()?;
         let request = client.post(self.at("channels")).json(&wanted);
         let request = request.basic_auth(&self.user, Some(self.password.expose_secret()));
-        let answer = request.send().await;
-        let answer = answer.map_err(|error| Undialed {
-            may_ring: !error.is_connect(),
-            reason: error.without_url().to_string(),
-        })?;
+        let answer = request.send().await?;
         match answer.status() {
             status if status.is_success() => Ok(()),
             StatusCode::UNAUTHORIZED => {

@@ -32,7 +32,13 @@ pub(in crate::server) enum Refused {
     /// Too many were placed.
     #[error("There were already as many calls within an hour as outbound.per_hour allows.")]
     Hour,
+    /// An earlier call may ring there.
+    #[error("An earlier call to this number may have been placed: its status will tell.")]
+    Uncertain,
 }
+
+/// The status of a call of which the line has not said whether it dials.
+const UNCERTAIN: &str = "uncertain";
 
 /// The state of a call, as clients see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -41,7 +47,7 @@ pub(in crate::server) struct State {
     to: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     agent: Option<String>,
-    /// `ringing`, `answered`, or how it ended: `completed`, `busy`, `no_answer`, `canceled`, `failed`.
+    /// `ringing`, `uncertain`, `answered`, or how it ended: `completed`, `busy`, `no_answer`, `canceled`, `failed`.
     status: &'static str,
 }
 
@@ -70,14 +76,19 @@ struct Call {
 
 impl Call {
     fn is_over(&self) -> bool {
-        !["ringing", "answered"].contains(&self.state.status)
+        !self.may_ring() && self.state.status != "answered"
+    }
+
+    /// Whether somebody may still answer it.
+    fn may_ring(&self) -> bool {
+        ["ringing", UNCERTAIN].contains(&self.state.status)
     }
 
     /// Notes how it ended, unless that is known; nobody has answered it if it still rang.
     fn end(&mut self, how: &'static str) {
         self.state.status = match (self.state.status, how) {
-            ("ringing", "completed") => "no_answer",
-            ("ringing" | "answered", how) => how,
+            ("ringing" | UNCERTAIN, "completed") => "no_answer",
+            ("ringing" | UNCERTAIN | "answered", how) => how,
             (known, _) => known,
         };
     }
@@ -93,7 +104,9 @@ impl PlacedCalls {
         let now = Instant::now();
         for call in &mut calls.calls {
             if call.until.is_some_and(|until| until < now) {
-                call.end("completed");
+                // Of a call that it has placed, the line would have told the end.
+                let is_uncertain = call.state.status == UNCERTAIN;
+                call.end(if is_uncertain { "failed" } else { "completed" });
             }
         }
         calls.placed.retain(|at| now.duration_since(*at) < HOUR);
@@ -109,6 +122,10 @@ impl PlacedCalls {
         values: SessionValues,
     ) -> Result<(String, String), Refused> {
         let mut calls = self.lock();
+        let uncertain = |call: &Call| call.state.status == UNCERTAIN && call.state.to == to;
+        if calls.calls.iter().any(uncertain) {
+            return Err(Refused::Uncertain);
+        }
         let going_on = calls.calls.iter().filter(|call| !call.is_over()).count();
         if going_on >= outbound.max_calls {
             return Err(Refused::Calls);
@@ -161,7 +178,7 @@ impl PlacedCalls {
     fn answer(&self, is_it: impl Fn(&Call) -> bool, line: &str) -> Option<Placed> {
         let mut calls = self.lock();
         let mut ringing = calls.calls.iter_mut();
-        let call = ringing.find(|call| call.state.status == "ringing" && is_it(call))?;
+        let call = ringing.find(|call| call.may_ring() && is_it(call))?;
         call.state.status = "answered";
         call.line = Some(line.to_owned()).filter(|line| !line.is_empty());
         call.until = call.line.as_ref().map(|_| Instant::now() + LONGEST);
@@ -178,12 +195,23 @@ impl PlacedCalls {
         Some(placed)
     }
 
+    /// The line has not said whether it dials a call. If it does, the telephone rings for this time from now on.
+    pub(in crate::server) fn is_uncertain(&self, id: &str, ring: Duration) {
+        let mut calls = self.lock();
+        let mut calls = calls.calls.iter_mut();
+        let call = calls.find(|call| call.state.id == id && call.state.status == "ringing");
+        if let Some(call) = call {
+            call.state.status = UNCERTAIN;
+            call.until = Some(Instant::now() + ring + LATE);
+        }
+    }
+
     /// Records how a call ended. Returns whether it was still ringing: then nobody has answered it.
     pub(in crate::server) fn over(&self, id: &str, how: &'static str) -> bool {
         let mut calls = self.lock();
         let call = calls.calls.iter_mut().find(|call| call.state.id == id);
         call.is_some_and(|call| {
-            let rang = call.state.status == "ringing";
+            let rang = call.may_ring();
             call.end(how);
             rang
         })
@@ -251,6 +279,30 @@ mod tests {
         advance(Duration::from_secs(46)).await;
         assert_eq!(calls.redeem(&ticket), None);
         assert_eq!(calls.state(&id).unwrap().status, "no_answer");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_may_have_been_placed_ends_as_the_line_tells_or_has_failed() {
+        let (calls, outbound) = (PlacedCalls::default(), outbound(9, 9));
+        let uncertain = || {
+            let (id, _) = begin(&calls, &outbound).unwrap();
+            calls.is_uncertain(&id, outbound.ring);
+            assert_eq!(calls.state(&id).unwrap().status, UNCERTAIN);
+            assert_eq!(begin(&calls, &outbound), Err(Refused::Uncertain));
+            id
+        };
+        let id = uncertain();
+        assert!(calls.over(&id, "busy"));
+        assert_eq!(calls.state(&id).unwrap().status, "busy");
+        let id = uncertain();
+        assert!(calls.answered(&id, "CA1"));
+        calls.is_uncertain(&id, outbound.ring);
+        assert_eq!(calls.state(&id).unwrap().status, "answered");
+        let id = uncertain();
+        advance(outbound.ring + LATE + Duration::from_secs(1)).await;
+        assert_eq!(calls.state(&id).unwrap().status, "failed");
+        assert!(!calls.answered(&id, "CA2"));
+        assert!(begin(&calls, &outbound).is_ok());
     }
 
     /// It used to take a place of `outbound.max_calls` until the server's end.

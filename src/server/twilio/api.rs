@@ -1,7 +1,7 @@
 //! Requests to Twilio's API about a live call.
 
 use super::account::{DIALED, PLACED, PLACED_STATUS, Twilio, in_xml};
-use crate::server::outbound::LONGEST;
+use crate::server::outbound::{LONGEST, Undialed};
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Response, StatusCode};
 use secrecy::ExposeSecret;
@@ -42,14 +42,14 @@ impl Twilio {
     /// [`PLACED`] with the `id`.
     ///
     /// # Errors
-    /// The words of Twilio or the network.
+    /// The words of Twilio or the network, and whether the telephone may ring all the same.
     pub(in crate::server) async fn dial(
         &self,
         id: &str,
         to: &str,
         from: &str,
         ring: Duration,
-    ) -> Result<(), String> {
+    ) -> Result<(), Undialed> {
         let (url, status) = (
             self.at(&format!("{PLACED}?call={id}")),
             self.at(&format!("{PLACED_STATUS}?call={id}")),
@@ -72,34 +72,34 @@ impl Twilio {
         }
         let told: Value = answer.json().await.unwrap_or_default();
         let why = told["message"].as_str().unwrap_or_default();
-        Err(format!("Twilio answered {status} {why}")
-            .trim_end()
-            .to_owned())
+        let reason = format!("Twilio answered {status} {why}");
+        Err(Undialed {
+            reason: reason.trim_end().to_owned(),
+            // It may have failed after it had dialed.
+            may_ring: status.is_server_error(),
+        })
     }
 
     async fn update(&self, call: &str, form: &[(&str, &str)]) -> Result<StatusCode, String> {
-        let answer = self.post(&format!("Calls/{call}.json"), form).await?;
+        let answer = self.post(&format!("Calls/{call}.json"), form).await;
+        let answer = answer.map_err(|error| error.without_url().to_string())?;
         Ok(answer.status())
     }
 
-    async fn post(&self, path: &str, form: &[(&str, &str)]) -> Result<Response, String> {
+    async fn post(&self, path: &str, form: &[(&str, &str)]) -> reqwest::Result<Response> {
         let (base, account) = (self.api_url.as_str(), &self.account_sid);
         let base = base.trim_end_matches('/');
         let url = format!("{base}/2010-04-01/Accounts/{account}/{path}");
         let body = url::form_urlencoded::Serializer::new(String::new())
             .extend_pairs(form)
             .finish();
-        let sent = async {
-            reqwest::Client::builder()
-                .timeout(TIMEOUT)
-                .build()?
-                .post(url)
-                .basic_auth(account, Some(self.auth_token.expose_secret()))
-                .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
-                .body(body)
-                .send()
-                .await
-        };
-        sent.await.map_err(|error| error.without_url().to_string())
+        let client = reqwest::Client::builder().timeout(TIMEOUT).build()?;
+        client
+            .post(url)
+            .basic_auth(account, Some(self.auth_token.expose_secret()))
+            .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .body(body)
+            .send()
+            .await
     }
 }
