@@ -13,8 +13,9 @@ pub(crate) const SEND_DIGITS: &str = "send_digits";
 /// The most keys and waits of one call.
 const MOST: usize = 40;
 
-/// The time limit of a call. It is longer than the rest of a sentence and [`MOST`] waits of half a second.
-const TIMEOUT: Duration = Duration::from_secs(40);
+/// The time limit of a call, which is never reached: the keys sound after the agent's words, however many, or the session
+/// ends. A call that gave up before would have them sound all the same.
+const TIMEOUT: Duration = Duration::from_secs(86_400);
 
 /// The tool.
 #[derive(Debug)]
@@ -84,7 +85,9 @@ impl Tool for SendDigits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::SessionTools;
+    use crate::tools::{Registry, SessionTools};
+    use std::sync::Arc;
+    use tokio::sync::mpsc;
 
     #[tokio::test]
     async fn keys_are_checked_and_a_session_without_a_line_presses_none() {
@@ -101,5 +104,21 @@ mod tests {
             let refused = tool.call(arguments, &context).await.unwrap_err();
             assert!(refused.to_string().contains(error), "{refused}");
         }
+    }
+
+    /// After 40 s of speech the model was told that the outcome is not known. The keys sounded, and it pressed them again.
+    #[tokio::test(start_paused = true)]
+    async fn keys_that_wait_for_the_end_of_a_long_answer_are_not_given_up() {
+        let mut tools = Registry::new();
+        tools.register(Arc::new(SendDigits::new(true))).unwrap();
+        let (session, (keypad, mut presses)) = (SessionTools::default(), mpsc::channel(1));
+        session.press_at(keypad);
+        let arguments = Map::from_iter([("digits".to_owned(), "1".into())]);
+        let pressing = tools.call(SEND_DIGITS, arguments, &CallContext::new(session, "k"));
+        let pressing = tokio::spawn(pressing);
+        let press = presses.recv().await.unwrap();
+        tokio::time::advance(Duration::from_secs(180)).await;
+        press.done.send(()).unwrap();
+        assert!(pressing.await.unwrap().is_ok());
     }
 }
