@@ -18,6 +18,8 @@ pub enum HangUpReason {
     HandedOver,
     /// An answering machine took a call that the server had placed.
     Machine,
+    /// The caller could not be heard.
+    Unheard,
 }
 
 /// How the wait for a confirmation ended.

@@ -238,7 +238,8 @@ fn over(reason: HangUpReason) -> Over {
         HangUpReason::Idle | HangUpReason::TooLong => Over::Expired,
         HangUpReason::AgentEnded => Over::Ended("the agent ended the conversation".into()),
         HangUpReason::HandedOver => Over::Ended("the conversation was handed over".into()),
-        // It places no calls.
+        // It is no telephone.
+        HangUpReason::Unheard => Over::Ended("the user cannot be heard".into()),
         HangUpReason::Machine => Over::Ended("a machine has answered".into()),
         HangUpReason::Shutdown => Over::Ended("undertone is shutting down".into()),
     }

@@ -46,6 +46,9 @@ pub struct Phrases {
     pub goodbye: String,
     /// The session was idle for too long.
     pub goodbye_idle: String,
+    /// The caller on the telephone cannot be heard.
+    #[serde(default = "cannot_hear")]
+    pub cannot_hear: String,
     /// The session reached its maximum length.
     pub goodbye_too_long: String,
     /// Nobody answered where the caller was transferred. The telephone provider says it.
@@ -64,6 +67,11 @@ fn moment_more() -> String {
 /// For recordings that were made before there was this phrase.
 fn one_moment() -> String {
     Phrases::default().one_moment
+}
+
+/// For recordings that were made before there was this phrase.
+fn cannot_hear() -> String {
+    Phrases::default().cannot_hear
 }
 
 /// For recordings that were made before there was this phrase.
@@ -147,7 +155,7 @@ impl Phrases {
     }
 
     /// All phrases that sessions say, to be synthesised in advance.
-    pub fn all(&self) -> [&str; 11] {
+    pub fn all(&self) -> [&str; 12] {
         [
             &self.llm_failed,
             &self.asr_failed,
@@ -159,6 +167,7 @@ impl Phrases {
             &self.declined,
             &self.goodbye,
             &self.goodbye_idle,
+            &self.cannot_hear,
             &self.goodbye_too_long,
         ]
     }

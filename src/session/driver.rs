@@ -497,9 +497,7 @@ impl Driver {
             }
             Done::Judged(windows) => {
                 self.speech_found = Some(self.now());
-                for window in windows {
-                    self.input(window);
-                }
+                self.on_judged(windows);
             }
             Done::VadFailed(reason) => self.on_vad_failure(&reason),
             Done::Setback(Setback { stage, message }) => {

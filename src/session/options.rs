@@ -68,6 +68,11 @@ impl SessionOptions {
         }
     }
 
+    /// Whether there is a telephone line.
+    pub(super) fn has_line(&self) -> bool {
+        self.profile == Profile::PhoneCall || self.placed.is_some()
+    }
+
     /// The message for an answering machine, if one may have answered.
     pub(super) fn machine_message(&self) -> Option<&String> {
         match &self.placed {

@@ -668,6 +668,7 @@ pub(crate) fn close_of_hang_up(reason: HangUpReason) -> Close {
             "the session reached its greatest length",
         ),
         HangUpReason::Machine => (close_code::NORMAL, "a machine has answered the call"),
+        HangUpReason::Unheard => (close_code::INTERNAL, "the caller cannot be heard"),
         HangUpReason::Shutdown => (close_code::GOING_AWAY, "the server shuts down"),
     };
     Close { code, reason }

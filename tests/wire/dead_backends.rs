@@ -2,6 +2,7 @@
 //! user hears an apology, and the conversation goes on.
 
 use crate::support;
+use crate::twilio::Phone;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
@@ -9,7 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use support::desk::Desk;
 use support::live::{self, Call, Heard, Hears, said};
-use tokio::time::Instant;
+use support::{PATIENCE, twilio};
+use tokio::time::{Instant, timeout};
 use undertone::asr::AsrError;
 use undertone::conversation::Policy;
 use undertone::llm::remote::Settings;
@@ -633,6 +635,21 @@ async fn a_failing_detector_is_reported_once() {
     let events = call.until("response.done").await;
     assert_eq!(said(&events), WELL);
     assert_eq!(told(&events), 0);
+}
+
+/// The line stayed silent until the caller gave up: a telephone shows no error.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_whom_the_detector_does_not_hear_is_told_so_and_the_call_ends() {
+    let make = || Ok(Box::new(FailingDetector) as Box<dyn Vad>);
+    let engines = Builders {
+        vad: Box::new(move || Box::new(make)),
+        ..live::without_models(working_model())
+    };
+    let server = live::serve_with(twilio::settings("http://127.0.0.1:1"), engines);
+    let mut phone = Phone::call(&server).await;
+    let rest = timeout(PATIENCE, phone.rest()).await.expect("it hangs up");
+    let media = rest.iter().filter(|event| event["event"] == "media");
+    assert!(media.count() >= 50, "a second of the apology");
 }
 
 /// The apology was synthesised when the server started.

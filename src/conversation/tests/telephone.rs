@@ -102,6 +102,26 @@ fn a_silent_caller_is_asked_twice_and_then_the_call_ends() {
     assert_eq!(sim.hung_up, Some(HangUpReason::Idle));
 }
 
+/// The line stayed silent, whatever the caller said.
+#[test]
+fn a_caller_who_cannot_be_heard_is_told_so_and_the_call_ends() {
+    for speaks in [false, true] {
+        let mut sim = sim();
+        sim.scripts.push_back(vec![say("It is noon."), end()]);
+        if speaks {
+            sim.speak("what time is it", 1_000);
+        }
+        sim.no_audio(5_000);
+        sim.input(Input::Deaf);
+        sim.no_audio(10_000);
+        let sorry = Phrases::default().cannot_hear;
+        let spoken = sim.spoken().join(" ");
+        assert!(spoken.ends_with(&sorry), "{spoken}");
+        assert_eq!(spoken.starts_with("It is noon."), speaks, "{spoken}");
+        assert_eq!(sim.hung_up, Some(HangUpReason::Unheard));
+    }
+}
+
 #[test]
 fn a_caller_who_speaks_is_not_asked() {
     let mut sim = Sim::new(Policy {

@@ -211,6 +211,8 @@ impl Conversation {
             Input::Announce { text } => self.agenda.announce(text),
             Input::Placed { message } => self.watch_for_machine(message),
             Input::Beep => self.on_beep(),
+            Input::Deaf if self.ending.hang_up().is_some() => {}
+            Input::Deaf => self.say_goodbye(HangUpReason::Unheard),
             Input::Drain => self.ending.hang_up_for(HangUpReason::Shutdown),
             Input::Farewell => self.say_goodbye(HangUpReason::Shutdown),
             Input::ClientLost => self.on_client_lost(),
@@ -413,6 +415,7 @@ impl Conversation {
     fn goodbye(&self, reason: HangUpReason) -> &String {
         match reason {
             HangUpReason::Idle => &self.common.policy.phrases().goodbye_idle,
+            HangUpReason::Unheard => &self.common.policy.phrases().cannot_hear,
             HangUpReason::TooLong
             | HangUpReason::Shutdown
             | HangUpReason::AgentEnded

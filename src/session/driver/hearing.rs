@@ -3,8 +3,8 @@
 use super::{Done, Driver, failure, report_to};
 use crate::asr::{Recognised, TellTurn, Utterance};
 use crate::audio::{Beeps, Resampler, Ring};
-use crate::conversation::{Input, ItemId, Job, RequestId, Samples, Settings};
-use crate::session::detectors::VadJob;
+use crate::conversation::{Input, ItemId, Job, Micros, RequestId, Samples, Settings, Time};
+use crate::session::detectors::{Judged, VadJob};
 use crate::session::engines::speaker_of;
 use crate::session::items::{self, Unheard};
 use crate::session::options::SessionOptions;
@@ -12,6 +12,9 @@ use crate::vad::WINDOW;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument;
+
+/// So much audio that nothing has judged for so long: the caller is not heard any more.
+const DEAF: Micros = Micros::from_ms(5_000);
 
 /// The user's audio on its way to the models.
 pub(super) struct AudioInput {
@@ -23,6 +26,10 @@ pub(super) struct AudioInput {
     end: Samples,
     /// Whether the detector has failed and this was reported; it would fail at every window from then on.
     vad_failed: bool,
+    /// End of the last window that the detector has judged, and when it had.
+    judged: (Samples, Time),
+    /// A call that ends if its caller is not heard any more. Other clients are told of the failure.
+    ends_deaf: bool,
     /// Windows that the detector's queue had no room for.
     pub(super) unjudged: u64,
     /// Listens for the tone of an answering machine.
@@ -37,6 +44,8 @@ impl AudioInput {
             rest: Vec::new(),
             end: Samples(0),
             vad_failed: false,
+            judged: (Samples(0), Time(0)),
+            ends_deaf: options.has_line(),
             unjudged: 0,
             beeps: options.machine_message().map(|_| Beeps::default()),
         }
@@ -97,6 +106,29 @@ impl Driver {
                 tracing::warn!(%error, "the voice activity detector is overloaded: some audio is skipped");
             }
             self.audio_in.unjudged += (whole / WINDOW) as u64;
+        }
+        self.notice_deafness();
+    }
+
+    /// Takes in windows that the detector has judged.
+    pub(super) fn on_judged(&mut self, windows: Judged) {
+        let now = self.now();
+        for window in windows {
+            if let Input::Vad { end, .. } = window {
+                self.audio_in.judged = (end, now);
+            }
+            self.input(window);
+        }
+    }
+
+    /// Ends a telephone call whose detector fails, hangs or is gone: the line would stay silent.
+    fn notice_deafness(&mut self) {
+        let (judged, at) = self.audio_in.judged;
+        let waiting = Samples(self.audio_in.end.since(judged)).as_ms();
+        let lasts = waiting >= DEAF.as_ms() && self.now().since(at) >= DEAF;
+        if lasts && std::mem::take(&mut self.audio_in.ends_deaf) {
+            tracing::error!("the caller cannot be heard: the call ends");
+            self.input(Input::Deaf);
         }
     }
 

@@ -3,7 +3,7 @@
 use super::Driver;
 use crate::audio::dtmf;
 use crate::session::Outbound;
-use crate::session::options::{Profile, SessionOptions, SpokenBy};
+use crate::session::options::{SessionOptions, SpokenBy};
 use crate::tools::{KeyPress, SessionTools};
 use tokio::sync::mpsc;
 
@@ -21,8 +21,7 @@ pub(super) struct Keypad {
 impl Keypad {
     /// The keys of a session's line, if it has one, for its tools.
     pub(super) fn of(options: &SessionOptions, tools: &SessionTools) -> Option<Box<Self>> {
-        let has_line = options.profile == Profile::PhoneCall || options.placed.is_some();
-        has_line.then(|| {
+        options.has_line().then(|| {
             let (keypad, presses) = mpsc::channel(KEYS);
             tools.press_at(keypad);
             Box::new(Self {
