@@ -7,8 +7,9 @@ use std::f32::consts::TAU;
 const FRAME: usize = RATE as usize / 50;
 const STEP_HZ: usize = 50;
 
-/// The band of such tones, Hz.
-const LOWEST: usize = 400;
+/// The band of such tones, Hz. Exchanges ring in lower ones, 350 to 480 Hz (ITU-T E.180): a call that is put through to
+/// somebody else may ring after it was answered.
+const LOWEST: usize = 500;
 const HIGHEST: usize = 2_500;
 
 /// The part of a frame's energy that a pure tone has in the two steps around it, at the least.
@@ -96,7 +97,7 @@ mod tests {
     #[test]
     fn tones_of_machines_are_found_when_they_end() {
         let quiet = sine(0.0, 500, 0.0);
-        for hz in [440.0, 1_000.0, 1_023.0, 1_400.0, 2_100.0] {
+        for hz in [520.0, 1_000.0, 1_023.0, 1_400.0, 2_100.0] {
             let heard = [quiet.clone(), sine(hz, 400, 0.1), quiet.clone()];
             assert_eq!(beeps(&heard), 1, "{hz} Hz");
         }
@@ -105,6 +106,25 @@ mod tests {
             0,
             "it goes on"
         );
+    }
+
+    /// A telephone that rang on after the call had been put through counted as a machine.
+    #[test]
+    fn ringing_and_busy_tones_are_none() {
+        let quiet = sine(0.0, 500, 0.0);
+        let both = |low: f32, high: f32, ms: usize| -> Vec<f32> {
+            let pairs = sine(low, ms, 0.1).into_iter().zip(sine(high, ms, 0.1));
+            pairs.map(|(low, high)| low + high).collect()
+        };
+        for tone in [
+            sine(425.0, 1_000, 0.1),
+            sine(450.0, 1_000, 0.1),
+            both(440.0, 480.0, 2_000),
+            both(400.0, 450.0, 400),
+            both(480.0, 620.0, 500),
+        ] {
+            assert_eq!(beeps(&[quiet.clone(), tone, quiet.clone()]), 0);
+        }
     }
 
     #[test]

@@ -10,6 +10,9 @@ const WATCHED: Micros = Micros::from_ms(40_000);
 /// A person who answers says less than this in one breath.
 const LONG: Micros = Micros::from_ms(9_000);
 
+/// The speech after which a menu has told what to press, although it goes on.
+const LONGEST: Micros = Micros::from_ms(20_000);
+
 /// The silence after a machine's words, ms, after which the message is left even if no tone was heard.
 const QUIET_MS: u64 = 2_500;
 
@@ -40,10 +43,12 @@ pub(super) enum Machine {
 }
 
 impl Machine {
-    /// Whether these words, after `spoken` of speech, show that a machine has answered. Partials are passed as well.
-    pub(super) fn answers(&mut self, words: &str, spoken: Micros, now: Time) -> bool {
-        let tells = spoken >= LONG || machines::tells(words);
-        tells && self.is_found(now)
+    /// Whether these words, after `spoken` of speech, show that a machine has answered. Partials are passed as well, which
+    /// are not `all` words.
+    pub(super) fn answers(&mut self, words: &str, all: bool, spoken: Micros, now: Time) -> bool {
+        let long = if all { LONG } else { LONGEST };
+        let is_speech = spoken >= long && !machines::is_menu(words);
+        (is_speech || machines::tells(words)) && self.is_found(now)
     }
 
     /// Notes that a machine has answered. `false` if none can have.

@@ -161,6 +161,26 @@ const NOT_COUNTED: [&str; 20] = [
     " he escuchado su mensaje en el buzón de voz ",
 ];
 
+/// Phrases of menus, which want keys to be pressed.
+const MENUS: [&str; 9] = [
+    "press",
+    "dial",
+    "drücken",
+    "wählen sie",
+    "die taste",
+    "pulse",
+    "oprima",
+    "presione",
+    "marque",
+];
+
+/// Whether a menu says these words: it is no answering machine because it speaks for long.
+pub(crate) fn is_menu(words: &str) -> bool {
+    let words = plain(&words.to_lowercase());
+    let says = |phrase: &&str| words.contains(&format!(" {phrase} "));
+    MENUS.iter().any(says)
+}
+
 /// Whether an answering machine says these words.
 pub(crate) fn tells(words: &str) -> bool {
     let text = words.to_lowercase().replace('\u{2019}', "'");
@@ -259,6 +279,20 @@ mod tests {
         ] {
             assert!(!tells(person), "{person}");
         }
+    }
+
+    #[test]
+    fn menus_are_told_by_the_keys_that_they_want_to_be_pressed() {
+        for menu in [
+            "For sales, press one. For anything else, press two.",
+            "Für Bestellungen drücken Sie die Eins.",
+            "Wählen Sie bitte die Zwei.",
+            "Para español, oprima el dos.",
+            "Para pedidos pulse 1.",
+        ] {
+            assert!(is_menu(menu) && !tells(menu), "{menu}");
+        }
+        assert!(!is_menu("Welcome to the bakery. We are open every day."));
     }
 
     /// The agent fell silent, left its message and hung up.

@@ -126,6 +126,19 @@ fn somebody_who_speaks_on_and_on_is_a_machine() {
     );
 }
 
+/// The agent fell silent, left its message to the menu and hung up.
+#[test]
+fn a_menu_that_speaks_for_long_is_answered() {
+    let mut sim = placed(MESSAGE);
+    sim.silence(500);
+    let menu = "thank you for calling the bakery for orders press one for all else press two";
+    sim.speak(menu, 14_000);
+    sim.silence(4_000);
+    assert!(!sim.saw(is_machine));
+    assert!(!sim.prompts.is_empty(), "the model may press a key");
+    assert_eq!(hung_up(&sim), None);
+}
+
 #[test]
 fn a_person_is_answered_and_may_speak_of_machines_later() {
     let mut sim = placed(MESSAGE);

@@ -5,7 +5,7 @@ use crate::conversation::endpointer::Window;
 use crate::conversation::machine::Machine;
 use crate::conversation::outcome::{HangUpReason, ResponseStatus};
 use crate::conversation::output::Event;
-use crate::time::Micros;
+use crate::time::{Micros, Samples};
 
 impl Conversation {
     /// Watches a call that the server has placed. A machine gets this message, or is hung up on if it is empty.
@@ -19,9 +19,15 @@ impl Conversation {
         let now = self.common.now;
         // Only who speaks first can be a machine that greets; later a person may dictate something.
         let is_first = self.history.is_unanswered();
-        let began = self.turn.utterance().filter(|_| is_first);
-        let spoken = began.map_or(Micros(0), |utterance| now.since(utterance.began()));
-        if !self.ending.machine.answers(words, spoken, now) {
+        let utterance = self.turn.utterance().filter(|_| is_first);
+        let spoken = utterance.map_or(Micros(0), |utterance| match utterance.is_in_words() {
+            true => now.since(utterance.began()),
+            false => {
+                let speech = utterance.last_speech().since(utterance.from());
+                Micros::of_samples(speech, Samples::RATE)
+            }
+        });
+        if !self.ending.machine.answers(words, all, spoken, now) {
             return false;
         }
         let ends_turns = self.turn.utterance().is_some_and(|u| u.is_in_words());
