@@ -87,10 +87,16 @@ async fn after_transfer(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
+    let has_ended = |form: &BTreeMap<String, String>| {
+        // The other side's call, and the caller's own.
+        let calls = ["DialCallStatus", "CallStatus"].map(|call| form.get(call));
+        calls
+            .into_iter()
+            .flatten()
+            .any(|status| status == "completed")
+    };
     match asked(&shared, DIALED, &uri, &headers, body).await {
-        Ok(form) if form.get("DialCallStatus").map(String::as_str) == Some("completed") => {
-            twiml("<Hangup/>")
-        }
+        Ok(form) if has_ended(&form) => twiml("<Hangup/>"),
         Ok(form) => {
             let told = say(&shared, &form, |phrases| phrases.nobody_answers);
             connected(&shared, &headers, &form, &told, Place::Promised)

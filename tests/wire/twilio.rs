@@ -573,6 +573,26 @@ async fn after_an_unanswered_transfer_the_agent_takes_the_call_back() {
     assert_eq!(code, 403);
 }
 
+/// A place was held for the caller, and the next one heard that all lines were busy.
+#[tokio::test]
+async fn a_caller_who_hangs_up_while_a_transfer_rings_takes_no_place() {
+    let settings = ServerSettings {
+        max_sessions: 1,
+        ..settings("http://127.0.0.1:1")
+    };
+    let server = serve(settings, &Scripted::default());
+    let dialed = [
+        ("AccountSid", ACCOUNT),
+        ("CallSid", CALL),
+        ("CallStatus", "completed"),
+        ("DialCallStatus", "no-answer"),
+    ];
+    let (_, over) = tell(&server, "dialed", &dialed, None).await;
+    assert!(over.contains("<Hangup/>"), "{over}");
+    let (_, next) = ring(&server, "CA2", None).await;
+    assert!(next.contains("ticket"), "{next}");
+}
+
 /// Every caller heard English.
 #[tokio::test]
 async fn what_twilio_says_is_in_the_language_of_the_agent_that_the_call_leads_to() {
