@@ -15,6 +15,7 @@ pub use shared::JournalShared;
 use super::{Same, ToolError};
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::io;
 use std::path::PathBuf;
@@ -104,6 +105,32 @@ impl Record {
     fn age(&self, now: Timestamp) -> Duration {
         let by_day = Duration::try_from(now.duration_since(self.time)).unwrap_or_default();
         self.age.map_or(by_day, |age| age.min(by_day))
+    }
+}
+
+/// A result as it is recorded. One of a newer version of the server may have a form that is unknown here: it is written
+/// back as it was read.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Recorded {
+    Known(Result<Value, ToolError>),
+    Newer(Value),
+}
+
+impl Recorded {
+    /// The result. The call has run, so one that cannot be read says that the change may have been made.
+    fn read(self, tool: &str) -> Result<Value, ToolError> {
+        match self {
+            Self::Known(result) => result,
+            Self::Newer(_) => {
+                tracing::warn!(
+                    tool,
+                    "the result of a call is in a form of a newer version of the server: it counts as unknown"
+                );
+                let why = "its result was recorded by a newer version of the server";
+                Err(ToolError::Uncertain(why.into()))
+            }
+        }
     }
 }
 

@@ -222,6 +222,29 @@ async fn a_call_without_a_record_is_struck_off_and_one_of_another_version_stays(
     assert!(is_open("newer").await);
 }
 
+/// An older server told the model that no record of changes can be kept, each time it met such a result.
+#[tokio::test]
+async fn a_result_that_only_a_newer_server_can_read_says_that_the_change_may_have_been_made() {
+    let redis = Redis::start().await;
+    let store = redis.store().await;
+    let (journal, figures) = journal(&store);
+    let record = json!({
+        "server": "newer", "lease": "1", "time": Timestamp::UNIX_EPOCH,
+        "tool": "add_note", "arguments": {"text": "buy milk"},
+        "result": {"Err": {"Unheard": 5}}
+    });
+    let mut set = cmd("SET");
+    set.arg(store.key(&["journal", "a"]))
+        .arg(record.to_string());
+    let _: () = store.ask(&set).await.expect("an answer");
+    let begun = begun(&journal, "a").await;
+    assert!(
+        matches!(begun, Begun::Done(Err(ToolError::Uncertain(_)))),
+        "{begun:?}"
+    );
+    assert!(!figures.is_failing());
+}
+
 /// Trusts `authority`, and shows a certificate of `own`.
 fn certificates(authority: &Authority, own: Option<&Authority>) -> StoreTls {
     let tls = StoreTls::default().trusting(authority.pem());

@@ -2,7 +2,8 @@
 //!
 //! One JSON object a line, appended and synced. A line that a crash cut short is skipped, and that
 //! is safe: an intent that is not whole was never followed by its call, and without its result a
-//! call counts as unknown and does not run again.
+//! call counts as unknown and does not run again. A whole line that a newer version of the server has
+//! written in a form of its own is not read, and stays in the file.
 //!
 //! Several processes may share the file, as an old server and a new one do while the old one drains.
 //! Each holds the file's lock while it writes, and before that reads what the others have added.
@@ -10,7 +11,9 @@
 //! While a line cannot be written, as on a full disk, no call that changes something runs. What was
 //! written of the line is cut off at once, and once a second it is tried whether writing works again.
 
-use super::{Intent, JournalError, JournalFigures, JournalStore, Record, earlier_attempts};
+use super::{
+    Intent, JournalError, JournalFigures, JournalStore, Record, Recorded, earlier_attempts,
+};
 use crate::tools::ToolError;
 use futures_util::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
@@ -50,7 +53,7 @@ enum JournalLine {
     Result {
         key: String,
         time: Timestamp,
-        result: Result<Value, ToolError>,
+        result: Recorded,
     },
 }
 
@@ -61,7 +64,7 @@ struct Entry {
     tool: String,
     arguments: Map<String, Value>,
     span: Option<Duration>,
-    result: Option<(Timestamp, Result<Value, ToolError>)>,
+    result: Option<(Timestamp, Recorded)>,
     /// When this process learned of it, by a clock that does not jump; `None` if it was there at the start.
     learned: Option<Instant>,
 }
@@ -251,12 +254,15 @@ impl State {
                 _ => {}
             }
         }
-        Ok(self.entries.get(&key).map(|entry| Record {
-            tool: entry.tool.clone(),
-            arguments: entry.arguments.clone(),
-            time: entry.time,
-            result: entry.result.as_ref().map(|(_, result)| result.clone()),
-            age: entry.age(),
+        Ok(self.entries.get(&key).map(|entry| {
+            let result = entry.result.as_ref();
+            Record {
+                tool: entry.tool.clone(),
+                arguments: entry.arguments.clone(),
+                time: entry.time,
+                result: result.map(|(_, result)| result.clone().read(&entry.tool)),
+                age: entry.age(),
+            }
         }))
     }
 
@@ -300,6 +306,7 @@ impl State {
         if entry.is_none_or(|entry| entry.result.is_some()) {
             return Err(JournalError::NotBegun(key));
         }
+        let result = Recorded::Known(result);
         let line = JournalLine::Result { key, time, result };
         learn(&mut self.entries, line.clone(), None);
         self.unwritten.push(line);
@@ -417,8 +424,8 @@ impl Entry {
     fn values(&self) -> [Value; 2] {
         let result = self.result.as_ref().map(|(_, result)| result);
         let result = match result {
-            Some(Ok(value)) => value.clone(),
-            Some(Err(error)) => error.to_string().into(),
+            Some(Recorded::Known(Ok(value)) | Recorded::Newer(value)) => value.clone(),
+            Some(Recorded::Known(Err(error))) => error.to_string().into(),
             None => Value::Null,
         };
         [Value::Object(self.arguments.clone()), result]
@@ -487,7 +494,7 @@ fn open(
         lock.lock_shared()?;
     }
     if alone {
-        let mut entries = read(path)?;
+        let (mut entries, mut newer) = read(path)?;
         let before = entries.len();
         for (key, entry) in &mut entries {
             entry.learned = learned.get(key).copied();
@@ -498,7 +505,8 @@ fn open(
             .collect();
         entries.retain(|key, entry| is_kept(entry, now) || needed.contains(key));
         if entries.len() < before {
-            rewrite(path, folder, &entries)?;
+            newer.retain(|line| is_young(line, now));
+            rewrite(path, folder, &entries, &newer)?;
         }
         lock.unlock()?;
         lock.lock_shared()?;
@@ -541,20 +549,24 @@ fn forget(
         .open(path.with_extension("lock"))?;
     // Before it is read: what a server adds meanwhile would be lost.
     let is_free = !trial && lock.try_lock().is_ok();
-    let mut entries = read(path)?;
-    let before = entries.len();
+    let (mut entries, mut newer) = read(path)?;
+    let before = entries.len() + newer.len();
     entries.retain(|key, entry| {
         let own = entry.call.as_deref().unwrap_or(key);
         !is_theirs(own, &entry.values())
     });
-    let theirs = before - entries.len();
+    newer.retain(|line| {
+        let key = line["call"].as_str().or(line["key"].as_str());
+        !is_theirs(key.unwrap_or_default(), std::slice::from_ref(line))
+    });
+    let theirs = before - entries.len() - newer.len();
     if trial || theirs == 0 {
         return Ok(Some(theirs));
     }
     if !is_free {
         return Ok(None);
     }
-    rewrite(path, folder_of(path), &entries)?;
+    rewrite(path, folder_of(path), &entries, &newer)?;
     Ok(Some(theirs))
 }
 
@@ -590,31 +602,42 @@ fn end_line(file: &mut File) -> io::Result<u64> {
     Ok(end + 1)
 }
 
-fn read(path: &Path) -> io::Result<HashMap<String, Entry>> {
+/// The calls of a file, and its lines that only a newer version of the server can read.
+fn read(path: &Path) -> io::Result<(HashMap<String, Entry>, Vec<Value>)> {
     let bytes = match std::fs::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         other => other?,
     };
     let mut entries = HashMap::new();
-    learn_all(&mut entries, &bytes, path, None);
-    Ok(entries)
+    let newer = learn_all(&mut entries, &bytes, path, None);
+    Ok((entries, newer))
 }
 
+/// Learns the calls of these lines. Returns the lines that only a newer version of the server can read.
 fn learn_all(
     entries: &mut HashMap<String, Entry>,
     bytes: &[u8],
     path: &Path,
     learned: Option<Instant>,
-) {
+) -> Vec<Value> {
+    let mut newer = Vec::new();
     let lines = bytes.split(|byte| *byte == b'\n');
     for line in lines.filter(|line| !line.is_empty()) {
-        match serde_json::from_slice(line) {
-            Ok(line) => learn(entries, line, learned),
-            Err(_) => {
-                tracing::warn!(journal = %path.display(), "a line that was cut short is skipped")
-            }
+        if let Ok(line) = serde_json::from_slice(line) {
+            learn(entries, line, learned);
+        } else if let Ok(line @ Value::Object(_)) = serde_json::from_slice(line) {
+            newer.push(line);
+        } else {
+            tracing::warn!(journal = %path.display(), "a line that was cut short is skipped");
         }
     }
+    if !newer.is_empty() {
+        tracing::warn!(
+            journal = %path.display(), lines = newer.len(),
+            "lines of a newer version of the server are not read, and stay in the journal"
+        );
+    }
+    newer
 }
 
 fn learn(entries: &mut HashMap<String, Entry>, line: JournalLine, learned: Option<Instant>) {
@@ -655,6 +678,14 @@ fn is_kept(entry: &Entry, now: Timestamp) -> bool {
     is_young || now.duration_since(time) < keep
 }
 
+/// Whether a line of a newer version of the server is to stay.
+fn is_young(line: &Value, now: Timestamp) -> bool {
+    let time = line["time"]
+        .as_str()
+        .and_then(|time| time.parse::<Timestamp>().ok());
+    time.is_none_or(|time| now.duration_since(time) < KEEP_UNKNOWN)
+}
+
 /// Whether another call would be the same change.
 fn counts(entry: &Entry, now: Timestamp) -> bool {
     let within = |span: Duration| {
@@ -664,8 +695,13 @@ fn counts(entry: &Entry, now: Timestamp) -> bool {
     entry.span.is_some_and(within)
 }
 
-/// Writes the entries to a new file, which takes the old one's place at once.
-fn rewrite(path: &Path, folder: &Path, entries: &HashMap<String, Entry>) -> io::Result<()> {
+/// Writes the entries and the lines of a newer version to a new file, which takes the old one's place at once.
+fn rewrite(
+    path: &Path,
+    folder: &Path,
+    entries: &HashMap<String, Entry>,
+    newer: &[Value],
+) -> io::Result<()> {
     let new = path.with_extension("new");
     let mut file = private().write(true).truncate(true).open(&new)?;
     for (key, entry) in entries {
@@ -691,13 +727,16 @@ fn rewrite(path: &Path, folder: &Path, entries: &HashMap<String, Entry>) -> io::
             )?;
         }
     }
+    for line in newer {
+        write_line(&mut file, line)?;
+    }
     file.sync_all()?;
     std::fs::rename(&new, path)?;
     File::open(folder)?.sync_all()
 }
 
 /// In one write, so that lines of several processes do not mix. Returns the bytes.
-fn write_line(file: &mut File, line: &JournalLine) -> io::Result<u64> {
+fn write_line(file: &mut File, line: &impl Serialize) -> io::Result<u64> {
     let mut bytes = serde_json::to_vec(line)?;
     bytes.push(b'\n');
     file.write_all(&bytes)?;
@@ -935,6 +974,49 @@ mod tests {
         let journal = open(&path, 0);
         assert_eq!(begin(&journal, "a-1", 0).await, Begun::Started);
         assert_eq!(begin(&journal, "b-1", 0).await, Begun::Unknown);
+    }
+
+    /// An older server that shares the file skipped the results of a newer one, and lost them when it left out what is old.
+    #[tokio::test]
+    async fn what_a_newer_server_has_written_is_not_lost_and_no_call_of_it_runs_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.jsonl");
+        let journal = open(&path, 0);
+        for key in ["old", "a"] {
+            assert_eq!(begin(&journal, key, 0).await, Begun::Started);
+        }
+        finish(&journal, "old", &Ok(json!(1))).await.unwrap();
+        drop(journal);
+        let newer = [
+            json!({"line": "result", "key": "a", "time": at(20), "result": {"Err": {"Unheard": 5}}}),
+            json!({"line": "amends", "key": "a", "time": at(20), "why": "for Ann"}),
+        ];
+        let added = newer.each_ref().map(|line| format!("{line}\n")).concat();
+        let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(added.as_bytes()).unwrap();
+
+        let journal = open(&path, 30);
+        let begun = begin(&journal, "a", 30).await;
+        assert!(
+            matches!(begun, Begun::Done(Err(ToolError::Uncertain(_)))),
+            "{begun:?}"
+        );
+        drop(journal);
+        let lines = std::fs::read_to_string(&path).unwrap();
+        assert!(!lines.contains("\"old\""), "{lines}");
+        for line in &newer {
+            let is_there = |kept: &str| serde_json::from_str::<Value>(kept).unwrap() == *line;
+            assert!(lines.lines().any(is_there), "{line}: {lines}");
+        }
+        let of_ann =
+            |_: &str, values: &[Value]| values.iter().any(|value| value["why"] == "for Ann");
+        let forgotten = JournalFile::forget(&path, of_ann, false).unwrap();
+        assert_eq!(forgotten, Some(1));
+        let lines = std::fs::read_to_string(&path).unwrap();
+        assert!(
+            !lines.contains("Ann") && lines.contains("Unheard"),
+            "{lines}"
+        );
     }
 
     /// After a daily pruning that failed halfway, calls were recorded in the old file, which nobody reads again.

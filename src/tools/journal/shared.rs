@@ -9,7 +9,8 @@
 //! server reports it once.
 
 use super::{
-    Intent, JournalError, JournalFigures, JournalStore, Record, earlier_attempts, warn_of_unknown,
+    Intent, JournalError, JournalFigures, JournalStore, Record, Recorded, earlier_attempts,
+    warn_of_unknown,
 };
 use crate::store::{Store, StoreError};
 use crate::tools::ToolError;
@@ -80,7 +81,7 @@ struct Kept {
     tool: String,
     arguments: Map<String, Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    result: Option<Result<Value, ToolError>>,
+    result: Option<Recorded>,
 }
 
 impl Kept {
@@ -95,10 +96,10 @@ impl Kept {
 
     fn record(self) -> Record {
         Record {
+            result: self.result.map(|result| result.read(&self.tool)),
             tool: self.tool,
             arguments: self.arguments,
             time: self.time,
-            result: self.result,
             age: None,
         }
     }
@@ -197,7 +198,7 @@ impl JournalShared {
             let Some(mut kept) = state.running.remove(&key) else {
                 return Err(JournalError::NotBegun(key));
             };
-            kept.result = Some(result);
+            kept.result = Some(Recorded::Known(result));
             state.unwritten.insert(key.clone(), kept);
         }
         let written = self.0.write_result(&key).await;
