@@ -5,6 +5,7 @@ use crate::conversation::{
 };
 use crate::llm::TokenUsage;
 use crate::time::Time;
+use crate::tools::ToolError;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
@@ -56,9 +57,11 @@ pub(super) struct Made {
     pub(super) tool: String,
     pub(super) arguments: Map<String, Value>,
     /// The user said no, or nothing, to the question whether it is to run.
-    pub(super) refused: bool,
+    pub(super) declined: bool,
     /// The error that it ended with.
     pub(super) error: Option<String>,
+    /// The server refused its arguments, and nothing ran.
+    pub(super) is_refused: bool,
 }
 
 /// An agent's item, and its line.
@@ -147,8 +150,9 @@ impl Log {
                     call: *call,
                     tool: name.clone(),
                     arguments: arguments.clone(),
-                    refused: false,
+                    declined: false,
                     error: None,
+                    is_refused: false,
                 });
             }
             Event::ToolFinished { call, result, .. } => {
@@ -159,13 +163,15 @@ impl Log {
                 let made = self.calls.iter_mut().find(|made| made.call == *call);
                 let name = made.map_or_else(String::new, |made| {
                     made.error = result.as_ref().err().map(ToString::to_string);
+                    made.is_refused =
+                        matches!(result, Err(ToolError::Arguments(_) | ToolError::Unknown(_)));
                     made.tool.clone()
                 });
                 self.line(at_ms, Who::Tool, format!("{name} = {text}"));
             }
             Event::ConfirmationEnded { call, outcome } => {
                 if let Some(made) = self.calls.iter_mut().find(|made| made.call == *call) {
-                    made.refused = *outcome != ConfirmationOutcome::Accepted;
+                    made.declined = *outcome != ConfirmationOutcome::Accepted;
                 }
             }
             Event::ResponseDone { status, usage, .. } => {
@@ -211,14 +217,17 @@ impl Log {
 
     /// The calls that were made: not those to which the caller did not agree.
     pub(super) fn calls(&self) -> impl Iterator<Item = &Made> {
-        self.calls.iter().filter(|made| !made.refused)
+        self.calls.iter().filter(|made| !made.declined)
     }
 
-    /// All words of the agent that were heard.
-    pub(super) fn agents_words(&self) -> String {
-        let lines = self.lines.iter().filter(|line| line.who == Who::Agent);
-        let texts: Vec<&str> = lines.map(|line| line.text.as_str()).collect();
-        texts.join(" ")
+    /// All words of the agent that were heard, one text for what it said without a turn or a call in between.
+    pub(super) fn agents_words(&self) -> Vec<String> {
+        let all: Vec<&Line> = self.lines().filter(|line| line.who != Who::Note).collect();
+        let stretches = all.split(|line| line.who != Who::Agent);
+        let texts = stretches.map(|lines| lines.iter().map(|line| line.text.as_str()));
+        texts
+            .map(|texts| texts.collect::<Vec<_>>().join(" "))
+            .collect()
     }
 
     /// The words that the agent has begun to say and that were not heard because the caller interrupted.
@@ -281,7 +290,8 @@ mod tests {
         ] {
             log.take(Time::from_ms(5), &event);
         }
-        assert_eq!((log.words_cut(), log.agents_words()), (4, "One two".into()));
+        let said = vec!["One two".to_owned()];
+        assert_eq!((log.words_cut(), log.agents_words()), (4, said));
         log.take(
             Time::from_ms(9),
             &Event::ItemTruncated {

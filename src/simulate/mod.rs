@@ -9,12 +9,14 @@
 //! | `talk`, `text`, `voice` | one conversation; its words as text, or as sound |
 //! | `voices`, `noise` | callers' voices; what is heard behind them |
 //! | `log`, `verdict` | what happened in a conversation; whether that was right |
+//! | `matching` | PURE: which of the calls that were made are the expected ones |
 //! | `report`, `compare` | figures over all conversations; what has changed since a baseline |
 
 mod caller;
 mod check;
 mod compare;
 mod log;
+mod matching;
 mod model;
 mod noise;
 mod report;

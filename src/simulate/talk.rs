@@ -91,7 +91,11 @@ pub(super) async fn talk(
             biased;
             message = outbound.recv() => match message {
                 Some(message) => if talk.take(message).await.is_break() { break },
-                None => break,
+                // It has failed: an agent that hangs up says so.
+                None => {
+                    let _ = talk.give_up("the session ended before anybody hung up");
+                    break;
+                }
             },
             thought = ready(&mut thinking) => {
                 thinking = None;

@@ -1,11 +1,11 @@
 //! Whether a conversation went as its scenario wants.
 
 use super::log::{Log, Made, told};
+use super::matching::{Matching, Times};
 use super::scenario::{Ends, Scenario, WantedCall};
 use super::stage::NO_REPLY;
 use super::wanted::{fits, has_words};
 use crate::conversation::HangUpReason;
-use std::cmp::Reverse;
 
 /// Counts of calls, and the reasons for a failure.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,65 +33,52 @@ impl Verdict {
 
     fn calls(&mut self, scenario: &Scenario, log: &Log, changes: &impl Fn(&str) -> bool) {
         let expect = &scenario.expect;
-        let mut counts = vec![0; expect.calls.len()];
-        let mut firsts = Vec::new();
-        for made in log.calls() {
-            if expect.no_calls.iter().any(|wanted| is(wanted, made)) {
+        let mut made = Vec::new();
+        for call in log.calls() {
+            if expect.no_calls.iter().any(|wanted| is(wanted, call)) {
                 self.forbidden += 1;
                 self.reasons
-                    .push(format!("forbidden call: {}", shown(made)));
-                continue;
+                    .push(format!("forbidden call: {}", shown(call)));
+            } else {
+                made.push(call);
             }
-            let most = |wanted: &WantedCall| match wanted.times {
-                Some(times) => times,
-                None if changes(&wanted.tool) => 1,
-                None => usize::MAX,
-            };
-            let all = expect.calls.iter().zip(&counts).enumerate();
-            let free =
-                all.filter(|(_, (wanted, count))| is(wanted, made) && **count < most(wanted));
-            // One that fits many calls is left to those that fit no other.
-            let best = free.min_by_key(|(_, (wanted, count))| {
-                let is_satisfied = **count >= wanted.times.unwrap_or(1);
-                // In order, the first one that is open.
-                let width = if expect.in_order {
-                    0
-                } else {
-                    wanted.arguments.len()
-                };
-                (is_satisfied, Reverse(width))
-            });
-            if let Some((at, _)) = best {
-                if counts[at] == 0 {
-                    firsts.push(at);
-                }
-                counts[at] += 1;
-                self.right += 1;
-                if made.error.as_deref() == Some(NO_REPLY) {
-                    self.reasons.push(no_reply(made));
-                }
-                continue;
-            }
+        }
+        let fits = |made: &&Made| {
+            let all = expect.calls.iter().enumerate();
+            let fitting = all.filter(|(_, wanted)| !made.is_refused && is(wanted, made));
+            fitting.map(|(at, _)| at).collect()
+        };
+        let fits: Vec<Vec<usize>> = made.iter().map(fits).collect();
+        let times = |wanted: &WantedCall| Times {
+            least: wanted.times.unwrap_or(1),
+            or_more: wanted.times.is_none() && !changes(&wanted.tool),
+        };
+        let times: Vec<Times> = expect.calls.iter().map(times).collect();
+        let matching = Matching::of(&fits, &times);
+        for (made, is_right) in made.iter().zip(&matching.right) {
             let is_named = expect.calls.iter().any(|wanted| wanted.tool == made.tool);
-            if is_named || changes(&made.tool) {
+            if *is_right {
+                self.right += 1;
+            } else if is_named || changes(&made.tool) {
                 self.wrong += 1;
                 let twice = expect.calls.iter().any(|wanted| is(wanted, made));
-                let how = if twice {
-                    "once too often"
-                } else {
-                    "not expected"
+                let how = match &made.error {
+                    Some(error) if made.is_refused => error.as_str(),
+                    _ if twice => "once too often",
+                    _ => "not expected",
                 };
                 self.reasons
                     .push(format!("wrong call: {} ({how})", shown(made)));
-            } else if made.error.as_deref() == Some(NO_REPLY) {
+                continue;
+            }
+            if made.error.as_deref() == Some(NO_REPLY) {
                 self.reasons.push(no_reply(made));
             }
         }
-        for (wanted, count) in expect.calls.iter().zip(&counts) {
-            let missing = wanted.times.unwrap_or(1).saturating_sub(*count);
-            if missing > 0 {
-                self.missing += missing as u64;
-                let often = if missing > 1 {
+        for (wanted, missing) in expect.calls.iter().zip(&matching.missing) {
+            if *missing > 0 {
+                self.missing += *missing as u64;
+                let often = if *missing > 1 {
                     format!(", {missing} times")
                 } else {
                     String::new()
@@ -100,11 +87,13 @@ impl Verdict {
                     .push(format!("missing call: {}{often}", described(wanted)));
             }
         }
-        if expect.in_order && !firsts.is_sorted() {
-            let order: Vec<&str> = firsts
+        if expect.in_order && !matching.in_order {
+            let right = made
                 .iter()
-                .map(|at| expect.calls[*at].tool.as_str())
-                .collect();
+                .zip(&matching.right)
+                .filter(|(_, right)| **right);
+            let mut order: Vec<&str> = right.map(|(made, _)| made.tool.as_str()).collect();
+            order.dedup();
             self.reasons.push(format!(
                 "calls in another order than expected: {}",
                 order.join(", ")
@@ -114,14 +103,15 @@ impl Verdict {
 
     fn words(&mut self, scenario: &Scenario, log: &Log) {
         let said = log.agents_words();
+        let said = |text: &str| said.iter().any(|words| has_words(words, text));
         for text in &scenario.expect.said {
-            if !has_words(&said, text) {
+            if !said(text) {
                 self.reasons
                     .push(format!("the agent did not say \"{text}\""));
             }
         }
         for text in &scenario.expect.not_said {
-            if has_words(&said, text) {
+            if said(text) {
                 self.reasons.push(format!("the agent said \"{text}\""));
             }
         }
@@ -180,6 +170,7 @@ fn described(wanted: &WantedCall) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::log::Who;
     use super::*;
     use crate::conversation::{CallId, ConfirmationOutcome, Event, ItemId};
     use crate::time::Time;
@@ -341,6 +332,92 @@ mod tests {
         };
         log.take(Time::from_ms(3), &declined);
         assert_eq!(counts(&judged(&log)), [1, 0, 1, 0]);
+    }
+
+    /// A call that never ran counted as made if the arguments that the scenario names were right.
+    #[test]
+    fn a_call_with_wrong_arguments_was_not_made() {
+        let calls = [
+            ("free_tables", json!({})),
+            ("book", json!({"day": "Friday", "people": "four"})),
+        ];
+        let mut log = log(&calls);
+        let refused = Event::ToolFinished {
+            item: ItemId(1),
+            call: CallId(1),
+            result: Err(ToolError::Arguments("people is no number".into())),
+        };
+        log.take(Time::from_ms(3), &refused);
+        let verdict = judged(&log);
+        assert_eq!(counts(&verdict), [1, 1, 1, 0]);
+        let reasons = verdict.reasons.join("; ");
+        assert!(reasons.contains("people is no number"), "{reasons}");
+    }
+
+    /// The first of two calls took the only expectation that the second fits.
+    #[test]
+    fn a_call_leaves_an_expectation_to_one_that_fits_no_other() {
+        let text = "[[turn]]\nsay = \"Hello.\"\n\
+             [[expect.call]]\ntool = \"book\"\narguments = { day = { one_of = [\"Friday\", \"Sunday\"] } }\n\
+             [[expect.call]]\ntool = \"book\"\narguments = { day = { one_of = [\"Sunday\", \"Monday\"] } }\n";
+        let scenario = Scenario::parse(Path::new("a.toml"), text).unwrap();
+        for (days, expected) in [
+            (["Sunday", "Friday"], [2, 0, 0, 0]),
+            (["Friday", "Sunday"], [2, 0, 0, 0]),
+            (["Friday", "Friday"], [1, 1, 1, 0]),
+        ] {
+            let log = log(&days.map(|day| ("book", json!({ "day": day }))));
+            let verdict = Verdict::of(&scenario, &log, |_| true);
+            assert_eq!(counts(&verdict), expected, "{days:?} {verdict:?}");
+        }
+    }
+
+    /// A read that was repeated before the next call counted as the later one, which is expected after that call.
+    #[test]
+    fn a_repeated_read_does_not_spoil_the_order() {
+        let text = "[[turn]]\nsay = \"Hello.\"\n[expect]\norder = \"given\"\n\
+                    [[expect.call]]\ntool = \"look\"\n[[expect.call]]\ntool = \"book\"\n\
+                    [[expect.call]]\ntool = \"look\"\n";
+        let scenario = Scenario::parse(Path::new("a.toml"), text).unwrap();
+        for (tools, is_right) in [
+            (&["look", "book", "look"][..], true),
+            (&["look", "look", "book", "look"], true),
+            (&["look", "look", "book"], false),
+            (&["book", "look", "look"], false),
+        ] {
+            let calls: Vec<(&str, Value)> = tools.iter().map(|tool| (*tool, json!({}))).collect();
+            let verdict = Verdict::of(&scenario, &log(&calls), |tool| tool == "book");
+            assert_eq!(verdict.reasons.is_empty(), is_right, "{verdict:?}");
+        }
+    }
+
+    /// "It is not booked." and, as the next answer, "Friday is full." counted as "booked Friday".
+    #[test]
+    fn words_of_two_answers_are_not_read_as_one_text() {
+        let text = "[[turn]]\nsay = \"Hello.\"\n[expect]\nsaid = [\"booked Friday\"]\n";
+        let scenario = Scenario::parse(Path::new("a.toml"), text).unwrap();
+        for (between, is_said) in [
+            (None, true),
+            (Some(Who::Caller), false),
+            (Some(Who::Tool), false),
+        ] {
+            let mut log = Log::default();
+            for (number, text) in [(1, "It is not booked."), (2, "Friday is full.")] {
+                let item = ItemId(number);
+                log.take(Time::from_ms(1), &Event::AgentItemStarted { item });
+                let done = Event::AgentItemDone {
+                    item,
+                    text: text.into(),
+                    interrupted: false,
+                };
+                log.take(Time::from_ms(1), &done);
+                if let Some(who) = between {
+                    log.line(2, who, "x".into());
+                }
+            }
+            let verdict = Verdict::of(&scenario, &log, |_| false);
+            assert_eq!(verdict.reasons.is_empty(), is_said, "{between:?}");
+        }
     }
 
     #[test]
