@@ -225,6 +225,7 @@ fn renewal_with(
     (metrics, patterns): (&Metrics, &Memory),
     offered: impl FnOnce(&Registry) -> Result<LiveTools>,
 ) -> Result<Renewal> {
+    warn_of_missing_tools(config);
     let tools = registry(config)?;
     let text = config.text_limits(&tools)?;
     Ok(Renewal {
@@ -244,6 +245,17 @@ fn renewal_with(
         phone: config.phone.clone(),
         agents: cast(config, metrics)?,
     })
+}
+
+/// Warns if the default folder of tools does not exist.
+fn warn_of_missing_tools(config: &Config) {
+    if let Some(missing) = &config.tools.missing {
+        tracing::warn!(
+            folder = %missing.display(),
+            "there is no folder of tools: agents have the built-in ones only; \
+             tools.folder = \"\" says that this is meant"
+        );
+    }
 }
 
 /// Opens the journal, and warns about each call of an earlier run that has no result.

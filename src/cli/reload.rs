@@ -117,7 +117,6 @@ impl Reloader {
             webhook.change(serve::service(config));
         }
         telemetry::change(&config.log.filter, super::secrets(config))?;
-        serve::warn_of_missing_tools(config);
         let settings = settings(config, address, &engines);
         let playground = playground::of(&engines);
         *self.engines.write().unwrap_or_else(PoisonError::into_inner) = engines;

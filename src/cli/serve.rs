@@ -172,7 +172,6 @@ async fn serve(
         max_connections: max_connections(config.server.max_sessions),
         ..settings(config, sockets.address, &engines)
     };
-    warn_of_missing_tools(config);
     super::print(&sockets.welcome(config.server.twilio.as_ref()))?;
     let tls = sockets.tls.take();
     let (renew, renewed) = watch::channel(Renewed::new(settings.clone(), playground::of(&engines)));
@@ -205,17 +204,6 @@ async fn serve(
     tokio::select! {
         served = serving => served,
         ended = obey(signals, &shutdown, reloader) => ended,
-    }
-}
-
-/// Warns if the default folder of tools does not exist.
-pub(super) fn warn_of_missing_tools(config: &Config) {
-    if let Some(missing) = &config.tools.missing {
-        tracing::warn!(
-            folder = %missing.display(),
-            "there is no folder of tools: agents have the built-in ones only; \
-             tools.folder = \"\" says that this is meant"
-        );
     }
 }
 

@@ -583,6 +583,26 @@ async fn a_scenario_that_does_not_fit_the_server_is_one_line_with_the_fix_and_ex
     }
 }
 
+/// Only a server said so: a simulation ran without its operator's tools.
+#[tokio::test]
+async fn a_simulation_without_a_folder_of_tools_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path();
+    let scenario = "[[turn]]\nsay = \"What time is it?\"\n[tools]\nreal = [\"get_time\"]\n";
+    std::fs::write(path.join("time.toml"), scenario).expect("written");
+    let arguments = ["simulate", "time.toml", "--text"];
+    for (is_there, warnings) in [(false, 1), (true, 0)] {
+        if is_there {
+            std::fs::create_dir(path.join("tools")).expect("made");
+        }
+        let output = run(path, &arguments).await;
+        assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+        let log = String::from_utf8_lossy(&output.stderr);
+        let told = log.matches("there is no folder of tools").count();
+        assert_eq!(told, warnings, "{log}");
+    }
+}
+
 #[tokio::test]
 async fn the_shipped_scenarios_pass_with_the_local_brain() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
