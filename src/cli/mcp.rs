@@ -297,7 +297,9 @@ pub(super) fn examine(config: &Config) -> Result<String> {
             }
         }
     }
-    faults.extend(strangers(config));
+    let (named, said) = strangers(config);
+    faults.extend(named);
+    notes.extend(said);
     if total > MOST_TOKENS {
         faults.push(format!(
             "together they take {total} tokens of every prompt, more than {MOST_TOKENS}"
@@ -318,8 +320,9 @@ pub(super) fn examine(config: &Config) -> Result<String> {
     Ok(format!("{servers} connected; {notes}"))
 }
 
-/// The tools whose texts name a tool of another server: that is how one server makes a model misuse another.
-fn strangers(config: &Config) -> Vec<String> {
+/// The tools whose texts name a tool of another server: that is how one server makes a model misuse another. The second list has
+/// those whose texts only have a word that is such a name.
+fn strangers(config: &Config) -> (Vec<String>, Vec<String>) {
     let tools = config.tools.declared.iter();
     let all: Vec<(&Declared, &McpPlan)> = tools
         .filter_map(|tool| match &tool.kind {
@@ -327,23 +330,143 @@ fn strangers(config: &Config) -> Vec<String> {
             _ => None,
         })
         .collect();
-    let mut found = Vec::new();
+    let (mut named, mut said) = (Vec::new(), Vec::new());
     for (tool, plan) in &all {
         let spec = &tool.declaration.spec;
-        let text = format!("{} {}", spec.description, spec.parameters);
-        let is_part = |c: char| !(c.is_alphanumeric() || c == '_' || c == '-');
-        let words: Vec<&str> = text.split(is_part).collect();
         for (other, its) in &all {
+            let server = &its.server.name;
+            if *server == plan.server.name {
+                continue;
+            }
             let name = &*other.declaration.spec.name;
-            let named = words.contains(&name) || words.contains(&&*its.tool);
-            if named && its.server.name != plan.server.name {
-                let server = &its.server.name;
-                found.push(format!(
+            let mention = mention(spec, name).max(mention(spec, &its.tool));
+            match mention {
+                Mention::None => {}
+                Mention::Word => said.push(format!(
+                    "the texts of {} have a word that is also the name of a tool: {name} of {server}",
+                    spec.name
+                )),
+                Mention::Tool => named.push(format!(
                     "the texts of {} name {name} of {server}",
                     spec.name
-                ));
+                )),
             }
         }
     }
-    found
+    (named, said)
+}
+
+/// The way in which the texts of a tool mention the name of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Mention {
+    None,
+    /// As a word of the language, such as `search`.
+    Word,
+    /// As a tool.
+    Tool,
+}
+
+fn mention(spec: &ToolSpec, name: &str) -> Mention {
+    let is_word =
+        name.chars().all(char::is_alphabetic) && !name.chars().skip(1).any(char::is_uppercase);
+    let mut text = spec.description.clone();
+    match is_word {
+        true => add_descriptions(&spec.parameters, &mut text),
+        false => text += &format!(" {}", spec.parameters),
+    }
+    let places = text.match_indices(name);
+    let around = places.map(|(at, _)| (&text[..at], &text[at + name.len()..]));
+    let whole = around.filter(|(before, after)| {
+        let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+        !before.ends_with(is_part) && !after.starts_with(is_part)
+    });
+    let mention = whole.map(
+        |(before, after)| match is_word && !speaks_of_tool(before, after) {
+            true => Mention::Word,
+            false => Mention::Tool,
+        },
+    );
+    mention.max().unwrap_or(Mention::None)
+}
+
+/// Whether a word between these texts stands for a tool: it is quoted, called, or said to be one.
+fn speaks_of_tool(before: &str, after: &str) -> bool {
+    let is_quoted = |quote: char| before.ends_with(quote) && after.starts_with(quote);
+    let is_one_of = |word: Option<&str>, words: &[&str]| {
+        let word = word.unwrap_or_default();
+        let word = word.trim_matches(|c: char| !c.is_alphanumeric());
+        words.iter().any(|known| word.eq_ignore_ascii_case(known))
+    };
+    ['`', '"', '\''].into_iter().any(is_quoted)
+        || after.starts_with('(')
+        || is_one_of(
+            before.split_whitespace().next_back(),
+            &["call", "invoke", "tool", "function"],
+        )
+        || is_one_of(after.split_whitespace().next(), &["tool", "function"])
+}
+
+/// Adds the texts of a schema that are for people and models.
+fn add_descriptions(schema: &Value, text: &mut String) {
+    match schema {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                match value.as_str() {
+                    Some(said) if ["description", "title"].contains(&key.as_str()) => {
+                        *text += " ";
+                        *text += said;
+                    }
+                    _ => add_descriptions(value, text),
+                }
+            }
+        }
+        Value::Array(values) => {
+            for value in values {
+                add_descriptions(value, text);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each text with the word "search" in it was taken for one that names the tool `search` of another server.
+    #[test]
+    fn a_word_of_the_language_is_not_taken_for_the_tool_of_that_name() {
+        let named = |description: &str, name: &str| {
+            let spec = ToolSpec {
+                examples: Vec::new(),
+                name: "look".into(),
+                description: description.into(),
+                parameters: json!({"type": "object", "properties": {
+                    "query": {"type": "string", "description": "The text to look for."},
+                    "event_id": {"type": "string"}
+                }}),
+            };
+            mention(&spec, name)
+        };
+        for (description, name, expected) in [
+            ("Lets you search the web.", "search", Mention::Word),
+            (
+                "Before that, call search with the file.",
+                "search",
+                Mention::Tool,
+            ),
+            ("Use `search` first.", "search", Mention::Tool),
+            ("Like search(text).", "search", Mention::Tool),
+            ("Never use the search tool.", "search", Mention::Tool),
+            ("A word in research.", "search", Mention::None),
+            // The name of an argument says nothing.
+            ("Looks.", "query", Mention::None),
+            ("Looks.", "text", Mention::Word),
+            ("Then create_event runs.", "create_event", Mention::Tool),
+            ("Then createEvent runs.", "createEvent", Mention::Tool),
+            ("Looks.", "event_id", Mention::Tool),
+        ] {
+            assert_eq!(named(description, name), expected, "{description} {name}");
+        }
+    }
 }
