@@ -2,7 +2,9 @@
 
 pub mod socket;
 
-use reqwest::header::{AUTHORIZATION, HeaderMap, RETRY_AFTER};
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimeParser;
+use reqwest::header::{AUTHORIZATION, HeaderMap};
 use reqwest::{Client, RequestBuilder, Response, redirect};
 use secrecy::{ExposeSecret, SecretString};
 use std::error::Error;
@@ -282,11 +284,25 @@ pub fn shown(url: &Url) -> String {
     )
 }
 
-/// The time for which a refused client is to wait, if the server says so in seconds.
+/// The time for which a refused client is to wait, if the server says so: in milliseconds, as OpenAI and Azure do, in seconds,
+/// or by a date. A date counts from the server's own time, so that clocks may differ.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "an edge: a server may name a date without its own time"
+)]
 pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let value = headers.get(RETRY_AFTER)?;
-    let seconds: f64 = value.to_str().ok()?.trim().parse().ok()?;
-    Duration::try_from_secs_f64(seconds).ok()
+    let text = |name: &'static str| headers.get(name)?.to_str().ok().map(str::trim);
+    let number = |name| text(name)?.parse::<f64>().ok();
+    let date = |name| DateTimeParser::new().parse_timestamp(text(name)?).ok();
+    let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).ok();
+    let millis = number("retry-after-ms").and_then(|ms| seconds(ms / 1_000.0));
+    let in_seconds = || number("retry-after").and_then(seconds);
+    let by_date = || {
+        let left = date("retry-after")?.duration_since(date("date").unwrap_or_else(Timestamp::now));
+        // It may be over.
+        Some(Duration::try_from(left).unwrap_or_default())
+    };
+    millis.or_else(in_seconds).or_else(by_date)
 }
 
 /// The error's innermost cause, which is more specific than "error sending request for url (...)".
@@ -305,4 +321,54 @@ fn causes(error: &reqwest::Error) -> String {
 /// The first `bytes` bytes, or a few less.
 pub fn clipped(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reqwest::header::HeaderValue;
+
+    /// Only seconds were read: after a date a server was asked again at once, and milliseconds were rounded up.
+    #[test]
+    fn a_server_may_say_in_each_form_how_long_to_wait() {
+        const NOW: &str = "Wed, 21 Oct 2099 07:28:00 GMT";
+        for (fields, millis) in [
+            (&[("retry-after", "7")][..], Some(7_000)),
+            (&[("retry-after", " 0.2 ")], Some(200)),
+            (&[("retry-after", "1"), ("retry-after-ms", "43")], Some(43)),
+            (
+                &[("retry-after", "1"), ("retry-after-ms", "soon")],
+                Some(1_000),
+            ),
+            (
+                &[
+                    ("retry-after", "Wed, 21 Oct 2099 07:28:30 GMT"),
+                    ("date", NOW),
+                ],
+                Some(30_000),
+            ),
+            (
+                &[
+                    ("retry-after", "Wed, 21 Oct 2099 07:27:59 GMT"),
+                    ("date", NOW),
+                ],
+                Some(0),
+            ),
+            (&[("retry-after", "Thu, 01 Jan 1970 00:00:00 GMT")], Some(0)),
+            (&[("retry-after", "-1")], None),
+            (&[("retry-after", "NaN")], None),
+            (&[("retry-after", "later")], None),
+            (&[], None),
+        ] {
+            let mut headers = HeaderMap::new();
+            for &(name, value) in fields {
+                headers.insert(name, HeaderValue::from_static(value));
+            }
+            let wait = retry_after(&headers);
+            assert_eq!(wait, millis.map(Duration::from_millis), "{fields:?}");
+        }
+        let far = HeaderValue::from_static(NOW);
+        let headers = HeaderMap::from_iter([(reqwest::header::RETRY_AFTER, far)]);
+        assert!(retry_after(&headers).is_some_and(|wait| wait > Duration::from_hours(24)));
+    }
 }

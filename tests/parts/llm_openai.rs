@@ -874,6 +874,9 @@ async fn a_busy_server_is_asked_once_more_if_it_has_room_soon() {
         (429, "0", true),
         (503, "1", true),
         (529, "0.2", true),
+        (429, "a moment in ms", true),
+        (429, "a date that is over", true),
+        (429, "a date", false),
         (429, "20", false),
         (500, "0", false),
     ] {
@@ -881,6 +884,9 @@ async fn a_busy_server_is_asked_once_more_if_it_has_room_soon() {
             "0" => &[("retry-after", "0")],
             "1" => &[("retry-after", "1")],
             "0.2" => &[("retry-after", "0.2")],
+            "a moment in ms" => &[("retry-after-ms", "30"), ("retry-after", "20")],
+            "a date that is over" => &[("retry-after", "Thu, 01 Jan 1970 00:00:00 GMT")],
+            "a date" => &[("retry-after", "Wed, 21 Oct 2099 07:28:00 GMT")],
             _ => &[("retry-after", "20")],
         };
         let busy = Reply::Status(status, headers, "busy".into());
