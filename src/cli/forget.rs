@@ -76,7 +76,12 @@ impl Forget {
         }
         let is_theirs = |line: &Value| {
             let named = |key: &str| is_named(line, key, &sessions);
-            named("session") || named("caller") || has(&line["arguments"], who)
+            // A full disk may have cut it off.
+            let is_torn = |line: &str| sessions.iter().any(|name| occurs(line, name));
+            named("session")
+                || named("caller")
+                || has(&line["arguments"], who)
+                || line.as_str().is_some_and(is_torn)
         };
         if let Some(index) = &index {
             self.lines(index, is_theirs)?;

@@ -152,13 +152,14 @@ fn delete(files: Vec<PathBuf>) -> io::Result<usize> {
     first.map_or(Ok(files.len()), Err)
 }
 
-/// Takes out the lines from before a time. Those without one are from earlier versions: they are old.
+/// Takes out the lines from before a time. Those without one are from earlier versions: they are old. What is no JSON stays: the
+/// file may be another's.
 fn young_lines(file: &Path, before: Timestamp) -> io::Result<usize> {
     telemetry::retain(file, |line: &Value| {
         let time = line["time"]
             .as_str()
             .and_then(|time| time.parse::<Timestamp>().ok());
-        time.is_some_and(|time| time >= before)
+        line.is_string() || time.is_some_and(|time| time >= before)
     })
 }
 

@@ -148,8 +148,8 @@ pub fn append(path: &Path, line: &Value) -> io::Result<()> {
     WholeLines::new(Locked(file)).append(format!("{line}\n").as_bytes())
 }
 
-/// Takes the lines out of a file that are not to be kept, while others may append to it. Lines that are no JSON stay.
-/// Returns how many were taken out; none if there is no file.
+/// Takes the lines out of a file that are not to be kept, while others may append to it. `keep` is given a line that is no
+/// JSON, such as one that a full disk has cut off, as a text. Returns how many were taken out; none if there is no file.
 ///
 /// # Errors
 /// The file cannot be read or written.
@@ -169,7 +169,10 @@ pub fn retain(path: &Path, keep: impl Fn(&Value) -> bool) -> io::Result<usize> {
 fn retain_locked(file: &mut File, keep: impl Fn(&Value) -> bool) -> io::Result<usize> {
     let mut text = Vec::new();
     file.read_to_end(&mut text)?;
-    let is_kept = |line: &&[u8]| serde_json::from_slice(line).map_or(true, |line| keep(&line));
+    let is_kept = |line: &&[u8]| {
+        let text = |_: serde_json::Error| Value::from(String::from_utf8_lossy(line));
+        keep(&serde_json::from_slice(line).unwrap_or_else(text))
+    };
     let lines = || text.split_inclusive(|byte| *byte == b'\n');
     let kept: Vec<u8> = lines().filter(is_kept).flatten().copied().collect();
     let removed = lines().count() - lines().filter(is_kept).count();
@@ -250,11 +253,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_stays() {
+    fn what_is_no_json_is_a_text() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lines.jsonl");
         std::fs::write(&path, "torn{\n{\"a\":1}\nend").unwrap();
-        assert_eq!(retain(&path, |_| false).unwrap(), 1);
+        assert_eq!(retain(&path, Value::is_string).unwrap(), 1);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "torn{\nend");
+        let is_end = |line: &Value| line == "end";
+        assert_eq!(retain(&path, is_end).unwrap(), 1);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "end");
     }
 }

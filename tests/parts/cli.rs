@@ -1055,6 +1055,38 @@ fn audit_lines_of_a_session_that_only_the_journal_attributes_are_deleted() {
     );
 }
 
+/// They stayed in the index of calls and in the audit log: no line that is no JSON was looked at.
+#[test]
+fn lines_of_a_caller_that_a_full_disk_has_cut_off_are_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let write = |path: &str, text: &str| std::fs::write(folder.join(path), text).unwrap();
+    std::fs::create_dir(folder.join("calls")).unwrap();
+    write(
+        "undertone.toml",
+        "[call_recording]\nfolder = 'calls'\n[audit]\nfile = 'audit.jsonl'\n[tools]\njournal = 'journal.jsonl'\n",
+    );
+    let other = "{\"session\":\"session-b\",\"caller\":\"+155501001\n";
+    for (path, torn) in [
+        (
+            "calls/calls.jsonl",
+            "{\"session\":\"session-a\",\"caller\":\"+15550100\"",
+        ),
+        (
+            "audit.jsonl",
+            "{\"session\":\"session-a\",\"arguments\":{\"to\":\"+15550100\",\"te",
+        ),
+    ] {
+        write(path, &format!("{torn}\n{other}"));
+    }
+    let done = run(folder, &["forget", "+15550100"]);
+    assert!(done.status.success(), "{}", stderr(&done));
+    for path in ["calls/calls.jsonl", "audit.jsonl"] {
+        let left = std::fs::read_to_string(folder.join(path)).unwrap();
+        assert_eq!(left, other, "{path}");
+    }
+}
+
 #[test]
 fn what_was_kept_of_a_caller_is_deleted_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
