@@ -615,11 +615,20 @@ fn settings(raw: &raw::RawConfig, layers: &Layers, config: &Config) -> Vec<Setti
     settings
 }
 
-/// The value in effect for a key, which differs from the typed one where that is empty.
+/// The value in effect for a key, which differs from the typed one where that is empty. An address that may hold a secret is
+/// not shown: the check that refuses it is that of another scope.
 fn shown(key: &str, value: Value, config: &Config) -> Value {
     match key {
         "models.dir" => config.models.display().to_string().into(),
         "session.time_zone" => config.time_zone.iana_name().map_or(value, Into::into),
+        _ if value.as_str().is_some_and(may_hold_secret) => "<secret>".into(),
         _ => value,
     }
+}
+
+/// Whether a text is an address with a password, a query, or a user who may be a key.
+fn may_hold_secret(text: &str) -> bool {
+    let is_key = |url: &Url| url.scheme().starts_with("http") && !url.username().is_empty();
+    let url = Url::parse(text.trim()).ok().filter(Url::has_host);
+    url.is_some_and(|url| url.password().is_some() || url.query().is_some() || is_key(&url))
 }

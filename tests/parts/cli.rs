@@ -319,6 +319,31 @@ fn config_show_prints_values_and_origins_but_no_secrets() {
     assert!(stdout(&text).contains("server.host"));
 }
 
+/// The server refuses such addresses, and so told nobody that they are shown here.
+#[test]
+fn config_show_prints_no_password_of_an_address() {
+    let folder = tempfile::tempdir().unwrap();
+    for (section, key, value) in [
+        ("store", "url", "redis://ann:canary@localhost/0"),
+        ("webhook", "url", "https://hooks.example/calls?token=canary"),
+        ("outbound", "ari_url", "http://canary@localhost:8088/ari"),
+    ] {
+        let text = format!("[{section}]\n{key} = \"{value}\"\n");
+        std::fs::write(folder.path().join("undertone.toml"), text).unwrap();
+        let shown = run(folder.path(), &["config", "show"]);
+        assert!(shown.status.success(), "{}", stderr(&shown));
+        let shown = stdout(&shown);
+        let mut lines = shown.lines();
+        let line = lines.find(|line| line.starts_with(&format!("{section}.{key} ")));
+        assert!(line.unwrap().contains("\"<secret>\""), "{line:?}");
+        assert!(!shown.contains("canary"), "{shown}");
+    }
+    let store = "[store]\nurl = \"redis://ann@localhost/0\"\n";
+    std::fs::write(folder.path().join("undertone.toml"), store).unwrap();
+    let shown = stdout(&run(folder.path(), &["config", "show"]));
+    assert!(shown.contains("redis://ann@localhost/0"), "{shown}");
+}
+
 #[test]
 fn missing_models_are_exit_code_3_and_say_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
