@@ -475,3 +475,26 @@ async fn a_second_client_takes_part_in_a_call() {
     peer.until(|peer| peer.is_closed).await;
     assert_eq!(u16::from(side.close_frame().await.code), 1000);
 }
+
+/// Behind the 64th that waited for the session they were refused, and with 64 more the second client was closed.
+#[tokio::test]
+async fn a_history_that_a_second_client_restores_at_once_is_added_whole() {
+    const ITEMS: usize = 200;
+    let server = serve(local());
+    let peer = Peer::call(&server).await;
+    let path = format!("/v1/realtime?call_id={}", peer.id);
+    let mut side = server.open(&path).await;
+    side.until("session.created").await;
+    for n in 0..ITEMS {
+        let content = json!([{"type": "input_text", "text": format!("It is {n}.")}]);
+        let item = json!({"type": "message", "role": "user", "content": content});
+        side.send(json!({"type": "conversation.item.create", "item": item}))
+            .await;
+    }
+    let mut added = 0;
+    while added < ITEMS {
+        let event = side.event().await;
+        assert_ne!(event["type"], "error", "{event}");
+        added += usize::from(event["type"] == "conversation.item.added");
+    }
+}

@@ -8,7 +8,7 @@ use super::peer::{Peer, PeerEvent};
 use super::pieces::Pieces;
 use super::playout::Playout;
 use super::port::{Packet, Wire};
-use super::sideband::{EventReceiver, EventSender};
+use super::sideband::{EventReceiver, EventSender, queue};
 use crate::audio::{Resampler, to_f32, to_i16};
 use crate::conversation::{Input, Micros};
 use crate::metrics::{CallEnd, Metrics};
@@ -39,6 +39,9 @@ const FRAME_TICKS: u64 = FRAME.0 * CLOCK as u64 / 1_000_000;
 
 /// The second clients of a call.
 const MEMBERS: usize = 4;
+
+/// The client's events that may wait until the session has room for them.
+const UNREAD: usize = 1_024;
 
 /// A call that has been answered and waits for its client.
 pub struct Seat {
@@ -175,6 +178,8 @@ struct Call {
     outbox: Outbox,
     /// The event that the channel has no room for yet.
     unsaid: Option<String>,
+    /// The client's events that wait until the session has room for them.
+    unread: (EventSender, EventReceiver),
     /// Second clients.
     members: Vec<EventSender>,
     gaps: Gaps,
@@ -213,6 +218,7 @@ impl Call {
             dialect,
             outbox: Outbox::default(),
             unsaid: None,
+            unread: queue(UNREAD),
             members: Vec::new(),
             gaps: Gaps::default(),
             decoder: OpusDecoder::new()?,
@@ -256,11 +262,16 @@ impl Call {
             returning = arrival(&mut self.keeping), if self.over.is_none() => Wakeup::Returned(returning),
             packet = self.seat.packets.recv() => Wakeup::Received(packet),
             Some(member) = self.seat.joins.recv() => Wakeup::Joined(member),
-            // The client's own events cannot wait: its acknowledgements come in the same packets.
-            Some(waiting) = self.seat.requests.recv(), if self.link.is_open() && !self.outbox.is_busy() => {
+            // The client's own events do not wait for the channel: its acknowledgements come in the same packets.
+            Some(waiting) = self.seat.requests.recv(), if self.reads_members() => {
                 Wakeup::Requested(waiting.event)
             }
         }
+    }
+
+    /// Whether an event of a second client is handled now. Otherwise it waits for the session or for the channel.
+    fn reads_members(&self) -> bool {
+        self.link.is_open() && !self.outbox.is_busy() && !self.dialect.is_busy()
     }
 
     fn handle(&mut self, wakeup: Wakeup) -> Result<(), End> {
@@ -298,10 +309,21 @@ impl Call {
             if !self.seat.peer.is_alive() {
                 return Err(End::Left);
             }
+            self.read_on()?;
             if !self.tell_next() {
                 return Ok(());
             }
         }
+    }
+
+    /// Handles the client's events that wait, as far as the session has room for them.
+    fn read_on(&mut self) -> Result<(), End> {
+        while !self.dialect.is_busy()
+            && let Ok(waiting) = self.unread.1.try_recv()
+        {
+            self.client(&waiting.event)?;
+        }
+        Ok(())
     }
 
     /// Sends the next event, if there is one and the channel has room.
@@ -346,7 +368,7 @@ impl Call {
                 }
             }
             PeerEvent::Opened => self.open(),
-            PeerEvent::Text(text) => self.client(&text),
+            PeerEvent::Text(text) => self.read(text),
             PeerEvent::Binary(bytes) => {
                 let actions = self.dialect.client(ClientMessage::Binary(&bytes));
                 self.apply(actions)
@@ -358,6 +380,17 @@ impl Call {
                 Ok(())
             }
             PeerEvent::Closed => Err(End::Left),
+        }
+    }
+
+    /// Handles an event of the client's, or keeps it behind those that wait for the session.
+    fn read(&mut self, event: String) -> Result<(), End> {
+        if self.unread.1.is_empty() && !self.dialect.is_busy() {
+            return self.client(&event);
+        }
+        match self.unread.0.send(event) {
+            true => Ok(()),
+            false => Err(too_many(TooManyRequests)),
         }
     }
 

@@ -44,18 +44,38 @@ impl EventSender {
     /// Adds an event. False if there is no room for it, or nobody receives it any more.
     #[must_use]
     pub(super) fn send(&self, event: String) -> bool {
-        let bytes = u32::try_from(event.len()).map_or(BYTES, |bytes| bytes.min(BYTES));
-        let Ok(room) = self.room.clone().try_acquire_many_owned(bytes) else {
+        let Ok(room) = self.room.clone().try_acquire_many_owned(share(&event)) else {
             return false;
         };
         let waiting = Waiting { event, _room: room };
         self.events.try_send(waiting).is_ok()
     }
 
+    /// Adds the event, if there is one, once there is room for it. False if nobody receives it any more. Cancelling it
+    /// leaves the event where it is.
+    async fn send_later(&self, event: &mut Option<String>) -> bool {
+        let bytes = event.as_deref().map_or(0, share);
+        let Ok(room) = self.room.clone().acquire_many_owned(bytes).await else {
+            return false;
+        };
+        let Ok(place) = self.events.reserve().await else {
+            return false;
+        };
+        if let Some(event) = event.take() {
+            place.send(Waiting { event, _room: room });
+        }
+        true
+    }
+
     /// Whether somebody receives the events.
     fn is_received(&self) -> bool {
         !self.events.is_closed()
     }
+}
+
+/// An event's share of a queue's bytes.
+fn share(event: &str) -> u32 {
+    u32::try_from(event.len()).map_or(BYTES, |bytes| bytes.min(BYTES))
 }
 
 /// A second client's end of a call's session.
@@ -96,6 +116,8 @@ impl Sideband {
     ) -> Option<Reason> {
         let mut heard = Instant::now();
         let mut takes_part = false;
+        // Until the call has room for it, nothing more is read.
+        let mut unsent: Option<String> = None;
         let mut pings = interval(limits.ping_every);
         loop {
             let message = tokio::select! {
@@ -110,15 +132,25 @@ impl Sideband {
                     }
                     None => return Some(self.no_more(takes_part)),
                 },
-                message = socket.recv() => {
+                sent = self.requests.send_later(&mut unsent), if unsent.is_some() => {
                     heard = Instant::now();
-                    match self.received(message?.ok()?) {
-                        Ok(()) => continue,
+                    match sent {
+                        true => continue,
+                        false => return Some(self.no_more(takes_part)),
+                    }
+                }
+                message = socket.recv(), if unsent.is_none() => {
+                    heard = Instant::now();
+                    match received(message?.ok()?) {
+                        Ok(event) => {
+                            unsent = event;
+                            continue;
+                        }
                         Err(reason) => return reason,
                     }
                 }
                 _ = pings.tick() => Message::Ping(bytes::Bytes::new()),
-                () = sleep_until(heard + limits.gone_after) => return None,
+                () = sleep_until(heard + limits.gone_after), if unsent.is_none() => return None,
             };
             timeout(limits.write_timeout, socket.send(message))
                 .await
@@ -135,23 +167,22 @@ impl Sideband {
             (true, false) => (close_code::POLICY, "as many clients take part as may"),
         }
     }
+}
 
-    fn received(&self, message: Message) -> Result<(), Option<Reason>> {
-        match message {
-            Message::Text(text) => match self.requests.send(text.to_string()) {
-                true => Ok(()),
-                false => Err(Some((close_code::POLICY, "too many requests are waiting"))),
-            },
-            Message::Binary(_) => Err(Some((close_code::UNSUPPORTED, "events are text messages"))),
-            Message::Close(_) => Err(None),
-            Message::Ping(_) | Message::Pong(_) => Ok(()),
-        }
+/// The event in a message, if there is one, or why the socket is to be closed.
+fn received(message: Message) -> Result<Option<String>, Option<Reason>> {
+    match message {
+        Message::Text(text) => Ok(Some(text.to_string())),
+        Message::Binary(_) => Err(Some((close_code::UNSUPPORTED, "events are text messages"))),
+        Message::Close(_) => Err(None),
+        Message::Ping(_) | Message::Pong(_) => Ok(None),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::FutureExt;
 
     #[test]
     fn events_that_a_second_client_does_not_read_do_not_take_a_gigabyte() {
@@ -181,6 +212,21 @@ mod tests {
         for takes_part in [true, false] {
             assert_eq!(sideband.no_more(takes_part).0, close_code::NORMAL);
         }
+    }
+
+    #[tokio::test]
+    async fn an_event_waits_for_room_and_is_kept_meanwhile() {
+        let (sender, mut receiver) = queue(1);
+        assert!(sender.send("first".into()));
+        let mut unsent = Some("second".to_owned());
+        assert_eq!(sender.send_later(&mut unsent).now_or_never(), None);
+        assert_eq!(unsent.as_deref(), Some("second"));
+        assert_eq!(receiver.recv().await.unwrap().event, "first");
+        assert!(sender.send_later(&mut unsent).await);
+        assert_eq!(unsent, None);
+        assert_eq!(receiver.recv().await.unwrap().event, "second");
+        drop(receiver);
+        assert!(!sender.send_later(&mut Some("third".to_owned())).await);
     }
 
     #[test]

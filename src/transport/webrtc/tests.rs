@@ -764,6 +764,60 @@ async fn audio_in_events_is_refused() {
     assert_eq!(world.of_kind("error").len(), 1);
 }
 
+fn item(text: &str) -> Value {
+    let content = json!([{"type": "input_text", "text": text}]);
+    let item = json!({"type": "message", "role": "user", "content": content});
+    json!({"type": "conversation.item.create", "item": item})
+}
+
+/// All behind the 64th that waited for the session were refused.
+#[tokio::test(start_paused = true)]
+async fn a_history_that_clients_restore_at_once_is_added_whole() {
+    const ITEMS: usize = 150;
+    const OTHERS: usize = 30;
+    let mut world = World::open(CALM, 1).await;
+    for n in 0..ITEMS {
+        world.tell(item(&format!("It is {n}.")));
+    }
+    // The session has answered none of them when a second client adds its own.
+    world.pass(Duration::from_secs(2), |_| false).await;
+    for n in 0..OTHERS {
+        let event = item(&format!("It was {n}.")).to_string();
+        assert!(world.requests.send(event));
+    }
+    let mut added = Vec::new();
+    for _ in 0..50 {
+        world.pass(ms(100), |_| false).await;
+        for request in world.reached().1 {
+            let Input::AddItem { id: Some(id), .. } = request else {
+                panic!("{request:?}");
+            };
+            world.happens(Event::ItemAdded { item: id });
+            added.push(id);
+        }
+    }
+    let all: Vec<_> = (1..).map(ItemId::of_client).take(ITEMS + OTHERS).collect();
+    assert_eq!(added, all);
+    let told = |world: &World| world.of_kind("conversation.item.added").len();
+    world
+        .pass(AGAIN, |world| told(world) == ITEMS + OTHERS)
+        .await;
+    assert_eq!(told(&world), ITEMS + OTHERS);
+    assert_eq!(world.of_kind("error"), Vec::<&Value>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_waits_for_no_answer_is_cut_off() {
+    let mut world = World::open(CALM, 1).await;
+    let mut told = 0;
+    while !world.call.is_finished() {
+        assert!(told < 2_000, "it is never cut off");
+        world.tell(item("Hello."));
+        told += 1;
+        world.pass(ms(5), |world| world.call.is_finished()).await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_session_learns_when_its_audio_was_heard() {
     let mut world = World::open(

@@ -737,7 +737,7 @@ fn commits_that_wait_keep_their_lengths_however_many_they_are() {
         let told = commit(&mut realtime, ms, &format!("{ms} ms"));
         assert!(told.is_empty(), "{told:?}");
     }
-    // No more is read from a WebSocket. Over WebRTC one too many is refused, and its audio can be committed later.
+    // No more is read from the client. One too many is refused all the same, and its audio can be committed later.
     assert!(realtime.is_busy());
     let refused = commit(&mut realtime, 100, "too many");
     assert_eq!(refused[0]["error"]["code"], "rate_limit_exceeded");
