@@ -90,6 +90,8 @@ struct Choice {
 struct Delta {
     /// Text, or a list of parts, which Mistral sends for a model that thinks.
     content: Option<Value>,
+    /// OpenAI's text in place of the content if the model refuses to answer.
+    refusal: Option<Value>,
     reasoning_content: Option<Value>,
     reasoning: Option<Value>,
     reasoning_details: Option<Value>,
@@ -105,12 +107,15 @@ impl Delta {
     /// The words of the piece.
     fn text(&self) -> String {
         match &self.content {
-            Some(Value::String(text)) => text.clone(),
+            Some(Value::String(text)) if !text.is_empty() => text.clone(),
             Some(Value::Array(parts)) => {
                 let text = |part: &Value| Some(part.get("text")?.as_str()?.to_owned());
                 parts.iter().filter_map(text).collect()
             }
-            _ => String::new(),
+            _ => {
+                let refusal = self.refusal.as_ref().and_then(Value::as_str);
+                refusal.unwrap_or_default().to_owned()
+            }
         }
     }
 
@@ -640,6 +645,22 @@ mod tests {
             finish("stop"),
         ]);
         assert_eq!(lines, ["say Hi", "say \n", "end"]);
+    }
+
+    /// The caller heard nothing.
+    #[test]
+    fn the_words_of_a_refusal_are_spoken() {
+        let refusal = |content: Value, text: &str| {
+            let delta = json!({"role": "assistant", "content": content, "refusal": text});
+            json!({"choices": [{"delta": delta, "finish_reason": null}]})
+        };
+        let lines = decode(&[
+            refusal(Value::Null, ""),
+            refusal(Value::Null, "I cannot help"),
+            refusal(json!(""), " with that."),
+            finish("stop"),
+        ]);
+        assert_eq!(lines, ["say I cannot help", "say  with that.", "end"]);
     }
 
     #[test]
