@@ -179,6 +179,8 @@ pub(super) struct Decoder {
     behind: LeftInText,
     /// How many calls are closed, counted from the first.
     closed: usize,
+    /// The reason that came with the last piece.
+    reason: Option<String>,
     finish: Option<String>,
     usage: Option<TokenUsage>,
     /// Whether anything was produced.
@@ -302,7 +304,7 @@ impl Reader for Decoder {
 
     /// Handles a stream that ended without `[DONE]`, which is an error unless a finish reason came before.
     fn end_of_stream(&mut self) -> Decoded {
-        if self.finish.is_some() {
+        if self.finish.is_some() || self.reason.is_some() {
             self.done()
         } else {
             (
@@ -316,10 +318,12 @@ impl Reader for Decoder {
 impl Decoder {
     fn choice(&mut self, choice: Choice, events: &mut Vec<LlmEvent>) {
         let text = choice.delta.text();
+        let thinks = choice.delta.thinks();
+        let is_more = thinks || !text.is_empty() || !choice.delta.tool_calls.is_empty();
         if let Some(Value::Array(blocks)) = &choice.delta.reasoning_details {
             self.details.add(blocks);
         }
-        if choice.delta.thinks() && text.is_empty() {
+        if thinks && text.is_empty() {
             events.push(LlmEvent::Thinking);
             let thought = choice
                 .delta
@@ -342,18 +346,22 @@ impl Decoder {
             self.go_on(events);
         }
         // Some servers send an empty reason with every piece.
-        if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
-            let whole = WHOLE.contains(&reason.as_str());
-            self.finish(reason, whole, events);
+        let reason = choice.finish_reason.filter(|reason| !reason.is_empty());
+        if is_more {
+            // Others send "stop" with every piece. It counts if nothing more follows.
+            (self.reason, self.finish) = (reason, None);
+        } else if let Some(reason) = reason.or_else(|| self.reason.take()) {
+            self.finish(reason, events);
         }
         if let Some(open) = self.calls.get_mut(self.closed) {
             open.call.tell_read(events);
         }
     }
 
-    /// Handles the finish reason. Nothing can follow it, so calls are committed now rather than at `[DONE]`, if
-    /// they are known to be `whole`.
-    fn finish(&mut self, reason: String, whole: bool, events: &mut Vec<LlmEvent>) {
+    /// Handles the finish reason, with which nothing came. Nothing can follow it, so calls are committed now rather than
+    /// at `[DONE]`, if it says that they are whole.
+    fn finish(&mut self, reason: String, events: &mut Vec<LlmEvent>) {
+        let whole = WHOLE.contains(&reason.as_str());
         self.never_spoke = self.parser.still_thinks_first();
         events.extend(match whole {
             true => self.parser.finish_whole(),
@@ -382,7 +390,7 @@ impl Decoder {
     fn done(&mut self) -> Decoded {
         let mut events = Vec::new();
         if self.finish.is_none() {
-            self.finish("stop".into(), false, &mut events);
+            self.finish(self.reason.take().unwrap_or_default(), &mut events);
         }
         self.has_begun |= !events.is_empty();
         if self.finish.as_deref() == Some("content_filter") {
@@ -869,6 +877,60 @@ mod tests {
             lines,
             ["open w", "piece {\"n\":1}", "close {\"n\":1}", "end"]
         );
+    }
+
+    /// Gateways in front of Gemini. A call over two pieces was refused and its rest spoken, and a call behind the first
+    /// reason never ended.
+    #[test]
+    fn a_finish_reason_with_every_piece_ends_nothing() {
+        let with = |mut chunk: Value| {
+            chunk["choices"][0]["finish_reason"] = json!("stop");
+            chunk
+        };
+        let in_text = [
+            with(json!({"choices": [{"delta": {"reasoning_content": "Hm."}}]})),
+            with(text("<speech>Hi.</spe")),
+            with(text("ech><tool>w(n=")),
+            with(text("1)</tool>")),
+        ];
+        let expected = [
+            "think",
+            "say Hi.",
+            "say \n",
+            "open w",
+            "piece n=",
+            "piece 1",
+            "close {\"n\":1}",
+            "end",
+        ];
+        assert_eq!(decode(&in_text), expected);
+        let native = [
+            with(call(0, "a", "w", "{\"n\":1}")),
+            finish("stop"),
+            with(call(1, "b", "v", "")),
+            with(call(1, "", "", "{}")),
+        ];
+        let expected = [
+            "open w",
+            "piece {\"n\":1}",
+            "close {\"n\":1}",
+            "open v",
+            "piece {}",
+            "close {}",
+            "end",
+        ];
+        assert_eq!(decode(&native), expected);
+        // The last one counts, with and without `[DONE]`.
+        let cut = |mut chunk: Value| {
+            chunk["choices"][0]["finish_reason"] = json!("length");
+            chunk
+        };
+        let lines = decode(&[with(text("Hi")), cut(call(0, "a", "w", ""))]);
+        let bad = "bad the answer was cut off within the call";
+        assert_eq!(lines, ["say Hi", "open w", bad, "cut", "end"]);
+        let mut decoder = Decoder::default();
+        decoder.message(&with(text("Hi")).to_string());
+        assert_eq!(decoder.end_of_stream(), (vec![LlmEvent::End], None));
     }
 
     /// Gemini's compatible endpoint.
