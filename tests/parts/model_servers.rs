@@ -80,6 +80,8 @@ enum Style {
     Pieces,
     /// The same, with empty ids and names after the first piece.
     EmptyIds,
+    /// The same, with another id after the first piece.
+    OtherIds,
     Whole,
     /// Whole, and every call has the index 0.
     SameIndex,
@@ -584,6 +586,11 @@ fn servers() -> Vec<Row> {
             ..ROW
         },
         Row {
+            name: "Poolside",
+            style: Style::OtherIds,
+            ..ROW
+        },
+        Row {
             name: "Mistral",
             refuses: mistral,
             style: Style::Whole,
@@ -734,6 +741,9 @@ impl Row {
             )),
             Style::EmptyIds => deltas(pieces(
                 &|piece| json!({"index": 0, "id": "", "type": "function", "function": {"name": "", "arguments": piece}}),
+            )),
+            Style::OtherIds => deltas(pieces(
+                &|piece| json!({"index": 0, "id": "call_other", "function": {"arguments": piece}}),
             )),
             Style::Whole | Style::Generic => deltas(vec![
                 whole(0, "call_rome", "weather", rome),

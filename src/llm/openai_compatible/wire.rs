@@ -155,6 +155,20 @@ struct FunctionDelta {
     arguments: Option<Value>,
 }
 
+impl FunctionDelta {
+    /// The tool's name; empty if it does not come with this piece.
+    fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
+
+    fn has_arguments(&self) -> bool {
+        let is_blank = |piece: &Value| piece.as_str().is_some_and(|text| text.trim().is_empty());
+        self.arguments
+            .as_ref()
+            .is_some_and(|piece| !is_blank(piece))
+    }
+}
+
 /// Reads `null`, which some servers send for a missing field, as the default.
 fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
@@ -432,13 +446,20 @@ impl Decoder {
     }
 
     /// The call that a piece belongs to. Ollama gives every call the index 0 but a distinct id; Gemini gives neither.
+    /// Poolside gives the pieces behind the first another id, and some servers number only these.
     fn find(&mut self, delta: &CallDelta) -> Option<usize> {
         let id = delta.id.clone().filter(|id| !id.is_empty());
         let index = delta.index.unwrap_or_default();
+        let next = &delta.function;
         let known = self.calls.iter().rposition(|call| {
-            call.index == index && (id.is_none() || call.id.is_none() || call.id == id)
+            let is_same = id.is_none() || call.id.is_none() || call.id == id;
+            call.index == index && (is_same || call.goes_on(next))
         });
-        let known = known.filter(|at| id.is_some() || !self.calls[*at].is_over(&delta.function));
+        let known = known.or_else(|| {
+            let last = self.calls.len().checked_sub(1)?;
+            self.calls[last].goes_on(next).then_some(last)
+        });
+        let known = known.filter(|at| id.is_some() || !self.calls[*at].is_over(next));
         match known {
             Some(at) if at < self.closed => None,
             Some(at) => Some(at),
@@ -499,15 +520,14 @@ impl Slot {
 
     /// Whether a piece without an id begins another call.
     fn is_over(&self, next: &FunctionDelta) -> bool {
-        let name = next.name.as_deref().unwrap_or_default();
-        let is_blank = |text: &str| text.trim().is_empty();
-        let is_empty = |piece: &Value| piece.as_str().is_some_and(is_blank);
-        let has_arguments = next
-            .arguments
-            .as_ref()
-            .is_some_and(|piece| !is_empty(piece));
+        let name = next.name();
         let is_new = !name.is_empty() && !self.call.name().is_empty();
-        is_new && (name != self.call.name() || self.call.is_whole() && has_arguments)
+        is_new && (name != self.call.name() || self.call.is_whole() && next.has_arguments())
+    }
+
+    /// Whether a piece with another id or index is a part of this call, because it has no name.
+    fn goes_on(&self, next: &FunctionDelta) -> bool {
+        next.name().is_empty() && !(next.has_arguments() && self.call.is_whole())
     }
 }
 
@@ -970,6 +990,40 @@ mod tests {
         decoder.message(&text("Hm.</think>").to_string());
         decoder.message(&finish("stop").to_string());
         assert_eq!(decoder.message("[DONE]"), (vec![LlmEvent::End], None));
+    }
+
+    /// The first piece was committed as a call without arguments.
+    #[test]
+    fn pieces_with_ids_or_indexes_of_their_own_belong_to_one_call() {
+        let poolside = [
+            call(0, "a", "w", ""),
+            call(0, "b", "", "{\"n\":"),
+            call(0, "b", "", "1}"),
+            call(1, "c", "v", ""),
+            call(1, "d", "", "{}"),
+            finish("tool_calls"),
+        ];
+        let numbered_late = [
+            call(0, "a", "w", "{\"n\":"),
+            call(0, "", "", "1}"),
+            call(0, "b", "v", ""),
+            call(1, "", "", "{}"),
+            finish("tool_calls"),
+        ];
+        for chunks in [&poolside[..], &numbered_late] {
+            let mut lines = decode(chunks);
+            lines.retain(|line| !line.starts_with("piece"));
+            let expected = ["open w", "close {\"n\":1}", "open v", "close {}", "end"];
+            assert_eq!(lines, expected);
+        }
+        // Behind a whole call it is another one, of which nobody knows the tool.
+        let nameless = [call(0, "a", "w", "{}"), call(1, "b", "", "{\"n\":1}")];
+        let lines = decode(&[&nameless[..], &[finish("stop")]].concat());
+        assert_eq!(lines[..3], ["open w", "piece {}", "close {}"]);
+        assert!(
+            lines.contains(&"bad the call has no name".to_owned()),
+            "{lines:?}"
+        );
     }
 
     #[test]
