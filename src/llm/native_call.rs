@@ -108,6 +108,11 @@ impl NativeCall {
     }
 }
 
+/// The name of a tool as a server sends it, without the special tokens of gpt-oss that vLLM leaves behind it.
+pub(super) fn tool_name(sent: &str) -> &str {
+    sent.split("<|").next().unwrap_or_default()
+}
+
 fn is_object(raw: &str) -> bool {
     raw.trim_start().starts_with('{')
 }

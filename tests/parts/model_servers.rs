@@ -353,6 +353,15 @@ fn counted(mut delta: Value, reason: Value) -> Value {
     chunk
 }
 
+/// vLLM leaves special tokens of gpt-oss behind the names of tools.
+fn gpt_oss(mut delta: Value, reason: Value) -> Value {
+    let name = delta.pointer_mut("/tool_calls/0/function/name");
+    if let Some(Value::String(name)) = name {
+        name.push_str("<|channel|>commentary");
+    }
+    plain(delta, reason)
+}
+
 /// Gateways in front of other models, and older Ollama.
 fn empty_reasons(delta: Value, reason: Value) -> Value {
     plain(delta, if reason.is_null() { json!("") } else { reason })
@@ -618,6 +627,11 @@ fn servers() -> Vec<Row> {
         Row {
             name: "vLLM, a parser that leaks",
             style: Style::SecondInText,
+            ..ROW
+        },
+        Row {
+            name: "vLLM, gpt-oss",
+            chunk: gpt_oss,
             ..ROW
         },
         Row {

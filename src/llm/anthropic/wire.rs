@@ -2,7 +2,7 @@
 
 use crate::llm::left_in_text::{LeftInText, MadeInText};
 use crate::llm::markup::Parser;
-use crate::llm::native_call::{MAX_CALLS, NativeCall};
+use crate::llm::native_call::{MAX_CALLS, NativeCall, tool_name};
 use crate::llm::opaque::{Block, Complete};
 use crate::llm::remote::{
     ALL_THOUGHTS, CONTEXT_FULL, CallPiece, Decoded, FILTERED, Look, Reader, UNCLOSED_THOUGHTS,
@@ -192,7 +192,8 @@ impl Decoder {
                 events.extend(self.made.noted(self.parser.finish()));
                 self.calls += 1;
                 let mut call = NativeCall::default();
-                call.call_it(block["name"].as_str().unwrap_or_default().to_owned());
+                let name = tool_name(block["name"].as_str().unwrap_or_default());
+                call.call_it(name.to_owned());
                 // A call that may repeat one of the text is told when it is closed.
                 if self.made.is_empty() {
                     call.tell(events);

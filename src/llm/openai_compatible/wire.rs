@@ -3,7 +3,7 @@
 use super::details::Details;
 use crate::llm::left_in_text::{LeftInText, MadeInText};
 use crate::llm::markup::Parser;
-use crate::llm::native_call::{MAX_CALLS, NativeCall};
+use crate::llm::native_call::{MAX_CALLS, NativeCall, tool_name};
 use crate::llm::opaque::{Block, Complete};
 use crate::llm::remote::{
     ALL_THOUGHTS, CallPiece, Decoded, FILTERED, Look, Reader, UNCLOSED_THOUGHTS, message_of,
@@ -158,7 +158,7 @@ struct FunctionDelta {
 impl FunctionDelta {
     /// The tool's name; empty if it does not come with this piece.
     fn name(&self) -> &str {
-        self.name.as_deref().unwrap_or_default()
+        tool_name(self.name.as_deref().unwrap_or_default())
     }
 
     fn has_arguments(&self) -> bool {
@@ -510,7 +510,7 @@ impl Slot {
     }
 
     fn add(&mut self, function: FunctionDelta) {
-        self.call.call_it(function.name.unwrap_or_default());
+        self.call.call_it(function.name().to_owned());
         match function.arguments {
             Some(Value::String(piece)) => self.call.push(&piece),
             Some(object @ Value::Object(_)) => self.call.push(&object.to_string()),
@@ -990,6 +990,21 @@ mod tests {
         decoder.message(&text("Hm.</think>").to_string());
         decoder.message(&finish("stop").to_string());
         assert_eq!(decoder.message("[DONE]"), (vec![LlmEvent::End], None));
+    }
+
+    /// The model was told that there is no such tool.
+    #[test]
+    fn special_tokens_behind_a_tools_name_are_no_part_of_it() {
+        let name = "w<|channel|>commentary";
+        let lines = decode(&[
+            call(0, "a", name, ""),
+            call(0, "", name, "{\"n\":1}"),
+            finish("tool_calls"),
+        ]);
+        assert_eq!(
+            lines,
+            ["open w", "piece {\"n\":1}", "close {\"n\":1}", "end"]
+        );
     }
 
     /// The first piece was committed as a call without arguments.

@@ -249,6 +249,13 @@ fn arguments_that_come_with_the_name() {
 }
 
 #[test]
+fn special_tokens_behind_a_tools_name_are_no_part_of_it() {
+    let name = "now<|channel|>commentary";
+    let events = [tool(0, name), end_block(0), stop("tool_use"), over()];
+    assert_eq!(decode(&events), ["open now", "close {}", "end"]);
+}
+
+#[test]
 fn thoughts_and_unknown_events_are_never_speech() {
     let thought = json!({"type": "thinking", "thinking": "", "signature": ""});
     let events = [
