@@ -11,6 +11,9 @@ const MOST: usize = 1_024;
 /// The longest block, bytes.
 const LONGEST: usize = 64 * 1_024;
 
+/// The thoughts before a call for which there are none. Kimi takes an empty text for a missing one, which it refuses.
+const NO_THOUGHTS: &str = " ";
+
 /// A block that came with a call.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Block {
@@ -132,8 +135,9 @@ impl<'a> OfSession<'a> {
             // Thoughts may go on between two calls: the last one has them all.
             let thoughts = blocks.iter().rev().find_map(|block| *block);
             if self.all.thinks {
-                let said = thoughts.map(|block| block.thoughts.clone());
-                message.reasoning_content = Some(said.unwrap_or_default());
+                let said = thoughts.map(|block| block.thoughts.as_str());
+                let said = said.filter(|thoughts| !thoughts.is_empty());
+                message.reasoning_content = Some(said.unwrap_or(NO_THOUGHTS).to_owned());
             }
             let mut details = thoughts.map_or_else(Vec::new, |block| block.details.clone());
             for id in details.iter_mut().filter_map(|detail| detail.get_mut("id")) {
@@ -208,7 +212,7 @@ mod tests {
         let mut messages = [message("{}"), message("{\"n\":1}")];
         blocks.of_session(1).attach(&mut messages);
         assert_eq!(messages[0].reasoning_content.as_deref(), Some("hmm"));
-        assert_eq!(messages[1].reasoning_content.as_deref(), Some(""));
+        assert_eq!(messages[1].reasoning_content.as_deref(), Some(NO_THOUGHTS));
     }
 
     #[test]
@@ -227,7 +231,7 @@ mod tests {
                 signed("Ann owes 40 dollars").extra,
             ),
             (2, "Bob owes nothing", signed("Bob owes nothing").extra),
-            (3, "", Some(unsigned())),
+            (3, NO_THOUGHTS, Some(unsigned())),
         ] {
             let mut messages = [message("{}")];
             blocks.of_session(session).attach(&mut messages);

@@ -236,6 +236,18 @@ fn deepseek(body: &Value) -> Option<Refusal> {
     }
 }
 
+fn kimi(body: &Value) -> Option<Refusal> {
+    let lacks = |message: &Value| {
+        let thoughts = message["reasoning_content"].as_str();
+        !calls(message).is_empty() && thoughts.is_none_or(str::is_empty)
+    };
+    let at = messages(body).iter().position(lacks)?;
+    let message = format!(
+        "thinking is enabled but reasoning_content is missing in assistant tool call message at index {at}"
+    );
+    error(400, &message)
+}
+
 fn gemini(body: &Value) -> Option<Refusal> {
     let lacks = |message: &Value| {
         let first = calls(message).into_iter().next();
@@ -610,6 +622,12 @@ fn servers() -> Vec<Row> {
             name: "DeepSeek",
             refuses: deepseek,
             before: ": keep-alive\n\n",
+            chunk: deepseek_chunk,
+            ..ROW
+        },
+        Row {
+            name: "Kimi",
+            refuses: kimi,
             chunk: deepseek_chunk,
             ..ROW
         },
