@@ -634,8 +634,11 @@ fn thinks_in_text(text: &str) -> bool {
 }
 
 fn thinks_without_a_tag(text: &str) -> bool {
-    let ends = text.find("</think");
-    ends.is_some_and(|end| !text[..end].contains("<think"))
+    let tags = [("<think", "</think"), ("<|channel>", "<channel|>")];
+    tags.iter().any(|(opening, closing)| {
+        let end = text.find(closing);
+        end.is_some_and(|end| !text[..end].contains(opening))
+    })
 }
 
 fn median(mut times: Vec<Duration>) -> Option<Duration> {

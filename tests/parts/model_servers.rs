@@ -392,7 +392,7 @@ const ROW: Row = Row {
 };
 
 /// Calls that a model writes as text, in the form of its family, and that its server does not read.
-const FAMILIES: [(&str, &str); 26] = [
+const FAMILIES: [(&str, &str); 27] = [
     (
         "Hermes, Qwen 2.5, Granite 4",
         r#"<tool_call>
@@ -515,6 +515,11 @@ const FAMILIES: [(&str, &str); 26] = [
         "FunctionGemma",
         "<start_function_call>call:weather{city:<escape>Rome<escape>}<end_function_call>\
          <start_function_call>call:news{}<end_function_call>",
+    ),
+    (
+        "Gemma 4",
+        "<|channel>thought\ncanary<channel|><|tool_call>call:weather{city:<|\"|>Rome<|\"|>}<tool_call|>\
+         <|tool_call>call:news{}<tool_call|>",
     ),
 ];
 

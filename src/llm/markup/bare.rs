@@ -30,6 +30,10 @@ const OBSERVATION: &str = "Observation:";
 const THOUGHT: &str = "Thought:";
 const ANSWER: &str = "Final Answer:";
 
+/// The channel of Gemma's thoughts. Without its tokens, and if the model does not think, it stands directly before the
+/// answer.
+const EMPTY_THOUGHT: &str = "thought\n";
+
 /// The channel of gpt-oss' thoughts, which stands directly before them if its tokens were removed.
 const ANALYSIS: &str = "analysis";
 
@@ -245,6 +249,12 @@ impl Parser {
         }
         if self.spoken {
             return Word::Text;
+        }
+        if EMPTY_THOUGHT.starts_with(text) {
+            return match text.len() == EMPTY_THOUGHT.len() {
+                true => Word::Label,
+                false => Word::MayOpen,
+            };
         }
         match text.strip_prefix(ANALYSIS) {
             Some("") => Word::MayOpen,

@@ -156,6 +156,8 @@ impl Parser {
     /// dropped.
     pub(super) fn token(&mut self, tag: &str) {
         match regions::normal(tag).as_str() {
+            // Gemma's token has one bar, <|channel>, and no header behind it.
+            "|channel" if !tag.ends_with(['|', '｜']) => self.mode = Mode::Think(String::new()),
             "|start" | "|channel" | "|start_header_id" => {
                 self.space('\n');
                 self.mode = Mode::Header(tag.to_owned());

@@ -52,6 +52,7 @@
 //! | `<tool_call>` after which no call in markup follows | a list, tagged arguments, a name and `<arg_key>` |
 //! | `<\|python_tag\|>`, `<\|tool_call\|>`, `<｜tool▁calls▁begin｜>`, `<\|tool_calls_section_begin\|>` and the like | any form |
 //! | `<\|start\|>`, `<\|channel\|>` | messages to the user (spoken), to a tool, and thoughts |
+//! | `<\|channel>` | thoughts, up to `<channel\|>` |
 //! | `[TOOL_CALLS]`, `[TOOL_REQUEST]`, `>>>f` | any form |
 //! | three backticks | JSON, or lines of `f(a=1)` |
 //! | the name of an offered tool at the start of a clause | `f(a=1)`, `f {"a": 1}`, `functions.f:0{"a": 1}`, `Action: f` |

@@ -492,7 +492,11 @@ pub(super) fn ends_message(tag: &str) -> bool {
 
 /// Whether this token ends thoughts.
 pub(super) fn ends_thoughts(tag: &str) -> bool {
-    matches!(normal(tag).as_str(), "|end_thinking" | "|end_of_thought")
+    let name = normal(tag);
+    matches!(
+        name.as_str(),
+        "|end_thinking" | "|end_of_thought" | "channel|"
+    )
 }
 
 /// Whether a tag's name may go on with this character.

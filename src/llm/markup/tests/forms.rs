@@ -605,6 +605,7 @@ fn thoughts_in_every_form_are_not_spoken() {
         ("◁think▷", "◁/think▷"),
         ("[THINK]", "[/THINK]"),
         ("<|START_THINKING|>", "<|END_THINKING|>"),
+        ("<|channel>thought\n", "<channel|>"),
         (
             "<|channel|>analysis<|message|>",
             "<|end|><|start|>assistant<|channel|>final<|message|>",
@@ -613,6 +614,36 @@ fn thoughts_in_every_form_are_not_spoken() {
         let text = format!("{open}The [quokka] asks: 5 < 6, {{\"a\": 1}}?\n\n{close}Hello there.");
         assert_eq!(whole(&text), ("Hello there.".to_owned(), vec![]));
         assert_eq!(whole(&text[..text.len() - 14 - close.len()]).0, "");
+    }
+}
+
+/// The whole answer was taken for the header of a message of gpt-oss. Gemma 4 opens its channel of thoughts also if it
+/// is told not to think, and many servers remove its tokens.
+#[test]
+fn an_answer_behind_the_empty_thoughts_of_gemma_is_spoken() {
+    let pay = ("pay".to_owned(), Ok(json!({"n": 1})));
+    for thoughts in [
+        "<|channel>thought\n<channel|>",
+        "<|channel>thought<channel|>",
+        "<|channel>thought\n<|channel>thought\n<channel|>",
+        "thought\n",
+    ] {
+        let text = format!("{thoughts}Hello there. <|tool_call>call:pay{{n:1}}<tool_call|>");
+        for size in 1..text.len() {
+            let mut parser = parser();
+            let pieces = text.as_bytes().chunks(size);
+            let mut events: Vec<_> = pieces.flat_map(|piece| parser.push_bytes(piece)).collect();
+            events.extend(parser.finish_whole());
+            let expected = ("Hello there.".to_owned(), vec![pay.clone()]);
+            assert_eq!(summary(merged(events)), expected, "{thoughts}, {size}");
+        }
+    }
+    let mut parser = Parser::new().thinks_first(true);
+    let mut events = parser.push("They greet me.\n<channel|>Hello there.");
+    events.extend(parser.finish_whole());
+    assert_eq!(summary(events).0, "Hello there.");
+    for text in ["thought", "thoughts\nare free", "Good.\nthought\nis free"] {
+        assert_eq!(whole(text).0, text);
     }
 }
 
