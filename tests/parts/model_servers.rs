@@ -392,7 +392,7 @@ const ROW: Row = Row {
 };
 
 /// Calls that a model writes as text, in the form of its family, and that its server does not read.
-const FAMILIES: [(&str, &str); 27] = [
+const FAMILIES: [(&str, &str); 28] = [
     (
         "Hermes, Qwen 2.5, Granite 4",
         r#"<tool_call>
@@ -520,6 +520,10 @@ const FAMILIES: [(&str, &str); 27] = [
         "Gemma 4",
         "<|channel>thought\ncanary<channel|><|tool_call>call:weather{city:<|\"|>Rome<|\"|>}<tool_call|>\
          <|tool_call>call:news{}<tool_call|>",
+    ),
+    (
+        "Phi 4 mini",
+        r#"functools[{"name": "weather", "arguments": {"city": "Rome"}}, {"name": "news", "arguments": {}}]"#,
     ),
 ];
 

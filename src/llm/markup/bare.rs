@@ -23,6 +23,9 @@ const PREFIXES: [&str; 8] = [
 
 const ACTION: &str = "Action:";
 
+/// Written by Phi before a list of calls.
+const FUNCTOOLS: &str = "functools[";
+
 /// Written before a result that the model makes up.
 const OBSERVATION: &str = "Observation:";
 
@@ -80,7 +83,11 @@ pub(super) fn compare(text: &str, tools: &[String]) -> Word {
     if text.len() > MAX_HELD {
         return Word::Text;
     }
-    let mut may_open = false;
+    if text == FUNCTOOLS {
+        let region = Region::new(Reading::Bracket, Close::Bracket);
+        return Word::Opens(Box::new(region), "[".to_owned());
+    }
+    let mut may_open = FUNCTOOLS.starts_with(text);
     for prefix in PREFIXES {
         may_open |= prefix.len() > text.len() && prefix.starts_with(text);
         let Some(rest) = text.strip_prefix(prefix) else {

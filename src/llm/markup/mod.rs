@@ -55,6 +55,7 @@
 //! | `<\|channel>` | thoughts, up to `<channel\|>` |
 //! | `[TOOL_CALLS]`, `[TOOL_REQUEST]`, `>>>f` | any form |
 //! | three backticks | JSON, or lines of `f(a=1)` |
+//! | `functools[` at the start of a clause | a list in JSON |
 //! | the name of an offered tool at the start of a clause | `f(a=1)`, `f {"a": 1}`, `functions.f:0{"a": 1}`, `Action: f` |
 //! | `{` or `[` at the start of a clause, `{"`, `[{"` and `[f(` anywhere | `{"name": "f", "parameters": {}}`, `[f(a=1), g()]` |
 //!

@@ -220,6 +220,7 @@ fn forms(name: &str, w: &Written) -> Vec<Form> {
             format!("<tool_call>[{call}]</tool_call>"),
         ),
         form("phi", 1, format!("<|tool_call|>[{call}]<|/tool_call|>")),
+        form("phi 4 mini", 2, format!("functools[{call}, {call}]")),
         form("glm", 1, format!("<tool_call>{name}\n{pairs}</tool_call>")),
         form(
             "deepseek 3.2",
