@@ -8,6 +8,7 @@ use eventsource_stream::{Event, EventStreamError, Eventsource};
 use futures_util::{Stream, StreamExt, stream};
 use reqwest::{RequestBuilder, Response};
 use secrecy::SecretString;
+use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -204,7 +205,7 @@ pub(super) fn messages(
             reported = 0;
             Poll::Ready(event.map(|event: Result<Event, _>| {
                 event
-                    .map(|event| Sign::Data(event.data))
+                    .map(|event| Sign::Data(data_in(event)))
                     .map_err(|error| server.broken(error))
             }))
         }
@@ -216,6 +217,18 @@ pub(super) fn messages(
             }
         }
     })
+}
+
+/// The data of an event. The one that is called an error may be that alone.
+fn data_in(event: Event) -> String {
+    if event.event != "error" {
+        return event.data;
+    }
+    match serde_json::from_str::<Value>(&event.data) {
+        Ok(error) if error.get("error").is_some() => event.data,
+        Ok(error) => json!({ "error": error }).to_string(),
+        Err(_) => json!({ "error": event.data }).to_string(),
+    }
 }
 
 /// The text since the last event: how long it is, and its beginning.
@@ -256,6 +269,36 @@ enum Broken {
     TooLong,
 }
 
+/// A field that llama.cpp's server sent until the end of 2025 in place of an event: nobody reads it.
+const ERROR: &str = "error:";
+
+/// Makes events of the fields [`ERROR`].
+#[derive(Default)]
+struct Fields {
+    /// The beginning of a line that may be such a field.
+    held: String,
+    /// Within a line that is none.
+    is_within: bool,
+}
+
+impl Fields {
+    fn push(&mut self, text: &str) -> String {
+        let mut read = String::with_capacity(text.len());
+        for c in text.chars() {
+            self.held.push(c);
+            if !self.is_within && self.held == ERROR {
+                self.held = "event: error\ndata:".to_owned();
+            } else if !self.is_within && ERROR.starts_with(self.held.as_str()) {
+                continue;
+            }
+            read.push_str(&self.held);
+            self.held.clear();
+            self.is_within = !matches!(c, '\n' | '\r');
+        }
+        read
+    }
+}
+
 /// The bytes as text, with an error if an event is too long. A blank line is added at the end, to complete a
 /// last event that lacks its own.
 fn bounded_text<S, B>(
@@ -266,7 +309,7 @@ where
     S: Stream<Item = reqwest::Result<B>> + Send + 'static,
     B: AsRef<[u8]> + Send + 'static,
 {
-    let mut utf8 = Utf8Decoder::default();
+    let (mut utf8, mut fields) = (Utf8Decoder::default(), Fields::default());
     bytes
         .map(move |chunk| {
             let chunk = chunk.map_err(Broken::Transport)?;
@@ -274,7 +317,7 @@ where
             if unread.add(chunk.as_ref().len(), &text) > MAX_EVENT_BYTES {
                 return Err(Broken::TooLong);
             }
-            Ok(text)
+            Ok(fields.push(&text))
         })
         .chain(stream::once(std::future::ready(Ok("\n\n".to_owned()))))
 }
@@ -287,7 +330,7 @@ pub(super) fn data_of(bytes: &[u8], most: usize) -> Vec<String> {
     let pieces = stream::iter(pieces.into_iter().map(Ok));
     let events = bounded_text(pieces, Arc::default()).eventsource();
     let data = events.take_while(|event| std::future::ready(event.is_ok()));
-    let data = data.filter_map(async |event| event.ok().map(|event| event.data));
+    let data = data.filter_map(async |event| event.ok().map(data_in));
     data.collect().now_or_never().unwrap_or_default()
 }
 

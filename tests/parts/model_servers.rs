@@ -1142,8 +1142,12 @@ fn bad_ends() -> Vec<(&'static str, String, &'static str)> {
         let stream: String = chunks.map(|chunk| format!("data: {chunk}\n\n")).collect();
         format!("{stream}{DONE}")
     };
+    let older = json!({"code": 400, "message": "exceeds the available context", "type": "invalid_request_error"});
+    let older = stream(None).replace(DONE, &format!("error: {older}\n\n{DONE}"));
+    let older = ("llama.cpp, until the end of 2025", older, "exceeds the");
     let ends = ends.into_iter();
     ends.map(|(name, last, part)| (name, stream(last), part))
+        .chain([older])
         .collect()
 }
 
