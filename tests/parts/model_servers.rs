@@ -192,6 +192,25 @@ fn groq(body: &Value) -> Option<Refusal> {
     error(400, &format!("property '{}' is unsupported", field?))
 }
 
+/// gpt-oss cannot be kept from thinking.
+fn groq_gpt_oss(body: &Value) -> Option<Refusal> {
+    let effort = body.get("reasoning_effort").and_then(Value::as_str);
+    match effort.is_some_and(|effort| !["low", "medium", "high"].contains(&effort)) {
+        true => error(
+            400,
+            "`reasoning_effort` must be one of `low`, `medium`, or `high`",
+        ),
+        false => groq(body),
+    }
+}
+
+/// Most models of xAI think as they like.
+fn xai(body: &Value) -> Option<Refusal> {
+    let message = "Model m does not support parameter reasoningEffort.";
+    let error = json!({"code": "Client specified an invalid argument", "error": message});
+    body.get("reasoning_effort").map(|_| (400, error))
+}
+
 fn mistral(body: &Value) -> Option<Refusal> {
     if let Some(options) = body.get("stream_options") {
         let detail = json!({"type": "extra_forbidden", "loc": ["body", "stream_options"],
@@ -602,6 +621,20 @@ fn servers() -> Vec<Row> {
             name: "Groq",
             refuses: groq,
             style: Style::Whole,
+            ..ROW
+        },
+        Row {
+            name: "Groq, gpt-oss",
+            refuses: groq_gpt_oss,
+            style: Style::Whole,
+            effort: (Some("none"), Some("low")),
+            ..ROW
+        },
+        Row {
+            name: "xAI",
+            refuses: xai,
+            refused: &["reasoning_effort"],
+            effort: (Some("none"), None),
             ..ROW
         },
         Row {

@@ -15,7 +15,12 @@ pub(super) static VOCABULARY: Vocabulary = Vocabulary {
         ("stream_options", &["stream_options", "include_usage"]),
         (
             "reasoning_effort",
-            &["reasoning_effort", "reasoning.effort", ".effort"],
+            &[
+                "reasoning_effort",
+                "reasoning.effort",
+                ".effort",
+                "reasoningEffort",
+            ],
         ),
         ("temperature", &["temperature"]),
         ("parallel_tool_calls", &["parallel_tool_calls"]),

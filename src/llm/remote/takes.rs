@@ -106,18 +106,23 @@ impl Takes {
             return Some(NO_THOUGHTS);
         }
         let sent = sent?;
-        // Servers that do not know the parameter name it, and no value of it.
-        let is_about_value = ['\'', '"', '`'].iter().any(|quote| {
-            let quoted = format!("{quote}{sent}{quote}");
-            reason.contains(&quoted)
-        });
+        let is_named = |effort: &str| {
+            ['\'', '"', '`'].iter().any(|quote| {
+                let quoted = format!("{quote}{effort}{quote}");
+                reason.contains(&quoted)
+            })
+        };
         let first = self.efforts_refused.first().map_or(sent, String::as_str);
-        let others = instead_of(first).iter().filter(|_| is_about_value);
-        let mut others = others.filter(|other| is_new(other) && **other != sent);
+        let others = instead_of(first).iter().copied();
+        let mut others = others.filter(|other| is_new(other) && *other != sent);
+        // Groq names only the values that it takes.
+        if let Some(other) = others.clone().find(|other| is_named(other)) {
+            return Some(other);
+        }
+        // Servers that do not know the parameter name it, and no value of it.
         let listed = reason.find("upported values").map(|at| &reason[at..]);
-        others
-            .find(|other| listed.is_none_or(|listed| listed.contains(**other)))
-            .copied()
+        let is_listed = |other: &str| listed.is_none_or(|listed| listed.contains(other));
+        others.find(|other| is_named(sent) && is_listed(other))
     }
 
     /// Adds what another request has found out in the meantime.
