@@ -13,16 +13,21 @@ use crate::llm::{LlmEvent, TokenUsage};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// The finish reasons after which an answer and its calls are whole. After any other, a call may lack a part.
-const WHOLE: [&str; 7] = [
+/// The finish reasons after which an answer and its calls are whole. After any other, a call may lack a part. Gateways
+/// hand on those of Anthropic and Gemini, which writes them in capitals.
+const WHOLE: [&str; 8] = [
     "stop",
     "tool_calls",
     "function_call",
     "end_turn",
+    "tool_use",
     "stop_sequence",
     "eos",
     "eos_token",
 ];
+
+/// The finish reasons of an answer that was cut off at its token limit or at the end of the model's context.
+const CUT: [&str; 3] = ["length", "max_tokens", "model_length"];
 
 /// The most bytes of thoughts that are kept with a call.
 pub(super) const MAX_THOUGHT_BYTES: usize = 32 * 1024;
@@ -365,7 +370,7 @@ impl Decoder {
             // Others send "stop" with every piece. It counts if nothing more follows.
             (self.reason, self.finish) = (reason, None);
         } else if let Some(reason) = reason.or_else(|| self.reason.take()) {
-            self.finish(reason, events);
+            self.finish(&reason, events);
         }
         if let Some(open) = self.calls.get_mut(self.closed) {
             open.call.tell_read(events);
@@ -374,7 +379,8 @@ impl Decoder {
 
     /// Handles the finish reason, with which nothing came. Nothing can follow it, so calls are committed now rather than
     /// at `[DONE]`, if it says that they are whole.
-    fn finish(&mut self, reason: String, events: &mut Vec<LlmEvent>) {
+    fn finish(&mut self, reason: &str, events: &mut Vec<LlmEvent>) {
+        let reason = reason.to_ascii_lowercase();
         let whole = WHOLE.contains(&reason.as_str());
         self.never_spoke = self.parser.still_thinks_first();
         events.extend(match whole {
@@ -404,13 +410,15 @@ impl Decoder {
     fn done(&mut self) -> Decoded {
         let mut events = Vec::new();
         if self.finish.is_none() {
-            self.finish(self.reason.take().unwrap_or_default(), &mut events);
+            let reason = self.reason.take().unwrap_or_default();
+            self.finish(&reason, &mut events);
         }
         self.has_begun |= !events.is_empty();
-        if self.finish.as_deref() == Some("content_filter") {
+        let reason = self.finish.as_deref().unwrap_or_default();
+        if reason == "content_filter" {
             return (events, Some(FILTERED.into()));
         }
-        if self.finish.as_deref() == Some("length") {
+        if CUT.contains(&reason) {
             if !self.has_begun {
                 return (events, Some(ALL_THOUGHTS.into()));
             }
@@ -856,16 +864,15 @@ mod tests {
     #[test]
     fn a_call_is_committed_only_after_a_reason_that_says_it_is_whole() {
         let bad = "bad the answer was cut off within the call";
-        for reason in [
-            "error",
-            "abort",
-            "insufficient_system_resource",
-            "max_tokens",
-        ] {
+        for reason in ["error", "abort", "insufficient_system_resource"] {
             let lines = decode(&[call(0, "a", "w", ""), finish(reason)]);
             assert_eq!(lines, ["open w", bad, "end"], "{reason}");
         }
-        for reason in WHOLE {
+        for reason in CUT.into_iter().chain(["MAX_TOKENS"]) {
+            let lines = decode(&[call(0, "a", "w", ""), finish(reason)]);
+            assert_eq!(lines, ["open w", bad, "cut", "end"], "{reason}");
+        }
+        for reason in WHOLE.into_iter().chain(["STOP"]) {
             let lines = decode(&[call(0, "a", "w", "{}"), finish(reason)]);
             assert_eq!(lines[2], "close {}", "{reason}");
         }
