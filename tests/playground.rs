@@ -12,8 +12,10 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 use support::{Script, Server};
+use undertone::server::{App, Playground, Question, Say};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/playground");
 const BROWSER: &str = "/usr/bin/chromium";
@@ -410,6 +412,32 @@ fn the_official_sdk_for_browsers_talks_over_webrtc_with_its_default_transport() 
     settings["speech"] = json!(speech);
     let measured = visit("webrtc.mjs", folder.path(), &settings);
     assert_eq!(measured["complaints"], json!([]));
+}
+
+/// They were English on every server.
+#[tokio::test]
+async fn sample_questions_are_told_with_their_language_and_spoken_in_it() {
+    let say: Say = Arc::new(|text, language| {
+        Box::pin(async move { Some(format!("{language}: {text}").into_bytes()) })
+    });
+    let playground = Playground {
+        questions: vec![
+            Question::new("What time is it?", "en"),
+            Question::new("Wie viel Uhr ist es?", "de"),
+        ],
+        say: Some(say),
+        ..Playground::default()
+    };
+    let sessions = support::scripted::factory(Script::default());
+    let server = Server::serve(App {
+        playground,
+        ..App::new(support::local(), sessions)
+    });
+    let about = server.get("/playground/about", "").await;
+    let german = r#""text":"Wie viel Uhr ist es?","language":"de""#;
+    assert!(about.contains(german), "{about}");
+    let clip = server.get("/playground/questions/1", "").await;
+    assert!(clip.ends_with("de: Wie viel Uhr ist es?"), "{clip}");
 }
 
 fn axe_found_nothing(measured: &Value) {

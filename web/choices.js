@@ -38,13 +38,18 @@ export class Choices extends EventTarget {
   }
 
   /**
-   * Offers these. `usual` is the language of conversations for which none is chosen, null if it depends on the agent.
-   * @param {{voices: OfferedVoice[], languages: string[], language: string | null}} offered
+   * Offers these.
+   * @param {{voices: OfferedVoice[], languages: string[]}} offered
    */
-  offer({ voices, languages, language: usual }) {
+  offer({ voices, languages }) {
     this.#voices = voices;
     this.#languages = languages;
-    this.#usual = usual;
+    this.#show();
+  }
+
+  /** Sets the language of conversations for which none is chosen, null if it depends on the agent. */
+  set usual(language) {
+    this.#usual = language;
     this.#show();
   }
 

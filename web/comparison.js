@@ -33,9 +33,10 @@ class Playing {
   #switched = false;
   #over = new AbortController();
 
-  constructor(early, preRoll, speaker, transcript, connected) {
+  constructor(early, { preRoll, language }, speaker, transcript, connected) {
     this.early = early;
     this.turns.preRoll = preRoll;
+    this.#session.wishes.language = language;
     this.#speaker = speaker;
     this.#transcript = transcript;
     this.#demo = new Demo(this.#session, speaker);
@@ -134,6 +135,8 @@ class Playing {
 export class Comparison extends EventTarget {
   /** Audio before the start of speech that the server includes in an utterance, ms. */
   preRoll = 0;
+  /** The language of its conversations, a BCP 47 tag; empty for the usual one. */
+  language = '';
   #transcript;
   #questions = [];
   #speaker = new Speaker();
@@ -159,10 +162,10 @@ export class Comparison extends EventTarget {
     this.#speaker.device = device;
   }
 
-  /** The questions that demonstrate the difference: {number, text}. */
+  /** The questions that demonstrate the difference: {number, text, language}. */
   set questions(questions) {
     this.#questions = questions;
-    find('comparison-questions').replaceChildren(...questions.map((question) => el('button', { type: 'button', class: 'question', onclick: () => this.play(question) }, question.text)));
+    find('comparison-questions').replaceChildren(...questions.map((question) => el('button', { type: 'button', class: 'question', lang: question.language, onclick: () => this.play(question) }, question.text)));
     find('compare-line').hidden = questions.length === 0;
   }
 
@@ -183,7 +186,7 @@ export class Comparison extends EventTarget {
       for (const early of [true, false]) {
         // Stopped while the loudspeaker woke up, or a moment ago.
         if (run !== this.#run) return;
-        const playing = new Playing(early, this.preRoll, this.#speaker, this.#transcript, (onTrack) => this.dispatchEvent(new CustomEvent('connected', { detail: onTrack })));
+        const playing = new Playing(early, this, this.#speaker, this.#transcript, (onTrack) => this.dispatchEvent(new CustomEvent('connected', { detail: onTrack })));
         this.#playings.push(playing);
         this.#transcript.note(`${early ? WITH : WITHOUT}:`);
         this.#draw();

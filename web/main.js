@@ -37,8 +37,10 @@ session.heard = () => turns.lastHeard();
 const typed = { waiting: [], sent: [], connecting: false, unanswered: false };
 const talk = { open: false, from: null };
 let tools = [];
-/** The number of questions that can be played. */
-let questions = 0;
+/** The questions that can be played, in all languages. */
+let questions = [];
+/** The language of conversations for which none is chosen, null if it depends on the agent; those of the agents. */
+const languages = { usual: null, own: null, ofAgents: {} };
 
 // ---------------------------------------------------------------- what the server tells
 
@@ -384,6 +386,7 @@ function offerAgents(names) {
 
 find('agent').addEventListener('change', ({ target }) => {
   session.wishes.agent = target.value;
+  wish();
   beginAnew();
 });
 
@@ -394,12 +397,23 @@ choices.addEventListener('change', () => {
 
 /** Tells the next conversation the visitor's voice and language. */
 function wish() {
-  const { voice, language } = choices;
+  choices.usual = languages.ofAgents[session.wishes.agent] ?? languages.usual;
+  const { voice, language, spoken } = choices;
   Object.assign(session.wishes, { voice, language });
   // A screen reader chooses its voice by it.
-  transcript.language = choices.spoken;
-  // The questions are in the usual language.
-  find('demo').hidden = questions === 0 || language !== '';
+  transcript.language = spoken;
+  offerQuestions(spoken || languages.own);
+}
+
+/** Offers the questions in a language, or those in English if it has none. */
+function offerQuestions(spoken) {
+  const language = questions.some((question) => question.language === spoken) ? spoken : 'en';
+  const offered = questions.filter((question) => question.language === language);
+  find('questions').replaceChildren(...offered.map(({ number, text }) => el('button', { type: 'button', class: 'question', lang: language, onclick: () => playQuestion(number) }, text)));
+  comparison.language = language === languages.usual ? '' : language;
+  comparison.questions = offered.filter(({ demonstrates }) => demonstrates);
+  find('demo').hidden = offered.length === 0;
+  enable(reachable());
 }
 
 /** Ends the conversation, so that the next one is as the visitor wants it. */
@@ -565,14 +579,13 @@ async function greet() {
   talk.forgotten = false;
   tools = about.tools;
   offerAgents(about.agents);
-  questions = about.questions.length;
+  questions = about.questions.map((question, number) => ({ ...question, number }));
+  Object.assign(languages, { usual: about.language, own: about.languages[0], ofAgents: about.agent_languages });
   choices.offer(about);
   wish();
   turns.preRoll = about.pre_roll_ms;
   describeTools();
   comparison.preRoll = about.pre_roll_ms;
-  comparison.questions = about.questions.map(({ text, demonstrates }, number) => ({ number, text, demonstrates })).filter(({ demonstrates }) => demonstrates);
-  find('questions').replaceChildren(...about.questions.map(({ text }, number) => el('button', { type: 'button', class: 'question', onclick: () => playQuestion(number) }, text)));
 }
 
 // Otherwise the server learns only by and by that nobody is there.

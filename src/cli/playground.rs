@@ -1,6 +1,7 @@
 //! Describes this server to the page at `/`.
 
 use crate::conversation::verdict;
+use crate::language::ENGLISH;
 use crate::language::wording::capitalised;
 use crate::server::{Offered, Playground, Question, Say};
 use crate::session::Engines;
@@ -11,16 +12,21 @@ use std::cmp::Reverse;
 use std::io::Cursor;
 use std::sync::Arc;
 
-/// The number of questions that visitors are offered.
+/// The number of questions that visitors are offered in each language.
 const QUESTIONS: usize = 4;
 
-/// Questions for built-in tools, which no file declares.
-const BUILT_IN: [(&str, &str); 2] = [
-    ("get_time", "what time is it in Tokyo"),
-    ("calculate", "what is fifteen percent of eighty"),
+/// Questions for built-in tools, which no file declares: the tool, the language, the words.
+const BUILT_IN: [(&str, &str, &str); 6] = [
+    ("get_time", ENGLISH, "what time is it in Tokyo"),
+    ("get_time", "de", "Wie viel Uhr ist es in Tokio?"),
+    ("get_time", "es", "¿Qué hora es en Tokio?"),
+    ("calculate", ENGLISH, "what is fifteen percent of eighty"),
+    ("calculate", "de", "Was sind 15 Prozent von 80?"),
+    ("calculate", "es", "¿Cuánto es el 15 por ciento de 80?"),
 ];
 
-/// The tools with the speculation gate's verdicts, and questions for some of them.
+/// The tools with the speculation gate's verdicts, and questions for some of them in all languages that a visitor may
+/// choose, and in English, which stands in for a language without any.
 pub(super) fn of(engines: &Arc<Engines>) -> Playground {
     let (policy, registry) = (&engines.policy().speculation, engines.tools());
     let tools: Vec<_> = registry
@@ -33,7 +39,24 @@ pub(super) fn of(engines: &Arc<Engines>) -> Playground {
             tool,
         })
         .collect();
-    // Tools that may run speculatively come first, to demonstrate speculation.
+    let languages = engines.offered_languages();
+    let has_english = languages.iter().any(|language| language == ENGLISH);
+    let english = (!has_english).then_some(ENGLISH);
+    let spoken = languages.iter().map(String::as_str).chain(english);
+    let questions = spoken.flat_map(|language| questions(&registry, &tools, language));
+    Playground {
+        questions: questions.collect(),
+        pre_roll_ms: engines.policy().vad.pre_roll_ms,
+        say: Some(say(engines.clone())),
+        language: engines.common_language(),
+        agent_languages: engines.agent_languages(),
+        languages,
+        tools,
+    }
+}
+
+/// The questions in a language. Those for tools that may run speculatively come first, to demonstrate speculation.
+fn questions(registry: &Registry, tools: &[Offered], language: &str) -> Vec<Question> {
     let mut asked: Vec<_> = tools
         .iter()
         .filter(|offered| !offered.tool.effect.changes())
@@ -47,21 +70,15 @@ pub(super) fn of(engines: &Arc<Engines>) -> Playground {
                 demonstrates: offered.demonstrates && early,
                 rank: (early, declared),
                 network: tool.network,
-                text: example(&registry, tool)?,
+                text: example(registry, tool, language)?,
             })
         })
         .collect();
     asked.sort_by_key(|asked| Reverse(asked.rank));
-    let questions =
-        in_order(asked).map(|asked| Question::new(asked.text).demonstrating(asked.demonstrates));
-    Playground {
-        questions: questions.take(QUESTIONS).collect(),
-        pre_roll_ms: engines.policy().vad.pre_roll_ms,
-        say: Some(say(engines.clone())),
-        languages: engines.offered_languages(),
-        language: engines.common_language(),
-        tools,
-    }
+    let question = |asked: Asked| {
+        Question::new(asked.text, language).demonstrating(asked.demonstrates)
+    };
+    in_order(asked).map(question).take(QUESTIONS).collect()
 }
 
 /// Whether a session of the page is offered a tool of this audience. The others are for telephone calls and lookups.
@@ -97,18 +114,18 @@ fn in_order(asked: Vec<Asked>) -> impl Iterator<Item = Asked> {
         .chain(asked)
 }
 
-/// A written question that calls for the tool.
-fn example(registry: &Registry, tool: &Declaration) -> Option<String> {
+/// A written question in this language that calls for the tool.
+fn example(registry: &Registry, tool: &Declaration, language: &str) -> Option<String> {
     let name = &*tool.spec.name;
-    let hints = registry.hints(name);
-    let declared = hints
-        .and_then(|hints| hints.examples.first())
-        .map(|text| &**text);
+    let declared = registry.hints(name).and_then(|hints| match language {
+        ENGLISH => hints.examples.first(),
+        _ => hints.questions.get(language),
+    });
     let built_in = BUILT_IN
         .iter()
-        .find(|(tool, _)| *tool == name)
-        .map(|(_, text)| *text);
-    let text = declared.or(built_in)?;
+        .find(|(tool, spoken, _)| (*tool, *spoken) == (name, language))
+        .map(|(_, _, text)| *text);
+    let text = declared.map(String::as_str).or(built_in)?;
     Some(format!(
         "{}?",
         capitalised(text.trim_end_matches(['?', '.']))
@@ -116,13 +133,52 @@ fn example(registry: &Registry, tool: &Declaration) -> Option<String> {
 }
 
 fn say(engines: Arc<Engines>) -> Say {
-    Arc::new(move |text| {
+    Arc::new(move |text, language| {
         let engines = engines.clone();
         Box::pin(async move {
-            let audio = engines.say(&Speaker::default(), &text, RATE).await?;
+            let speaker = Speaker {
+                language: Some(language),
+                ..Speaker::default()
+            };
+            let audio = engines.say(&speaker, &text, RATE).await?;
             let mut wav = Cursor::new(Vec::new());
             crate::audio::write_wav(&mut wav, RATE, &audio).ok()?;
             Some(wav.into_inner())
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::language::pack;
+    use crate::language::request::Request;
+    use crate::tools::declared;
+
+    /// They were English on every server, whatever its language.
+    #[test]
+    fn questions_are_understood_in_their_language() {
+        let file = "tools/weather.toml";
+        let weather = declared::parse(file.as_ref(), include_str!("../../tools/weather.toml"));
+        let translated = weather.expect("the shipped tool").hints.questions;
+        let translated = translated
+            .iter()
+            .map(|(language, text)| ("get_weather", &**language, &**text));
+        let others = BUILT_IN
+            .into_iter()
+            .filter(|(_, language, _)| *language != ENGLISH);
+        let all: Vec<_> = translated.chain(others).collect();
+        assert_eq!(all.len(), 6, "each in German and in Spanish");
+        for (tool, language, text) in all {
+            let wording = pack(Some(language)).wording.expect("a pack");
+            let requests = (wording.requests)(text);
+            let calls: Vec<_> = requests.iter().filter_map(Request::call).collect();
+            let [(called, arguments)] = &calls[..] else {
+                panic!("{text}: {calls:?}");
+            };
+            assert_eq!(*called, tool, "{text}");
+            let is_there = tool == "calculate" || arguments["place"] == "Tokyo";
+            assert!(is_there, "{text}: {arguments:?}");
+        }
+    }
 }

@@ -21,6 +21,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Allows no foreign and no inline scripts, so that transcripts and tool results cannot become
@@ -139,6 +140,10 @@ async fn about(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Respons
     let settings = shared.settings();
     let agents: Vec<&str> = settings.agents.names(client.is_trusted).collect();
     let playground = shared.playground();
+    let spoken: BTreeMap<&str, &String> = agents
+        .iter()
+        .filter_map(|name| Some((*name, playground.agent_languages.get(*name)?)))
+        .collect();
     let tools: Vec<Value> = playground.tools.iter().map(tool_json).collect();
     let questions: Vec<Value> = match playground.say {
         Some(_) => playground.questions.iter().map(question_json).collect(),
@@ -146,7 +151,8 @@ async fn about(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Respons
     };
     let body = json!({
         "tools": tools, "questions": questions, "pre_roll_ms": playground.pre_roll_ms,
-        "agents": agents, "voices": voices_json(&shared, client.is_trusted),
+        "agents": agents, "agent_languages": spoken,
+        "voices": voices_json(&shared, client.is_trusted),
         "languages": playground.languages, "language": playground.language,
     });
     let kind = (CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -155,7 +161,11 @@ async fn about(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Respons
 }
 
 fn question_json(question: &Question) -> Value {
-    json!({ "text": question.text, "demonstrates": question.demonstrates })
+    json!({
+        "text": question.text,
+        "language": question.language,
+        "demonstrates": question.demonstrates,
+    })
 }
 
 fn tool_json(offered: &Offered) -> Value {
@@ -190,7 +200,8 @@ async fn question(
         return StatusCode::NOT_FOUND.into_response();
     };
     let make = || async {
-        let wav = say(question.text.clone()).await.ok_or(())?;
+        let wav = say(question.text.clone(), question.language.clone());
+        let wav = wav.await.ok_or(())?;
         Ok::<_, ()>(bytes::Bytes::from(wav))
     };
     match question.wav.get_or_try_init(make).await {

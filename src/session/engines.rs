@@ -27,6 +27,7 @@ use crate::tts::{Speaker, Speed};
 use crate::turn_model::TurnModelError;
 use crate::vad::VadError;
 use crate::worker::Worker;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -537,9 +538,7 @@ impl Engines {
 
     /// The languages of the agents and those that are detected, without regions, that of the agent `default` first.
     pub fn languages(&self) -> Vec<String> {
-        let agents = self.agents.all();
-        let agents = agents.map(|agent| agent.policy.speaker.language.as_deref());
-        let agents = agents.map(|language| base(language.unwrap_or(ENGLISH)));
+        let agents = self.agent_languages().into_values();
         let detected = self.detection.among.iter().map(|tag| base(tag));
         let mut all = vec![base(&self.language())];
         for language in agents.chain(detected) {
@@ -570,10 +569,17 @@ impl Engines {
     /// The language of all agents, without a region; `None` if they differ.
     pub fn common_language(&self) -> Option<String> {
         let own = base(&self.language());
-        let mut agents = self.agents.all();
-        let is_own = |language: Option<&str>| base(language.unwrap_or(ENGLISH)) == own;
-        let alike = agents.all(|agent| is_own(agent.policy.speaker.language.as_deref()));
-        alike.then_some(own)
+        let mut agents = self.agent_languages().into_values();
+        agents.all(|language| language == own).then_some(own)
+    }
+
+    /// The languages of the agents by their names, without regions.
+    pub fn agent_languages(&self) -> BTreeMap<String, String> {
+        let spoken = |agent: &Arc<Agent>| {
+            let language = agent.policy.speaker.language.as_deref();
+            (agent.name.clone(), base(language.unwrap_or(ENGLISH)))
+        };
+        self.agents.all().map(spoken).collect()
     }
 
     /// Synthesises `text` outside of any session, clause by clause: mono at `rate` Hz, in -1..1. Without a speed of its

@@ -72,7 +72,9 @@ async function choose(browser) {
   await page.selectOption('#way', 'websocket');
   assert.equal(await next(page, 'Language'), 'de');
   assert.ok(!(await page.locator('#chosen-voice').isVisible()), 'the other voice speaks English');
-  assert.ok(!(await page.locator('#demo').isVisible()), 'the questions are in English');
+  const questions = await page.locator('#questions button').evaluateAll((all) => all.map(({ lang, textContent }) => [lang, textContent]));
+  assert.deepEqual(questions.map(([lang]) => lang), ['de', 'de', 'de']);
+  assert.equal(questions[0][1], 'Wie warm ist es gerade in Tokio?');
   const before = await page.locator('.message.agent').count();
   await page.click('#microphone');
   await page.waitForFunction(() => document.getElementById('log').innerText.includes('Was ist zwei plus drei?'), null, { timeout: PATIENCE });
@@ -91,7 +93,16 @@ async function choose(browser) {
   assert.equal(await page.locator('#chosen-language').inputValue(), 'de');
   // The browser lists its devices in its own time.
   await page.waitForFunction((chosen) => document.getElementById('device').value === chosen, microphone, { timeout: PATIENCE });
+  step('a sample question is played in the chosen language');
+  const clip = page.waitForResponse((answer) => /\/playground\/questions\/\d+$/.test(answer.url()));
+  await page.click('#questions button >> nth=0');
+  assert.equal((await clip).status(), 200);
+  await page.waitForFunction(() => document.getElementById('log').innerText.includes('Was ist zwei plus drei?'), null, { timeout: PATIENCE });
+  await heard(page, 0);
+
+  step('the usual language brings the usual questions back');
   assert.equal(await next(page, 'Language', 'ArrowUp'), '');
+  assert.match(await page.locator('#questions button >> nth=0').innerText(), /^How warm is it in Tokyo/);
   assert.equal(await page.locator('#chosen-voice').inputValue(), 'quick');
   const again = await ask(page);
   assert.ok(again < 0.85 * own, `${again} ms against ${own} ms`);

@@ -17,6 +17,9 @@ pub struct RouterHints {
     pub words: BTreeMap<String, BTreeMap<String, String>>,
     /// Intents of a trained head that ask for it, beside the one of its own name.
     pub intents: Vec<String>,
+    /// By primary language (BCP 47) other than English: the question that the page offers to play. In English it is the
+    /// first example.
+    pub questions: BTreeMap<String, String>,
 }
 
 impl RouterHints {
