@@ -31,10 +31,11 @@ const comparison = new Comparison(transcript);
 session.heard = () => turns.lastHeard();
 
 /**
- * Typed messages: `waiting` for the end of a response, and `sent` but not confirmed by the server. `unanswered`: one came
- * while the agent had just begun to speak, so its answer is asked for again after that.
+ * Typed messages: `waiting` for the end of a response, `sent` but not confirmed by the server, and `returned` to the field
+ * while the page is away, although the server may have them. `unanswered`: one came while the agent had just begun to
+ * speak, so its answer is asked for again after that.
  */
-const typed = { waiting: [], sent: [], connecting: false, unanswered: false };
+const typed = { waiting: [], sent: [], returned: [], connecting: false, unanswered: false };
 const talk = { open: false, from: null };
 let tools = [];
 /** The questions that can be played, in all languages. */
@@ -59,8 +60,12 @@ const REACTIONS = {
     if (!find('early').checked) switchSpeculation();
   },
   'session.updated': noteAgent,
-  // It may have been pressed or let go meanwhile.
-  'undertone.session.resumed': sayHowTurnsEnd,
+  'undertone.session.resumed': () => {
+    // What the server had has been confirmed before.
+    typed.returned = [];
+    // It may have been pressed or let go meanwhile.
+    sayHowTurnsEnd();
+  },
   'input_audio_buffer.speech_started': () => {
     speaker.wake();
     status('listening');
@@ -74,7 +79,8 @@ const REACTIONS = {
   'conversation.item.done': ({ item }) => {
     const [content] = item.content ?? [];
     if (item.role !== 'user' || content?.type !== 'input_text') return;
-    typed.sent.shift();
+    if (typed.returned.length > 0) takeOut(typed.returned.shift());
+    else typed.sent.shift();
     transcript.user(content.text);
   },
   'conversation.item.input_audio_transcription.completed': ({ transcript: text }) => {
@@ -212,8 +218,7 @@ session.addEventListener('track', ({ detail: { receiver, stream } }) => speaker.
 
 find('composer').addEventListener('submit', async (event) => {
   event.preventDefault();
-  const field = find('words');
-  const text = field.value.trim();
+  const text = find('words').value.trim();
   if (text === '' || typed.connecting || !reachable()) return;
   demo.stop();
   comparison.stop();
@@ -222,7 +227,7 @@ find('composer').addEventListener('submit', async (event) => {
   await opened(() => {
     // Cleared only now: typed text stays in the field until it can be sent, and text typed
     // meanwhile stays for the next message.
-    if (field.value.trimStart().startsWith(text)) field.value = field.value.trimStart().slice(text.length).trimStart();
+    takeOut(text);
     if (talk.open) {
       typed.waiting.push(text);
       hush();
@@ -232,6 +237,13 @@ find('composer').addEventListener('submit', async (event) => {
   });
   typed.connecting = false;
 });
+
+/** Takes a message out of the field. What was typed behind it stays. */
+function takeOut(text) {
+  const field = find('words');
+  const whole = field.value.trimStart();
+  if (whole.startsWith(text)) field.value = whole.slice(text.length).trimStart();
+}
 
 function say(text) {
   transcript.toEnd();
@@ -547,17 +559,17 @@ function enable(on) {
   voice.reachable = on;
 }
 
-/** Puts back what was typed and has not reached the server. */
+/** Puts back what was typed and may not have reached the server, before what is being typed. */
 function keepTyped() {
-  const unanswered = [...typed.sent, ...typed.waiting].join(' ');
-  if (unanswered && find('words').value === '') find('words').value = unanswered;
-  Object.assign(typed, { waiting: [], sent: [] });
+  const field = find('words');
+  field.value = [...typed.sent, ...typed.waiting, field.value].filter(Boolean).join(' ');
+  Object.assign(typed, { waiting: [], sent: [], returned: typed.sent });
 }
 
 /** Resets the state of a lost or ended conversation. */
 function endTalk() {
   keepTyped();
-  typed.unanswered = false;
+  Object.assign(typed, { returned: [], unanswered: false });
   talk.open = false;
   talk.forgotten = turns.list.length > 0 && session.state === 'lost';
   turns.reset();

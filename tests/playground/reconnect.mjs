@@ -76,6 +76,34 @@ async function comesBack(browser) {
   await page.waitForSelector('.message.agent:last-of-type .sounding', { timeout: PATIENCE });
   await tells(page, whole);
 
+  step('a message that the server had when the connection was lost is not in the field when the page is back');
+  const had = network.swallow('conversation.item.done');
+  await page.fill('#words', QUESTION);
+  await page.keyboard.press('Enter');
+  await had;
+  network.cut();
+  await page.waitForFunction(() => document.getElementById('status').textContent === 'Reconnecting…', null, { timeout: PATIENCE });
+  assert.equal(await page.inputValue('#words'), QUESTION, 'nobody knows yet whether the server has it');
+  await page.fill('#words', `${QUESTION} And then`);
+  const asked = await page.locator('.message.user').count();
+  network.up = true;
+  await page.waitForSelector('#alert', { state: 'hidden', timeout: PATIENCE });
+  assert.equal(await page.inputValue('#words'), 'And then', 'what was typed meanwhile stays');
+  assert.equal(await page.locator('.message.user').count(), asked + 1);
+  await page.waitForSelector('.message.agent:last-of-type .sounding', { timeout: PATIENCE });
+  await page.waitForFunction(() => document.getElementById('status').dataset.state === 'open' && !document.querySelector('.sounding'), null, { timeout: PATIENCE });
+
+  step('a message that never reached the server stays in the field');
+  await page.fill('#words', QUESTION);
+  network.mute();
+  await page.keyboard.press('Enter');
+  await page.waitForFunction(() => document.getElementById('words').value === '', null, { timeout: PATIENCE });
+  network.cut();
+  await page.waitForFunction(() => document.getElementById('status').textContent === 'Reconnecting…', null, { timeout: PATIENCE });
+  network.up = true;
+  await page.waitForSelector('#alert', { state: 'hidden', timeout: PATIENCE });
+  assert.equal(await page.inputValue('#words'), QUESTION);
+
   step('a server that does not know the conversation any more begins a new one');
   network.cut();
   await page.waitForFunction(() => document.getElementById('status').textContent === 'Reconnecting…', null, { timeout: PATIENCE });
