@@ -6,6 +6,7 @@ import { Choices } from './choices.js';
 import { Comparison } from './comparison.js';
 import { Demo } from './demo.js';
 import { Recording, save, Unheard } from './download.js';
+import { keepFocus } from './focus.js';
 import { showMetrics, waitsInShort } from './metrics.js';
 import { Panel } from './panel.js';
 import { Session, way } from './session.js';
@@ -281,6 +282,7 @@ voice.addEventListener('frame', ({ detail: samples }) => {
   recording.frame('user', performance.now(), samples);
 });
 voice.addEventListener('change', () => {
+  find('microphone-told').textContent = voice.on ? '' : 'The microphone is off.';
   if (!voice.on) return;
   comparison.stop();
   speaker.wake();
@@ -603,6 +605,7 @@ async function greet() {
 // Otherwise the server learns only by and by that nobody is there.
 addEventListener('pagehide', () => session.close());
 
+keepFocus();
 voice.show();
 find('microphone-note').textContent = obstacle() ?? '';
 status('ready');

@@ -69,6 +69,7 @@ const FILES: [File; FILE_COUNT] = files! {
     "/demo.js", JS, "demo.js";
     "/difference.js", JS, "difference.js";
     "/download.js", JS, "download.js";
+    "/focus.js", JS, "focus.js";
     "/kept.js", JS, "kept.js";
     "/main.js", JS, "main.js";
     "/marks.js", JS, "marks.js";
@@ -88,7 +89,7 @@ const FILES: [File; FILE_COUNT] = files! {
     "/words.js", JS, "words.js";
 };
 
-const FILE_COUNT: usize = 30;
+const FILE_COUNT: usize = 31;
 
 /// The page's routes.
 pub(super) fn router() -> Router<Arc<Shared>> {

@@ -23,6 +23,9 @@ async function lastTurnIsSeen(page) {
 }
 const log = (page) => page.locator('#log').innerText();
 
+/** The id of the element that has the focus; empty if none has. */
+const focused = (page) => page.evaluate(() => document.activeElement?.id ?? '');
+
 /** Waits until the agent is silent and nothing is in progress. */
 async function calm(page) {
   await page.waitForFunction(() => document.getElementById('status').dataset.state === 'open' && !document.querySelector('.sounding'), null, { timeout: PATIENCE });
@@ -117,6 +120,7 @@ async function firstVisit(browser) {
   await page.click('#microphone');
   assert.ok(!(await isOn(page)));
   assert.equal(await page.locator('#microphone').innerText(), 'Talk');
+  await page.waitForFunction(() => document.getElementById('microphone-told').textContent === 'The microphone is off.', null, { timeout: PATIENCE });
   await toldAsItWas(page);
 
   step('typing works');
@@ -192,10 +196,31 @@ async function firstVisit(browser) {
   await page.waitForSelector('.confirmation', { timeout: PATIENCE });
   await shot(page, 'confirmation');
   measured.axe_confirmation = await violations(page);
-  await page.click('.confirmation .primary');
+  await page.focus('.confirmation .primary');
+  await page.keyboard.press('Enter');
   await page.waitForFunction(() => /Confirmation accepted/.test(document.getElementById('log').innerText), null, { timeout: PATIENCE });
+  assert.equal(await focused(page), 'microphone', 'the answered question leaves the focus on the next control');
   await calm(page);
 
+  step('a control that vanishes or is disabled leaves the focus on the next');
+  await say(page, 'What can you do?');
+  await page.waitForSelector('#hush:not([hidden])', { timeout: PATIENCE });
+  await page.focus('#hush');
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('#hush', { state: 'hidden', timeout: PATIENCE });
+  assert.equal(await focused(page), 'microphone');
+  assert.ok(!(await isOn(page)), 'the Enter was for the button before');
+  await calm(page);
+  await page.focus('#earlier');
+  while (await page.locator('#earlier').isEnabled()) await page.keyboard.press('Enter');
+  assert.equal(await focused(page), 'later');
+  while (await page.locator('#later').isEnabled()) await page.keyboard.press('Enter');
+  assert.equal(await focused(page), 'earlier');
+  await page.evaluate(() => document.activeElement.blur());
+  await page.evaluate(() => new Promise((resolve) => setTimeout(resolve, 0)));
+  await page.evaluate(() => (document.getElementById('earlier').disabled = true));
+  assert.equal(await focused(page), '', 'who has left it stays where they are');
+  await page.evaluate(() => (document.getElementById('earlier').disabled = false));
 
   step('what is folded can be opened');
   for (const folded of ['#waits', '#toolbox']) await page.click(`${folded} > summary`);
@@ -224,7 +249,9 @@ async function firstVisit(browser) {
   for (const visitor of [page, idle.page]) {
     await visitor.fill('#words', 'What is two plus two?');
     await visitor.keyboard.press('Enter');
+    await visitor.focus('#early');
     await visitor.waitForSelector('#alert:not([hidden])', { timeout: PATIENCE });
+    assert.equal(await focused(visitor), 'words', 'the switch is disabled, and the focus on what can be used');
     assert.match(await visitor.locator('#alert').innerText(), /does not answer/);
     assert.equal(await visitor.locator(':is([role=alert], .note.failed):visible:has-text("does not answer")').count(), 1, 'one notice');
     assert.equal(await visitor.inputValue('#words'), 'What is two plus two?', 'what was typed stays');
