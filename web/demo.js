@@ -1,6 +1,6 @@
 // Plays recorded questions for visitors without a microphone: aloud, and to the server in real time.
 
-import { errorIn } from './call.js';
+import { reasonOf } from './session.js';
 
 /** 20 ms at 24 kHz. */
 const FRAME = 480;
@@ -69,10 +69,7 @@ export class Demo {
 
   async #fetch(number) {
     const answer = await fetch(`/playground/questions/${number}`, { headers: this.#session.headers() });
-    if (!answer.ok) {
-      const body = await answer.text();
-      throw new Error(`The question could not be played: ${errorIn(body)?.message ?? body}`);
-    }
+    if (!answer.ok) throw new Error(`The question could not be played: ${await reasonOf(answer)}`);
     const wav = await answer.arrayBuffer();
     return new Int16Array(wav.slice(dataAt(wav)));
   }

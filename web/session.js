@@ -27,7 +27,7 @@ const USUALLY = 'all places may be taken, or it does not know this address (serv
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** The reason that a response gives for a refusal; its status if that is a proxy's. */
-async function reasonOf(answer) {
+export async function reasonOf(answer) {
   return errorIn(await answer.text())?.message ?? `status ${answer.status}.`;
 }
 

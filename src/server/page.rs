@@ -7,8 +7,7 @@
 use super::access;
 use super::playground::{Offered, Question};
 use super::shared::Shared;
-use super::speech::voices_json;
-use super::upgrade::busy;
+use super::speech::{unavailable, voices_json};
 use crate::tools::Confirmation;
 use axum::Router;
 use axum::extract::{Path, State};
@@ -207,7 +206,7 @@ async fn question(
     };
     match question.wav.get_or_try_init(make).await {
         Ok(wav) => ([(CONTENT_TYPE, "audio/wav")], wav.clone()).into_response(),
-        Err(()) => busy("the voice is busy or has failed"),
+        Err(()) => unavailable("The voice is busy or has failed."),
     }
 }
 

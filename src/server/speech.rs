@@ -424,7 +424,7 @@ fn failed(failure: &str) -> Response {
 }
 
 /// A refusal that says when to come again.
-fn unavailable(message: &str) -> Response {
+pub(super) fn unavailable(message: &str) -> Response {
     let refused = error(
         StatusCode::SERVICE_UNAVAILABLE,
         "unavailable",

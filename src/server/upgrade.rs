@@ -99,7 +99,7 @@ pub(super) fn open_with<D: Dialect, F: Future<Output = ()> + Send>(
     })
 }
 
-pub(super) fn busy(reason: &'static str) -> Response {
+fn busy(reason: &'static str) -> Response {
     (
         StatusCode::SERVICE_UNAVAILABLE,
         [(RETRY_AFTER, RETRY_SECONDS)],

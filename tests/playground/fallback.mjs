@@ -92,6 +92,17 @@ async function refused(browser) {
   await context.close();
 }
 
+async function voiceless(browser) {
+  step('who plays a question that cannot be fetched is told why');
+  const { context, page } = await open(browser, address);
+  const error = { code: 'unavailable', message: 'The voice is busy or has failed.' };
+  await page.route('**/playground/questions/*', (route) => route.fulfill({ status: 503, json: { error } }));
+  await page.click('#questions button >> nth=0');
+  await page.waitForFunction((words) => document.getElementById('alert').textContent === `The question could not be played: ${words}`, error.message, { timeout: PATIENCE });
+  assert.ok(await page.locator('#alert').isVisible());
+  await context.close();
+}
+
 async function withAToken(browser) {
   step('a token that the server does not accept is told of, and another can be typed at once');
   await killServer();
@@ -133,4 +144,4 @@ async function withAToken(browser) {
   network.close();
 }
 
-await run(settings.sounds.silence, unreachable, withoutWebrtc, refused, withAToken);
+await run(settings.sounds.silence, unreachable, withoutWebrtc, refused, voiceless, withAToken);
