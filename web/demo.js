@@ -15,6 +15,8 @@ export class Demo {
   #speaker;
   #timer = 0;
   #sound = null;
+  /** Counts stops: a question that is stopped before it has begun does not begin. */
+  #stops = 0;
 
   /** @param {import('./session.js').Session} session @param {import('./audio-out.js').Speaker} speaker */
   constructor(session, speaker) {
@@ -34,10 +36,18 @@ export class Demo {
    */
   async play(number, onFrame) {
     this.stop();
-    const [samples] = await Promise.all([this.#fetch(number), this.#session.open(), this.#speaker.wake()]);
-    this.stop();
-    this.#sound = await this.#speaker.aside(samples, 0.4);
-    this.#session.question = this.#sound.track;
+    const stops = this.#stops;
+    const fetched = this.#fetch(number);
+    // Its failure is told once there is a conversation: without one the session tells why.
+    fetched.catch(() => {});
+    // Within the click, as browsers require.
+    await Promise.all([this.#session.open(), this.#speaker.wake()]);
+    const samples = await fetched;
+    if (stops !== this.#stops) return;
+    const sound = await this.#speaker.aside(samples, 0.4);
+    if (stops !== this.#stops) return sound.stop();
+    this.#sound = sound;
+    this.#session.question = sound.track;
     const began = performance.now();
     const frames = Math.ceil(samples.length / FRAME) + TAIL / STEP;
     let sent = 0;
@@ -55,6 +65,7 @@ export class Demo {
 
   /** Stops at once. */
   stop() {
+    this.#stops += 1;
     clearInterval(this.#timer);
     this.#timer = 0;
     if (this.#sound) this.#session.question = null;

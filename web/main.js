@@ -268,9 +268,13 @@ function silence() {
 }
 
 /** Runs an action once a conversation is open. */
-async function opened(act) {
+function opened(act) {
+  return opening(() => session.open().then(act));
+}
+
+/** Runs an action that opens a conversation. If none opens, the session has told why. */
+async function opening(act) {
   try {
-    await session.open();
     await act();
   } catch (error) {
     if (session.state === 'open') complain(error.message);
@@ -308,7 +312,7 @@ function route() {
 
 async function playQuestion(number) {
   hush();
-  await opened(() => demo.play(number, (samples) => recording.frame('user', performance.now(), samples)));
+  await opening(() => demo.play(number, (samples) => recording.frame('user', performance.now(), samples)));
 }
 
 comparison.addEventListener('playing', () => {
