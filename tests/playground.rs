@@ -141,8 +141,8 @@ fn transcript(path: &Path) -> String {
 }
 
 /// Tests the page's modules without DOM and audio: the sentence about a turn, its arithmetic and its drawing, its
-/// stages, what was heard of a call's track, what is kept where the browser forbids it, the way to the server, and sample
-/// questions.
+/// stages, what was heard of a call's track, what is kept where the browser forbids it, the way to the server, sample
+/// questions, and the microphone.
 #[test]
 fn what_the_page_says_of_a_turn_follows_from_its_record() {
     let tests = Command::new("node")
@@ -153,6 +153,7 @@ fn what_the_page_says_of_a_turn_follows_from_its_record() {
             "kept.test.mjs",
             "session.test.mjs",
             "demo.test.mjs",
+            "microphone.test.mjs",
         ])
         .current_dir(FOLDER)
         .output()

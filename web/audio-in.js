@@ -85,7 +85,8 @@ async function ask(device) {
   try {
     return await navigator.mediaDevices.getUserMedia({ audio });
   } catch (error) {
-    if (device && error.name === 'OverconstrainedError') return ask();
+    // Firefox finds none at all if the chosen one is gone.
+    if (device && ['OverconstrainedError', 'NotFoundError'].includes(error.name)) return ask();
     throw new MicrophoneError(reason(error));
   }
 }
