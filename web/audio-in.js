@@ -30,10 +30,11 @@ export async function devices(kind) {
 export class Microphone {
   /**
    * Requests the microphone and starts it.
-   * @param {{device?: string, onFrame: (samples: Int16Array, level: number) => void, onEnd: () => void}} options
+   * `onMute` is called when the device is muted or not any more.
+   * @param {{device?: string, onFrame: (samples: Int16Array, level: number) => void, onMute: () => void, onEnd: () => void}} options
    * @returns {Promise<Microphone>}
    */
-  static async open({ device, onFrame, onEnd }) {
+  static async open({ device, onFrame, onMute, onEnd }) {
     const blocked = obstacle();
     if (blocked) throw new MicrophoneError(blocked);
     const stream = await ask(device);
@@ -50,7 +51,9 @@ export class Microphone {
       await context.close();
       throw new MicrophoneError(`The microphone could not be started: ${error.message}`);
     }
-    stream.getAudioTracks()[0].addEventListener('ended', onEnd);
+    const [track] = stream.getAudioTracks();
+    track.addEventListener('ended', onEnd);
+    for (const type of ['mute', 'unmute']) track.addEventListener(type, onMute);
     return new Microphone(stream, context);
   }
 
@@ -64,6 +67,11 @@ export class Microphone {
   /** The id of the device in use. */
   get device() {
     return this.stream.getAudioTracks()[0]?.getSettings().deviceId ?? '';
+  }
+
+  /** Whether a switch of the device, or the system, mutes it. */
+  get silenced() {
+    return this.stream.getAudioTracks()[0]?.muted ?? false;
   }
 
   /** Switches it off. */

@@ -496,8 +496,14 @@ const STATUS = {
 
 function status(name) {
   find('status').dataset.state = name;
-  find('status').textContent = name === 'open' && voice.on ? (voice.listening ? 'Listening. Say something.' : 'Not listening.') : STATUS[name];
+  find('status').textContent = name === 'open' && voice.on ? waiting() : STATUS[name];
   find('hush').hidden = name !== 'speaking';
+}
+
+/** The status while the page waits for the user's words. */
+function waiting() {
+  if (!voice.listening) return 'Not listening.';
+  return voice.silenced ? 'The microphone is muted, by a switch of its own or by the system.' : 'Listening. Say something.';
 }
 
 /** Says how the page is connected, and why not over WebRTC. */

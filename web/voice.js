@@ -64,6 +64,11 @@ export class Voice extends EventTarget {
     return this.#held !== null;
   }
 
+  /** Whether a switch of the device, or the system, mutes it. */
+  get silenced() {
+    return this.#microphone?.silenced ?? false;
+  }
+
   /** Whether audio is being sent. */
   get listening() {
     return this.on && !this.#muted && (!find('push').checked || this.held);
@@ -109,7 +114,8 @@ export class Voice extends EventTarget {
       this.#microphone = await Microphone.open({
         device: recall('microphone'),
         onFrame: (samples, level) => this.#frame(samples, level),
-        onEnd: () => this.end('The microphone was unplugged.'),
+        onMute: () => this.show(),
+        onEnd: () => this.end('The microphone is gone: it was unplugged, or is not allowed here any more.'),
       });
       await this.#list();
     } catch (error) {

@@ -530,6 +530,40 @@ async function readsBack(browser) {
   await context.close();
 }
 
+/** Keeps the microphone's track in `window.taken`. */
+function keepTrack() {
+  const { mediaDevices } = navigator;
+  const ask = mediaDevices.getUserMedia.bind(mediaDevices);
+  mediaDevices.getUserMedia = async (wanted) => {
+    const stream = await ask(wanted);
+    [window.taken] = stream.getAudioTracks();
+    return stream;
+  };
+}
+
+async function mutedMicrophone(browser) {
+  step('a microphone that its own switch mutes is told of');
+  const { context, page, complaints } = await open(browser, address, {}, keepTrack);
+  const tells = (words) => page.waitForFunction((words) => document.getElementById('status').textContent === words, words, { timeout: PATIENCE });
+  const mute = (muted) =>
+    page.evaluate((muted) => {
+      Object.defineProperty(window.taken, 'muted', { configurable: true, value: muted });
+      window.taken.dispatchEvent(new Event(muted ? 'mute' : 'unmute'));
+    }, muted);
+  await page.click('#microphone');
+  await page.waitForFunction(() => document.getElementById('microphone').classList.contains('on'), null, { timeout: PATIENCE });
+  await mute(true);
+  await tells('The microphone is muted, by a switch of its own or by the system.');
+  await mute(false);
+  await tells('Listening. Say something.');
+  await page.evaluate(() => window.taken.dispatchEvent(new Event('ended')));
+  await page.waitForSelector('#alert:not([hidden])', { timeout: PATIENCE });
+  assert.match(await page.locator('#alert').innerText(), /^The microphone is gone/);
+  assert.ok(!(await isOn(page)));
+  assert.deepEqual(complaints, []);
+  await context.close();
+}
+
 async function withoutMicrophone(browser) {
   step('without permission the page says so, and typing works');
   const { context, page, complaints } = await open(browser, address, { permissions: [] });
@@ -548,6 +582,7 @@ try {
   await firstVisit(browser);
   await inventedTurn(browser);
   await readsBack(browser);
+  await mutedMicrophone(browser);
   await withoutMicrophone(browser);
   await browser.close();
   await bargeIn();
