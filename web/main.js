@@ -612,8 +612,11 @@ async function greet() {
   comparison.preRoll = about.pre_roll_ms;
 }
 
-// Otherwise the server learns only by and by that nobody is there.
-addEventListener('pagehide', () => session.close());
+// Otherwise the server learns only by and by that nobody is there. The page says so, because a browser may bring it back.
+addEventListener('pagehide', () => {
+  comparison.stop();
+  session.end();
+});
 
 keepFocus();
 voice.show();

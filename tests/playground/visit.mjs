@@ -572,6 +572,11 @@ async function withoutMicrophone(browser) {
   assert.match(await page.locator('#alert').innerText(), /not allowed/);
   await shot(page, 'no-permission');
   await say(page, 'What is two plus three?');
+
+  step('a page that is left, and comes back as it was, knows that its conversation is over');
+  await page.evaluate(() => dispatchEvent(new PageTransitionEvent('pagehide', { persisted: true })));
+  await page.waitForFunction(() => document.getElementById('log').innerText.includes('The conversation is over.'), null, { timeout: PATIENCE });
+  await say(page, 'What is two plus four?');
   assert.deepEqual(complaints, []);
   await context.close();
 }
