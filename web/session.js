@@ -16,6 +16,9 @@ const RETURNS = [200, 500, 1000, 2000];
 /** How long such an attempt may take, ms. */
 const RETURN_PATIENCE = 5000;
 
+/** How long the server may take to say whether it is ready, ms. In a dead network a browser waits for minutes. */
+const READY_PATIENCE = 5000;
+
 /** The characters that a header carries to the server, and so all that a token can have. */
 const TOKEN = /^[\x20-\x7e]*$/;
 
@@ -331,7 +334,7 @@ export class Session extends EventTarget {
 
   async #readiness() {
     try {
-      const answer = await fetch('/readyz', { cache: 'no-store' });
+      const answer = await fetch('/readyz', { cache: 'no-store', signal: AbortSignal.timeout(READY_PATIENCE) });
       return answer.ok ? 'ready' : 'draining';
     } catch {
       return 'gone';

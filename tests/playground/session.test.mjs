@@ -6,9 +6,9 @@ import { Session, way } from '../../web/session.js';
 
 /** The answers of the server, by path. */
 let answers = {};
-globalThis.fetch = async (path) => {
+globalThis.fetch = async (path, { signal } = {}) => {
   const [place] = path.split('?');
-  const answer = answers[place]?.();
+  const answer = answers[place]?.(signal);
   if (answer) return answer;
   throw new TypeError('Failed to fetch');
 };
@@ -106,6 +106,21 @@ test('a call that a proxy answers while the server restarts is no reason to give
   await until(() => told.length === 2);
   assert.equal(told[1][0], 'lost');
   assert.equal(way.trouble, null);
+  session.close();
+});
+
+test('a page whose question whether the server is ready gets lost in the network asks again', async (context) => {
+  const { timeout } = AbortSignal;
+  context.mock.method(AbortSignal, 'timeout', () => timeout.call(AbortSignal, 1));
+  const { session, told } = begin();
+  answers['/v1/realtime/calls'] = () => new Response('', { status: 502 });
+  answers['/readyz'] = (signal) => {
+    answers['/readyz'] = () => new Response('ready');
+    return new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
+  };
+  await assert.rejects(session.open());
+  await until(() => told.some(([state]) => state === 'ready'));
+  assert.deepEqual(told.slice(0, 3).map(([state]) => state), ['opening', 'lost', 'ready']);
   session.close();
 });
 
