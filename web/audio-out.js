@@ -52,6 +52,11 @@ export class Speaker extends EventTarget {
     return this.#playing || (this.#track?.playing ?? false);
   }
 
+  /** Whether the browser plays nothing until a click or a key. */
+  get blocked() {
+    return this.#track?.blocked ?? false;
+  }
+
   /** Sets the loudspeaker; empty for the usual one. */
   set device(device) {
     this.#device = device;
@@ -63,7 +68,7 @@ export class Speaker extends EventTarget {
   follow(receiver, stream) {
     this.leave();
     this.#track = new Track(receiver, stream, this.#device);
-    for (const type of ['started', 'ended', 'flushed', 'silent', 'sound', 'blocked']) {
+    for (const type of ['started', 'ended', 'flushed', 'silent', 'sound', 'blocked', 'allowed']) {
       this.#track.addEventListener(type, ({ detail }) => this.dispatchEvent(new CustomEvent(type, { detail })));
     }
   }

@@ -168,6 +168,8 @@ function noteRun(run) {
 
 // ---------------------------------------------------------------- what is heard
 
+const BLOCKED = 'The browser does not let this page play sound until you click somewhere in it.';
+
 for (const type of ['started', 'ended', 'flushed']) {
   speaker.addEventListener(type, ({ detail }) => {
     const found = turns.heard(type, detail);
@@ -212,7 +214,8 @@ speaker.addEventListener('sound', ({ detail: samples }) => {
   recording.frame('agent', performance.now(), samples);
   if (samples) offerFiles();
 });
-speaker.addEventListener('blocked', () => complain('The browser does not let this page play sound until you click somewhere in it.'));
+speaker.addEventListener('blocked', () => complain(BLOCKED));
+speaker.addEventListener('allowed', () => find('alert').textContent === BLOCKED && complain(''));
 session.addEventListener('track', ({ detail: { receiver, stream } }) => speaker.follow(receiver, stream));
 
 // ---------------------------------------------------------------- what the user says
@@ -551,7 +554,7 @@ session.addEventListener('state', ({ detail: { state, reason } }) => {
   } else if (state === 'lost') {
     complain('The server does not answer. What you typed is kept, and this page goes on by itself as soon as the server is back.');
   } else if (state === 'refused' || state === 'locked') complain(reason);
-  else if (state !== 'opening') complain('');
+  else if (state !== 'opening') complain(speaker.blocked ? BLOCKED : '');
   if (state === 'ended') transcript.note(`The conversation is over${reason ? `: ${reason}` : ''}. It begins anew when you speak or type.`);
   // Nobody listens, and nothing goes on by itself.
   if (['ended', 'refused', 'locked'].includes(state) && voice.on) voice.end();

@@ -71,7 +71,8 @@ export class Pieces {
 
 /**
  * Plays the agent's track of a call. Events are those of `Speaker`; also `sound`, with what is heard as PCM16 at
- * 24 kHz, a frame of 20 ms each; null for a silent one.
+ * 24 kHz, a frame of 20 ms each; null for a silent one; `blocked` while the browser plays nothing until a click or a key, and
+ * `allowed` once it plays.
  */
 export class Track extends EventTarget {
   #receiver;
@@ -85,6 +86,8 @@ export class Track extends EventTarget {
   /** The event that follows a stop: `clear` until the server has dropped its audio, `start` until the next piece. */
   #awaits = null;
   #guess = null;
+  /** Ends the wait for a click or a key, without which the browser plays nothing; null if it plays. */
+  #waiting = null;
 
   /**
    * @param {RTCRtpReceiver} receiver
@@ -96,13 +99,18 @@ export class Track extends EventTarget {
     this.#receiver = receiver;
     this.#element.srcObject = stream;
     this.device = device;
-    this.#element.play().catch(() => this.dispatchEvent(new Event('blocked')));
+    this.#play();
     this.#record(stream).catch(() => {});
   }
 
   /** Whether a piece is heard or on its way. */
   get playing() {
     return this.#pieces.busy;
+  }
+
+  /** Whether the browser plays nothing until a click or a key. */
+  get blocked() {
+    return this.#waiting !== null;
   }
 
   /** Sets where it plays. */
@@ -141,6 +149,8 @@ export class Track extends EventTarget {
 
   /** Ends it. */
   close() {
+    this.#waiting?.abort();
+    this.#waiting = null;
     const { time, at } = this.#position();
     this.#tell(this.#pieces.stop(time, at));
     clearInterval(this.#timer);
@@ -149,6 +159,27 @@ export class Track extends EventTarget {
     this.#context?.close();
     this.#context = null;
     this.#nodes = [];
+  }
+
+  #play() {
+    this.#element.play().then(
+      () => this.dispatchEvent(new Event('allowed')),
+      // Otherwise it has ended before it began.
+      ({ name }) => name === 'NotAllowedError' && this.#wait(),
+    );
+  }
+
+  /** Plays from the next click or key on. */
+  #wait() {
+    const waiting = new AbortController();
+    const again = () => {
+      waiting.abort();
+      this.#waiting = null;
+      this.#play();
+    };
+    for (const type of ['click', 'keydown']) document.addEventListener(type, again, { signal: waiting.signal });
+    this.#waiting = waiting;
+    this.dispatchEvent(new Event('blocked'));
   }
 
   /** The RTP time that was played last, and when. */

@@ -564,6 +564,31 @@ async function mutedMicrophone(browser) {
   await context.close();
 }
 
+/** Lets the page play no sound until `window.mayPlay` is true, as browsers do. */
+function blockSound() {
+  const { play } = HTMLMediaElement.prototype;
+  HTMLMediaElement.prototype.play = function () {
+    if (!window.mayPlay) return Promise.reject(new DOMException('play() needs a click', 'NotAllowedError'));
+    window.plays = true;
+    return play.call(this);
+  };
+}
+
+async function blockedSound(browser) {
+  step('sound that the browser blocks is played after a click');
+  const { context, page, complaints } = await open(browser, address, {}, blockSound);
+  await page.fill('#words', 'What can you do?');
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('.message.agent', { timeout: PATIENCE });
+  assert.match(await page.locator('#alert').innerText(), /until you click/);
+  await page.evaluate(() => (window.mayPlay = true));
+  await page.click('h1');
+  await page.waitForSelector('#alert', { state: 'hidden', timeout: PATIENCE });
+  assert.ok(await page.evaluate(() => window.plays));
+  assert.deepEqual(complaints, []);
+  await context.close();
+}
+
 async function withoutMicrophone(browser) {
   step('without permission the page says so, and typing works');
   const { context, page, complaints } = await open(browser, address, { permissions: [] });
@@ -588,6 +613,7 @@ try {
   await inventedTurn(browser);
   await readsBack(browser);
   await mutedMicrophone(browser);
+  await blockedSound(browser);
   await withoutMicrophone(browser);
   await browser.close();
   await bargeIn();
