@@ -175,11 +175,11 @@ export class Comparison extends EventTarget {
   }
 
   /** Plays a question twice. The early start comes first: if the server is warmed up by it, that favours the other. */
-  async play({ number, text }) {
+  async play({ number, text, language }) {
     this.stop();
     const run = (this.#run += 1);
     this.#playings = [];
-    this.#begin(text);
+    this.#begin(text, language);
     try {
       // Within the click, as browsers require.
       await this.#speaker.wake();
@@ -213,10 +213,11 @@ export class Comparison extends EventTarget {
     find('comparison').hidden = true;
   }
 
-  #begin(question) {
+  #begin(question, language) {
     this.#active = true;
     this.#show();
     find('comparison').hidden = false;
+    find('comparison-question').lang = language;
     find('comparison-question').textContent = `“${question}”`;
     find('both').hidden = true;
     for (const timeline of this.#timelines) timeline.clear();

@@ -449,7 +449,7 @@ function askConfirmation(event) {
     session.send({ type: 'undertone.confirmation.respond', call_id: event.call_id, accept });
     find('confirmations').replaceChildren();
   };
-  find('confirmations').replaceChildren(confirmationCard(event, answer));
+  find('confirmations').replaceChildren(confirmationCard(event, answer, transcript.language));
 }
 
 // ---------------------------------------------------------------- turns and files

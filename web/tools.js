@@ -51,14 +51,14 @@ export function showTools(place, tools, on) {
   );
 }
 
-/** A card that asks for confirmation. `answer` is called with true or false. */
-export function confirmationCard({ name, arguments: values, question }, answer) {
+/** A card that asks for confirmation. `answer` is called with true or false. `language`: the question's, a BCP 47 tag. */
+export function confirmationCard({ name, arguments: values, question }, answer, language) {
   const facts = Object.entries(values ?? {}).flatMap(([key, value]) => [el('dt', {}, key), el('dd', {}, typeof value === 'string' ? value : JSON.stringify(value))]);
   return el(
     'section',
     { class: 'confirmation', 'aria-label': 'Confirmation' },
     el('h3', {}, 'May it do this?'),
-    el('p', {}, question),
+    el('p', { lang: language }, question),
     el('dl', {}, el('dt', {}, 'tool'), el('dd', {}, name), ...facts),
     el('div', { class: 'buttons' }, el('button', { type: 'button', class: 'primary', onclick: () => answer(true) }, 'Yes, do it'), el('button', { type: 'button', onclick: () => answer(false) }, 'No')),
   );

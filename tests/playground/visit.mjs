@@ -500,11 +500,11 @@ async function wordsCome(from) {
   return { at: place.scrollTop, end: place.scrollHeight - place.clientHeight };
 }
 
-/** Runs in the page: a tool with many arguments asks. Returns how far its question can be scrolled into view. */
+/** Runs in the page: a tool with many long arguments asks. Returns how far its question can be scrolled into view. */
 async function asksMuch() {
   const { confirmationCard } = await import('/tools.js');
-  const values = Object.fromEntries(Array.from({ length: 12 }, (_, number) => [`field_${number}`, 'a value']));
-  document.getElementById('confirmations').replaceChildren(confirmationCard({ name: 'book', arguments: values, question: 'Shall I book it?' }, () => {}));
+  const values = Object.fromEntries(Array.from({ length: 12 }, (_, number) => [`field_${number}`, 'https://example.com/'.repeat(9)]));
+  document.getElementById('confirmations').replaceChildren(confirmationCard({ name: 'book', arguments: values, question: 'Soll ich es buchen?' }, () => {}, 'de'));
   const heading = document.querySelector('.confirmation h3');
   heading.scrollIntoView();
   return heading.getBoundingClientRect().top;
@@ -526,6 +526,19 @@ async function readsBack(browser) {
   await page.setViewportSize({ width: PHONE.height, height: PHONE.width });
   const top = await page.evaluate(asksMuch);
   assert.ok(top >= 0, `the question is ${-top} px above the screen`);
+  assert.equal(await page.locator('.confirmation p').getAttribute('lang'), 'de', 'a screen reader reads it in its language');
+
+  step('the smallest phone shows it whole');
+  await page.setViewportSize({ width: 320, height: 568 });
+  const wider = await page.evaluate(() => [document.documentElement, document.querySelector('.controls')].map((part) => part.scrollWidth - part.clientWidth));
+  assert.deepEqual(wider, [0, 0]);
+
+  step('what announces something is displayed before it has anything to tell');
+  const hidden = await page.evaluate(() => {
+    document.getElementById('confirmations').replaceChildren();
+    return ['status', 'way-told', 'confirmations', 'microphone-told'].filter((id) => document.getElementById(id).getClientRects().length === 0);
+  });
+  assert.deepEqual(hidden, []);
   assert.deepEqual(complaints, []);
   await context.close();
 }
