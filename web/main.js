@@ -304,7 +304,8 @@ voice.addEventListener('loudspeaker', ({ detail: device }) => {
   comparison.device = device;
 });
 voice.addEventListener('trouble', ({ detail: words }) => complain(words));
-document.addEventListener('keydown', (event) => event.key === 'Escape' && hush());
+// While words are composed, as in Japanese, it only ends that.
+document.addEventListener('keydown', ({ key, isComposing }) => key === 'Escape' && !isComposing && hush());
 find('hush').addEventListener('click', hush);
 
 /** Lets the microphone's track be heard while it should be. */

@@ -205,6 +205,8 @@ async function firstVisit(browser) {
   step('a control that vanishes or is disabled leaves the focus on the next');
   await say(page, 'What can you do?');
   await page.waitForSelector('#hush:not([hidden])', { timeout: PATIENCE });
+  await page.evaluate(() => document.dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', isComposing: true })));
+  assert.ok(await page.locator('#hush').isVisible(), 'an Escape that ends a composition silences nobody');
   await page.focus('#hush');
   await page.keyboard.press('Enter');
   await page.waitForSelector('#hush', { state: 'hidden', timeout: PATIENCE });
