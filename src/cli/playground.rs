@@ -75,9 +75,8 @@ fn questions(registry: &Registry, tools: &[Offered], language: &str) -> Vec<Ques
         })
         .collect();
     asked.sort_by_key(|asked| Reverse(asked.rank));
-    let question = |asked: Asked| {
-        Question::new(asked.text, language).demonstrating(asked.demonstrates)
-    };
+    let question =
+        |asked: Asked| Question::new(asked.text, language).demonstrating(asked.demonstrates);
     in_order(asked).map(question).take(QUESTIONS).collect()
 }
 

@@ -62,7 +62,9 @@ pub(super) fn required(schema: &Value) -> impl Iterator<Item = &str> {
 pub(super) fn lists_all(schema: &Value) -> bool {
     let own = schema.get("properties");
     let is_own = |name: &str| own.is_some_and(|own| own.get(name).is_some());
-    ELSEWHERE.iter().all(|keyword| schema.get(keyword).is_none())
+    ELSEWHERE
+        .iter()
+        .all(|keyword| schema.get(keyword).is_none())
         && properties(schema).all(|(name, _)| is_own(name))
         && required(schema).all(is_own)
 }

@@ -147,7 +147,10 @@ async fn a_tool_whose_parameters_are_in_parts_of_its_schema_is_offered_and_calle
         assert_eq!(call(&live, "look", given.clone()).await, Ok(given));
     }
     let neither = call(&live, "look", json!({"city": "Rome"})).await;
-    assert!(matches!(neither, Err(ToolError::Arguments(_))), "{neither:?}");
+    assert!(
+        matches!(neither, Err(ToolError::Arguments(_))),
+        "{neither:?}"
+    );
 }
 
 #[tokio::test]

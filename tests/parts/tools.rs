@@ -264,7 +264,10 @@ async fn a_change_whose_answer_is_lost_or_late_is_not_told_as_a_tool_that_does_n
         let lost = failure(&patient, place).await;
         assert!(matches!(lost, ToolError::Uncertain(_)), "{place}: {lost:?}");
         let told = lost.to_string();
-        assert!(told.contains("can be read") && told.contains("not known whether"), "{told}");
+        assert!(
+            told.contains("can be read") && told.contains("not known whether"),
+            "{told}"
+        );
     }
     let down = failure(&patient, "down").await;
     assert!(matches!(down, ToolError::Broken(_)), "{down:?}");
