@@ -136,7 +136,8 @@ mod tests {
 
     #[test]
     fn the_order_is_that_of_the_first_calls() {
-        let cases: [(&[&[usize]], &[Times], bool); 7] = [
+        type Case<'a> = (&'a [&'a [usize]], &'a [Times], bool);
+        let cases: [Case; 7] = [
             (&[&[0], &[1]], &[ONCE; 2], true),
             (&[&[1], &[0]], &[ONCE; 2], false),
             (&[&[0], &[0], &[1], &[0]], &[READ, ONCE], true),
