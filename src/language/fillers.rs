@@ -15,6 +15,8 @@ pub(crate) enum Filler {
 pub(super) struct Fillers {
     /// Words with which a filler may begin, and which mean nothing here.
     pub(super) openers: &'static [&'static str],
+    /// Those of them that answer a question if no announcement follows.
+    pub(super) answers: &'static [&'static str],
     /// The first words of a filler, after the openers.
     pub(super) promises: &'static [&'static str],
     /// Words after which facts come.
@@ -45,7 +47,8 @@ impl Fillers {
             .count();
         let rest = words[opening..].join(" ");
         if rest.is_empty() {
-            return (words.len() <= 3).then_some(Filler::Acknowledges);
+            let answers = words.iter().any(|word| self.answers.contains(word));
+            return (words.len() <= 3 && !answers).then_some(Filler::Acknowledges);
         }
         let states = words[opening..]
             .iter()

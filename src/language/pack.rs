@@ -115,12 +115,13 @@ impl Pack {
         (self.finished)(text, marks)
     }
 
-    /// Whether a clause says nothing, and may be left unsaid when the result is there: "Okay.", "One moment."
+    /// Whether a clause says nothing, and may be left unsaid when the result is there: "Okay.", "One moment.", but not
+    /// "Yes.", which answers a question.
     pub(crate) fn is_filler(&self, clause: &str) -> bool {
         (self.filler)(clause).is_some()
     }
 
-    /// Whether a clause only announces work. "Yes." and "Okay." do not: they may be an answer.
+    /// Whether a clause only announces work. "Okay." does not: it may be an answer.
     pub(crate) fn announces(&self, clause: &str) -> bool {
         (self.filler)(clause) == Some(Filler::Announces)
     }

@@ -301,6 +301,18 @@ fn a_part_of_the_answer_before_the_call_is_said() {
     assert_eq!(sim.spoken(), ["It is noon.", "It is sunny."]);
 }
 
+/// It answered the user's question, and was left unsaid because the result was there.
+#[test]
+fn a_yes_before_a_call_is_said_and_a_yes_that_announces_it_is_not() {
+    let spoken = |words: &str| {
+        let mut first = calling("boulder", 100, 100);
+        first[1] = say(words);
+        asked([first, answering(), answering()], 100).spoken()
+    };
+    assert_eq!(spoken("Yes. "), ["Yes.", "It is sunny."]);
+    assert_eq!(spoken("Yes, one moment. "), ["It is sunny."]);
+}
+
 #[test]
 fn a_second_call_in_the_same_breath_is_not_lost() {
     let mut both = calling("boulder", 50, 50);

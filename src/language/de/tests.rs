@@ -290,9 +290,12 @@ fn only_announcements_are_fillers() {
         "Der Flug geht um neun.",
         "Ich sehe drei freie Termine am Montag.",
         "Einen Moment, Ihr Flug geht um neun.",
+        "Ja.",
+        "Ja, gerne.",
     ] {
         assert!(!PACK.is_filler(text), "{text}");
     }
+    assert!(PACK.is_filler("Ja, einen Moment."));
 }
 
 #[test]

@@ -465,6 +465,7 @@ pub(super) static FILLERS: Fillers = Fillers {
         "aber",
         "sehr",
     ],
+    answers: &["ja"],
     promises: &[
         "einen moment",
         "ein moment",

@@ -106,6 +106,12 @@ fn words(text: &str) -> Vec<&str> {
         .collect()
 }
 
+/// Whether the words say yes or no. "No problem" does not.
+fn answers(words: &[&str]) -> bool {
+    let is_no = |at: usize| words[at] == "no" && words.get(at + 1) != Some(&"problem");
+    words.contains(&"yes") || (0..words.len()).any(is_no)
+}
+
 /// Classifies a clause that may be left unsaid when the result is there. If in doubt it is no filler: a part of an
 /// answer must never be lost.
 pub(super) fn classify(clause: &str) -> Option<Filler> {
@@ -123,7 +129,7 @@ pub(super) fn classify(clause: &str) -> Option<Filler> {
         .count();
     let rest = &words[opening..];
     let Some(first) = rest.first() else {
-        return (words.len() <= 3).then_some(Filler::Acknowledges);
+        return (words.len() <= 3 && !answers(&words)).then_some(Filler::Acknowledges);
     };
     if rest.iter().any(|word| FACTS.contains(word)) || lower.split(',').skip(1).any(states) {
         return None;
@@ -168,8 +174,24 @@ mod tests {
         ] {
             assert_eq!(classify(filler), Some(Filler::Announces), "{filler}");
         }
-        for filler in ["Of course.", "Sure!", "Okay."] {
+        for filler in ["Of course.", "Sure!", "Okay.", "No problem."] {
             assert_eq!(classify(filler), Some(Filler::Acknowledges), "{filler}");
+        }
+    }
+
+    #[test]
+    fn a_yes_or_no_is_an_answer_unless_an_announcement_follows() {
+        for answer in [
+            "Yes.",
+            "No.",
+            "Yes, of course.",
+            "Yes, no problem.",
+            "Okay, no.",
+        ] {
+            assert_eq!(classify(answer), None, "{answer}");
+        }
+        for filler in ["Yes, one moment.", "Yes, let me check that."] {
+            assert_eq!(classify(filler), Some(Filler::Announces), "{filler}");
         }
     }
 

@@ -272,9 +272,12 @@ fn only_announcements_are_fillers() {
         "Un momento, el vuelo está cancelado.",
         "Un momento, su vuelo sale a las doce.",
         "Veo tres citas libres.",
+        "Sí.",
+        "Sí, claro.",
     ] {
         assert!(!PACK.is_filler(text), "{text}");
     }
+    assert!(PACK.is_filler("Sí, un momento."));
 }
 
 #[test]

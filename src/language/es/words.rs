@@ -429,6 +429,7 @@ pub(super) static FILLERS: Fillers = Fillers {
         "claro", "vale", "bien", "muy", "sí", "bueno", "por", "supuesto", "de", "acuerdo",
         "perfecto", "okay", "ok", "pues", "gracias", "a", "ver",
     ],
+    answers: &["sí"],
     promises: &[
         "un momento",
         "un momentito",
