@@ -201,7 +201,7 @@ impl Generation {
     }
 
     /// Begins a call. Returns the words before it that are still to be spoken; `None` if there were too many
-    /// calls. Withheld words are dropped: they were a filler, and the router has already said one.
+    /// calls. Of withheld words only fillers are dropped, as the router has already said one.
     pub(super) fn begin_call(&mut self, tool: &str) -> Option<Vec<String>> {
         if self.calls == MOST_CALLS {
             return None;
@@ -212,8 +212,11 @@ impl Generation {
         match &mut self.withheld {
             Withheld::No => {}
             Withheld::AfterFiller(_) => {
-                self.withheld = Withheld::No;
-                self.cutter = self.cutter.afresh();
+                let mut before = self.take_withheld();
+                before.extend(self.cutter.finish());
+                before.retain(|clause| !self.cutter.language.is_filler(clause));
+                self.said += before.len();
+                return Some(before);
             }
             Withheld::BeforeCall(expected, _) if expected == tool => {}
             Withheld::BeforeCall(..) => return Some(self.finish()),

@@ -37,6 +37,20 @@ fn one_clause_after_a_filler_may_be_another_filler() {
 }
 
 #[test]
+fn a_part_of_an_answer_between_a_filler_and_a_call_is_spoken() {
+    for (text, before) in [
+        ("It is noon. ", "It is noon."),
+        ("It is noon", "It is noon"),
+        ("Let me see. It is noon", "It is noon"),
+        ("Yes. ", "Yes."),
+    ] {
+        let mut generation = after_filler();
+        assert_eq!(generation.words(text), Vec::<String>::new(), "{text}");
+        assert_eq!(generation.begin_call("clock").unwrap(), [before], "{text}");
+    }
+}
+
+#[test]
 fn two_clauses_after_a_filler_are_an_answer() {
     let mut generation = after_filler();
     let clauses = generation.words("It is noon. It rains. And");

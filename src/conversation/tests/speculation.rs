@@ -1145,6 +1145,30 @@ fn the_router_s_filler_is_said_once_and_at_once() {
     assert_eq!(sim.spoken().last().unwrap(), "I like it.");
 }
 
+/// It was taken for a second filler and never said.
+#[test]
+fn a_part_of_the_answer_between_the_router_s_filler_and_a_call_is_said() {
+    let mut tool = early("weather");
+    tool.fillers.short = vec!["Checking {{ city }}.".into()];
+    let mut policy = with(vec![tool]);
+    policy.filler.lead = FillerLead::Router;
+    policy.speculation.preemptive = false;
+    let mut sim = Sim::new(policy);
+    weather_router(&mut sim);
+    sim.tool_ms = 4_000;
+    let [mut first, second] = weather_answer("boulder");
+    first[1] = say("Your flight is on time.");
+    sim.scripts.extend([first, second]);
+    sim.speak("what is the weather in boulder", 1_500);
+    sim.silence(12_000);
+    let spoken = sim.spoken();
+    assert_eq!(
+        spoken[..2],
+        ["Checking boulder.", "Your flight is on time."]
+    );
+    assert_eq!(spoken.last().unwrap(), "It is sunny.");
+}
+
 /// A tool was announced until a later answer of the sources predicted it again.
 #[test]
 fn a_tool_that_the_last_words_do_not_ask_for_is_not_announced() {
