@@ -13,6 +13,8 @@ use std::sync::LazyLock;
 const DAY: u64 = 24 * 60 * 60;
 /// The longest name of a timer, in bytes.
 const LONGEST_NAME: usize = 40;
+/// The most timers of one length that are set at once.
+const MOST_TIMERS: usize = 20;
 
 fn rule(pattern: &str) -> Option<Regex> {
     let built = Regex::new(pattern);
@@ -230,6 +232,12 @@ rule!(
 rule!(
     CORRECTION,
     r"\b(?:no wait|wait no|no sorry|sorry no|i mean|i meant|actually|make that|make it|scratch that|or rather|no)\b"
+);
+
+// A number behind or before an "and" that may be a length without its unit.
+rule!(
+    UNREAD,
+    r"\bfor \d+(?:\.\d+)?(?: and\b|$)| and (?:another |one |1 |for |of )*\d+(?:\.\d+)?$"
 );
 
 rule!(
@@ -604,7 +612,6 @@ pub(super) fn read(sentence: &str) -> Vec<Request> {
         return vec![Request::Talk(Talk::FixedLength)];
     }
     cancel(&core)
-        .map(|request| vec![request])
         .or_else(|| set(&core))
         .or_else(|| remind(&core, sentence))
         .unwrap_or_default()
@@ -743,7 +750,7 @@ fn convert(core: &str) -> Option<Request> {
     })
 }
 
-fn cancel(core: &str) -> Option<Request> {
+fn cancel(core: &str) -> Option<Vec<Request>> {
     let found = CANCEL.as_ref()?.captures(core)?;
     let part = |a: &str, b: &str| {
         let part = found.name(a).or_else(|| found.name(b));
@@ -755,10 +762,14 @@ fn cancel(core: &str) -> Option<Request> {
     let rest = new.map_or(&rest[..], |new| &rest[..new.start()]);
     let words = format!("{} {rest}", part("what", "what2"));
     let plural = part("noun", "noun2").ends_with('s');
-    Some(match leaves_some(core) {
-        true => Request::Talk(Talk::WhichTimer),
-        false => Request::CancelTimer(target(&words, plural)),
-    })
+    if leaves_some(core) {
+        return Some(vec![Request::Talk(Talk::WhichTimer)]);
+    }
+    let targets = match durations::all(&words).as_slice() {
+        several @ [_, _, ..] => several.iter().copied().map(Target::Seconds).collect(),
+        _ => vec![target(&words, plural)],
+    };
+    Some(targets.into_iter().map(Request::CancelTimer).collect())
 }
 
 /// "And set a new one" for "but set a new one".
@@ -830,7 +841,9 @@ fn set_another(core: &str) -> Option<Vec<Request>> {
         .iter()
         .map(|part| set(&format!("set a timer for {}", part.replace(" timer", ""))));
     let timers = std::iter::once(set(parts[0])).chain(others);
-    timers.collect::<Option<Vec<_>>>().map(|each| each.concat())
+    // "2 timers, 1 for 5 minutes": the others follow.
+    let one = |timers: Option<Vec<Request>>| timers?.into_iter().next();
+    timers.map(one).collect()
 }
 
 /// "remind me in 10 minutes to ...", "let me know when 5 minutes are up".
@@ -896,10 +909,14 @@ fn timers(core: &str, label: Option<String>) -> Vec<Request> {
             label,
         }],
         [_] if said.contains(" or ") && !has_or(label.as_deref()) => talk(Talk::WhichLength),
-        [one] => vec![Request::SetTimer {
-            seconds: Some(*one),
-            label: label.filter(|_| corrected.is_none()),
-        }],
+        [_] if matches(&UNREAD, &durations::marked(said, "#")) => talk(Talk::WhichLength),
+        [one] => {
+            let timer = Request::SetTimer {
+                seconds: Some(*one),
+                label: label.filter(|_| corrected.is_none()),
+            };
+            vec![timer; how_many(core)]
+        }
         several if core.contains("timers") => several
             .iter()
             .map(|&one| Request::SetTimer {
@@ -909,6 +926,18 @@ fn timers(core: &str, label: Option<String>) -> Vec<Request> {
             .collect(),
         _ => talk(Talk::WhichLength),
     }
+}
+
+/// The number of timers that are asked for: 2 in "2 10 minute timers".
+fn how_many(core: &str) -> usize {
+    static COUNT: LazyLock<Option<Regex>> =
+        LazyLock::new(|| rule(r"\b(?P<count>\d+) (?:# )?(?:[a-z]+ )?timers\b"));
+    let marked = durations::marked(core, "#");
+    let count = captured(&COUNT, &marked, &["count"]).flatten();
+    let count = count.and_then(|count| count.parse().ok());
+    count
+        .filter(|count| (1..=MOST_TIMERS).contains(count))
+        .unwrap_or(1)
 }
 
 /// The label of a timer: "pasta" in "pasta timer", "called pasta", "for the pasta". `around` is the text that the rule did
@@ -940,7 +969,12 @@ fn label(around: &str) -> Option<String> {
         .filter(|name| !name.starts_with("and "));
     named
         .filter(meant)
-        .or_else(|| Some(tidy(&before.replace('#', ""))).filter(meant))
+        .or_else(|| Some(tidy(without_count(&before.replace('#', "")))).filter(meant))
+}
+
+/// "pasta" of "2 pasta".
+fn without_count(words: &str) -> &str {
+    words.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ')
 }
 
 #[cfg(test)]

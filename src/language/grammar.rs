@@ -62,6 +62,8 @@ pub(super) struct Grammar {
     pub(super) weather: &'static str,
     pub(super) no_forecast: &'static str,
     pub(super) days: &'static [(&'static str, &'static str)],
+    /// A sentence with several lengths is about as many timers.
+    pub(super) several: &'static str,
     /// Lengths of time that are rewritten as digits and units first.
     pub(super) lengths: &'static [(&'static str, &'static str)],
     /// Hours, minutes, seconds.
@@ -121,6 +123,7 @@ pub(super) struct Reader {
     weather: Regex,
     no_forecast: Regex,
     days: Vec<(Regex, &'static str)>,
+    several: Regex,
     lengths: Vec<(Regex, &'static str)>,
     length: Regex,
     sum: Regex,
@@ -183,6 +186,7 @@ impl Reader {
             weather: regex(grammar.weather)?,
             no_forecast: regex(grammar.no_forecast)?,
             days: table(grammar.days)?,
+            several: regex(grammar.several)?,
             lengths: table(grammar.lengths)?,
             length: regex(&length)?,
             sum: regex(grammar.sum)?,
@@ -200,7 +204,11 @@ impl Reader {
         let mut all: Vec<Request> = Vec::new();
         for sentence in sentences(said) {
             let sentence = (self.grammar.normalise)(sentence);
-            for request in self.sentence(&sentence) {
+            let read = self.sentence(&sentence);
+            if all.ends_with(&read) {
+                continue;
+            }
+            for request in read {
                 let taken_back = matches!(request, Request::Refused | Request::Talk(Talk::Stop));
                 if taken_back {
                     all.retain(|request| !request.needs_tool());
@@ -210,7 +218,8 @@ impl Reader {
         }
         if all.iter().any(Request::needs_tool) {
             all.retain(Request::needs_tool);
-            all.dedup();
+            // Two timers may have one length.
+            all.dedup_by(|next, one| next == one && !matches!(one, Request::SetTimer { .. }));
         }
         all
     }
@@ -222,12 +231,55 @@ impl Reader {
         }
         let parts: Vec<&str> = sentence.split(self.grammar.and).collect();
         if parts.len() > 1 {
-            let read: Vec<Request> = parts.iter().map(|part| self.one(part)).collect();
+            let read: Vec<Request> = parts.iter().flat_map(|part| self.part(part)).collect();
             if read.iter().all(Request::needs_tool) {
                 return read;
             }
         }
-        vec![self.one(sentence)]
+        self.part(sentence)
+    }
+
+    /// The request of a sentence or a part of it: several if they are about timers.
+    fn part(&self, part: &str) -> Vec<Request> {
+        let several = self.several.captures(part);
+        match (self.one(part), several) {
+            (Request::Talk(Talk::WhichLength), Some(_)) => self.timers(part),
+            (timer @ Request::SetTimer { .. }, Some(several)) => {
+                let count = several.name("count");
+                let count = count.and_then(|count| count.as_str().parse().ok());
+                vec![timer; count.unwrap_or(1)]
+            }
+            (Request::CancelTimer(Target::Only), _) => {
+                match self.lengths(self.core(part)).as_slice() {
+                    [] => vec![Request::CancelTimer(Target::Only)],
+                    several => {
+                        let several = several.iter().copied().map(Target::Seconds);
+                        several.map(Request::CancelTimer).collect()
+                    }
+                }
+            }
+            (one, _) => vec![one],
+        }
+    }
+
+    /// A timer for each length of a sentence, with the label beside it.
+    fn timers(&self, sentence: &str) -> Vec<Request> {
+        let core = rewritten(&self.lengths, self.core(sentence));
+        let lengths = self.lengths(core.clone());
+        if !lengths.iter().all(|seconds| TIMER.contains(seconds)) {
+            return vec![Request::Talk(Talk::BadLength)];
+        }
+        let parts: Vec<&str> = core.split(self.grammar.and).collect();
+        let label = |at: usize| {
+            let part = *parts.get(at).filter(|_| parts.len() == lengths.len())?;
+            let is_its_own = self.lengths(part.to_owned()) == [lengths[at]];
+            is_its_own.then(|| self.label_of(part)).flatten()
+        };
+        let timer = |(at, seconds): (usize, &u64)| Request::SetTimer {
+            seconds: Some(*seconds),
+            label: label(at),
+        };
+        lengths.iter().enumerate().map(timer).collect()
     }
 
     fn one(&self, sentence: &str) -> Request {
@@ -402,12 +454,7 @@ impl Reader {
 
     fn timer(&self, core: &str) -> Request {
         let lengths = self.lengths(core.to_owned());
-        let unmeasured = self.without_lengths(core);
-        let label = self.label.captures(&unmeasured).and_then(|found| {
-            let label = found.name("label")?.as_str().trim();
-            let is_other = label.is_empty() || self.timer.is_match(label);
-            (!is_other && !label.contains(|c: char| c.is_ascii_digit())).then(|| label.to_owned())
-        });
+        let label = self.label_of(core);
         if self.wonders.is_match(core) {
             return Request::Unknown;
         }
@@ -438,6 +485,15 @@ impl Reader {
             [_] => Request::Talk(Talk::BadLength),
             _ => Request::Talk(Talk::WhichLength),
         }
+    }
+
+    /// The name of a timer, or what it is for.
+    fn label_of(&self, core: &str) -> Option<String> {
+        let unmeasured = self.without_lengths(core);
+        let found = self.label.captures(&unmeasured)?;
+        let label = found.name("label")?.as_str().trim();
+        let is_other = label.is_empty() || self.timer.is_match(label);
+        (!is_other && !label.contains(|c: char| c.is_ascii_digit())).then(|| label.to_owned())
     }
 
     /// The lengths of time in a normalised text, in seconds. A smaller unit after a greater one belongs to it.

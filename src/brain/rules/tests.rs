@@ -90,6 +90,49 @@ fn reads_timers() {
     assert_eq!(of("my sister set a timer yesterday"), []);
 }
 
+/// Only the last one was set, or the last one cancelled.
+#[test]
+fn none_of_several_timers_is_dropped() {
+    let two = [timer(300, None), timer(600, None)].concat();
+    for said in [
+        "Set two timers, one for 5 and one for 10 minutes.",
+        "Set two timers, one for five minutes and one for ten.",
+        "Set timers for 5 and 10 minutes.",
+        "Set a timer for five and another for ten minutes.",
+        "Set a timer for five minutes and another one for ten, please.",
+    ] {
+        assert_eq!(of(said), two, "{said}");
+    }
+    let third = timer(900, None);
+    assert_eq!(
+        of("Set timers for 5, 10 and 15 minutes"),
+        [two, third].concat()
+    );
+    let same = [timer(600, None), timer(600, None)].concat();
+    for said in [
+        "Set two timers for ten minutes.",
+        "set two ten minute timers",
+    ] {
+        assert_eq!(of(said), same, "{said}");
+    }
+    let pasta = [timer(600, Some("pasta")), timer(600, Some("pasta"))].concat();
+    assert_eq!(of("Set two pasta timers for ten minutes."), pasta);
+    for said in [
+        "Set a timer for 5 and 10 minutes.",
+        "Set a pasta timer for 5 and an egg timer for 10 minutes.",
+        "Set two timers for five minutes and ten.",
+    ] {
+        assert_eq!(of(said), [Request::Talk(Talk::WhichLength)], "{said}");
+    }
+    let both = [300, 600].map(|seconds| Request::CancelTimer(Target::Seconds(seconds)));
+    for said in [
+        "Cancel the 5 and 10 minute timers.",
+        "cancel the five minute and the ten minute timer",
+    ] {
+        assert_eq!(of(said), both, "{said}");
+    }
+}
+
 #[test]
 fn a_reason_or_a_subject_neither_refuses_nor_reports() {
     for (said, seconds, label) in [

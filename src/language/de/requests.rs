@@ -173,7 +173,21 @@ static GRAMMAR: Grammar = Grammar {
             r"\b(\d+) minuten? (?:und )?(\d{1,2})( (?:für|an|ab|aus|lang|stellen|setzen|starten|laufen)\b|$)",
             "$1 minuten $2 sekunden$3",
         ),
+        // "Einen auf fünf und einen auf zehn Minuten", "fünf, zehn und fünfzehn Minuten".
+        (
+            r"\b(\d+) und ((?:(?:noch|dann|auch) )*(?:(?:einen|einer|eine|ein|den|der)(?: anderen?| zweiten?| weiteren?)? )?(?:für (?:die |den |das )?\p{L}+ )?(?:(?:auf|für|von|über|mit) )?\d+) (stunden?|minuten?|sekunden?)\b",
+            "$1 $3 und $2 $3",
+        ),
+        (
+            r"\b(\d+) (\d+) (stunden?|minuten?|sekunden?) und\b",
+            "$1 $3 $2 $3 und",
+        ),
+        (
+            r"\b(\d+) (stunden?|minuten?|sekunden?) und ((?:noch )?(?:einen|einer|eine)(?: anderen?| zweiten?| weiteren?)? (?:auf|für|von|über|mit) \d+)( (?:stellen|setzen|starten)\b|$)",
+            "$1 $2 und $3 $2$4",
+        ),
     ],
+    several: r"\b(?:(?P<count>[2-9]|1\d)|mehrere|beide) (?:\p{L}+ )?(?:timer|wecker|countdowns)\b|\bund (?:(?:noch|dann|auch) )*(?:einen|einer|eine)\b",
     units_of_time: ["stunden?|std", "minuten?|min", "sekunden?|sek"],
     sum: r"^(?:(?:was|wie ?viel) (?:ist|sind|ergibt|macht|gibt)(?: denn)?|(?:berechne|berechnen sie|rechne|rechnen sie)(?: (?:bitte|mal|mir|doch|kurz))*|was kommt heraus bei) (?P<sum>.+?)(?: aus)?$",
     operations: &[

@@ -125,6 +125,36 @@ fn several_requests_are_read_and_the_last_word_counts() {
     assert_eq!((WORDING.timer_of)("Zehn"), None);
 }
 
+/// Only the last one was set.
+#[test]
+fn none_of_several_timers_is_dropped() {
+    for said in [
+        "Stell zwei Timer, einen auf fünf und einen auf zehn Minuten.",
+        "Stell zwei Timer auf 5 und 10 Minuten, bitte.",
+        "Stell einen Timer auf fünf Minuten und noch einen auf zehn.",
+        "Zwei Timer: fünf Minuten und zehn Minuten",
+    ] {
+        let requests = (WORDING.requests)(said);
+        assert_eq!(requests, [timer(300), timer(600)], "{said}");
+    }
+    let named = |seconds, label: &str| Request::SetTimer {
+        seconds: Some(seconds),
+        label: Some(label.to_owned()),
+    };
+    let both = "Stell einen Timer für die Pasta auf 8 und einen für die Eier auf 6 Minuten.";
+    assert_eq!(
+        (WORDING.requests)(both),
+        [named(480, "pasta"), named(360, "eier")]
+    );
+    let same = (WORDING.requests)("Stell zwei Timer auf zehn Minuten.");
+    assert_eq!(same, [timer(600), timer(600)]);
+    let unclear = one("Stell einen Timer auf 5 und 10 Minuten.");
+    assert_eq!(unclear, Request::Talk(Talk::WhichLength));
+    let cancelled = (WORDING.requests)("Lösche die Timer auf 5 und 10 Minuten.");
+    let lengths = [300, 600].map(|seconds| Request::CancelTimer(Target::Seconds(seconds)));
+    assert_eq!(cancelled, lengths);
+}
+
 #[test]
 fn results_are_said_in_words() {
     let say = |tool, output, said| (WORDING.result)(tool, &output, said).unwrap();

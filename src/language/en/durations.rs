@@ -1,6 +1,6 @@
 //! Durations: reads them in normalised text, and writes them in words.
 
-use regex::Regex;
+use regex::{Captures, Regex};
 use std::ops::Range;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -62,17 +62,60 @@ static HALF_RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         .collect()
 });
 
-static LENGTH: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"\b(\d+(?:\.\d+)?)(?: more)? ?(hours?|hrs?|minutes?|mins?|seconds?|secs?)\b").ok()
+const NUMBER: &str = r"\d+(?:\.\d+)?";
+const UNIT: &str = "hours?|hrs?|minutes?|mins?|seconds?|secs?";
+/// Words before a further length of a list.
+const FURTHER: &str = r"(?:(?:another|a second|a third)(?: one| 1| timer)?(?: for| of)?|(?:one|1)(?: more)?(?: timer)? (?:for|of))";
+
+static LENGTH: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(&format!(r"\b({NUMBER})(?: more)? ?({UNIT})\b")).ok());
+
+/// Lengths of which only the last has its unit, in the group 3: "5, 10 and 15 minutes", "1 for 5 and 1 for 10 minutes".
+static UNIT_LAST: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let and = format!(" and (?:also |then |the )*(?:{FURTHER} )?(?:for |of )?");
+    Regex::new(&format!(
+        r"\b({NUMBER}(?:(?:{and}| {FURTHER} | ){NUMBER})*)((?:{and}| {FURTHER} ){NUMBER}) ?({UNIT})\b"
+    ))
+    .ok()
+});
+
+/// One of the lengths before the last.
+static ITEM: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(&format!("((?:{FURTHER} )?)({NUMBER})")).ok());
+
+/// Two lengths of which only the first has its unit: "5 minutes and another for 10".
+static UNIT_FIRST: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let after = after_length!();
+    Regex::new(&format!(
+        r"\b({NUMBER} ?({UNIT})(?: and (?:also |then )*| ){FURTHER} )({NUMBER}){after}"
+    ))
+    .ok()
 });
 
 /// The text with every duration rewritten as numbers and units: "30 minutes".
 pub fn plain(text: &str) -> String {
-    HALF_RULES
+    let text = HALF_RULES
         .iter()
         .fold(text.to_owned(), |text, (said, meant)| {
             said.replace_all(&text, *meant).into_owned()
-        })
+        });
+    with_units(text)
+}
+
+/// The text in which each length of a list has its unit: "5 minutes and 10 minutes" for "5 and 10 minutes".
+fn with_units(text: String) -> String {
+    let (Some(last), Some(item), Some(first)) =
+        (UNIT_LAST.as_ref(), ITEM.as_ref(), UNIT_FIRST.as_ref())
+    else {
+        return text;
+    };
+    let with_unit = |found: &Captures<'_>| {
+        let unit = &found[3];
+        let items = item.replace_all(&found[1], format!("${{1}}${{2}} {unit}"));
+        format!("{items}{} {unit}", &found[2])
+    };
+    let text = last.replace_all(&text, with_unit);
+    first.replace_all(&text, "${1}${3} ${2}${4}").into_owned()
 }
 
 /// The durations that a text names, in whole seconds. "10 minutes and 30 seconds" is one of 630 s; "5 minutes
@@ -173,7 +216,8 @@ mod tests {
     #[test]
     fn every_rule_compiles() {
         assert_eq!(HALF_RULES.len(), HALVES.len());
-        assert!(LENGTH.is_some());
+        assert!(LENGTH.is_some() && ITEM.is_some());
+        assert!(UNIT_LAST.is_some() && UNIT_FIRST.is_some());
     }
 
     #[test]
@@ -207,6 +251,24 @@ mod tests {
             ("a timer", None),
         ] {
             assert_eq!(seconds(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn lengths_of_a_list_share_their_unit() {
+        for (text, expected) in [
+            ("5 and 10 minutes", &[300, 600][..]),
+            ("5 10 and 15 minutes", &[300, 600, 900]),
+            ("1 for 5 and 1 for 10 minutes", &[300, 600]),
+            ("1 for 5 1 for 10 and 1 for 15 minutes", &[300, 600, 900]),
+            ("5 minutes and another for 10", &[300, 600]),
+            ("1 for 5 minutes and 1 for 10 please", &[300, 600]),
+            ("5 and 10 minute timers", &[300, 600]),
+            ("10 minutes and 30 seconds", &[630]),
+            ("5 minutes and 1 for 10 people", &[300]),
+            ("2 10 minute timers", &[600]),
+        ] {
+            assert_eq!(all(text), expected, "{text}");
         }
     }
 

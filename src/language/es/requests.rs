@@ -149,7 +149,21 @@ static GRAMMAR: Grammar = Grammar {
             r"\b(\d+) minutos? (?:y|con) (\d{1,2})( (?:para|por)\b|$)",
             "$1 minutos $2 segundos$3",
         ),
+        // "Uno de cinco y otro de diez minutos", "cinco, diez y quince minutos".
+        (
+            r"\b(\d+) y ((?:(?:también|luego|después) )*(?:(?:otro|otra|una|1|el otro|la otra)(?: más)? )?(?:para (?:la |el |las |los )?\p{L}+ )?(?:(?:de|para|a|por) )?\d+) (horas?|minutos?|segundos?)\b",
+            "$1 $3 y $2 $3",
+        ),
+        (
+            r"\b(\d+) (\d+) (horas?|minutos?|segundos?) y\b",
+            "$1 $3 $2 $3 y",
+        ),
+        (
+            r"\b(\d+) (horas?|minutos?|segundos?) y ((?:otro|otra|una|1)(?: más)? (?:de|para|a|por) \d+)( para\b|$)",
+            "$1 $2 y $3 $2$4",
+        ),
     ],
+    several: r"\b(?:(?P<count>[2-9]|1\d) (?:\p{L}+ )?)?(?:temporizadores|alarmas|cronómetros)\b|\by (?:(?:también|luego|después) )*(?:otro|otra|una|1|el otro|la otra)\b",
     units_of_time: ["horas?", "minutos?|min", "segundos?|seg"],
     sum: r"^(?:(?:cuánto|cuántos|qué) (?:es|son|da|suman|hace)|(?:calcula|calcule)(?: por favor)?) (?P<sum>.+?)$",
     operations: &[

@@ -131,6 +131,37 @@ fn requests_are_read() {
     assert_eq!((WORDING.timer_of)("Diez minutos."), Some(timer(600)));
 }
 
+/// Only the last one was set.
+#[test]
+fn none_of_several_timers_is_dropped() {
+    for said in [
+        "Pon dos temporizadores, uno de cinco y otro de diez minutos.",
+        "Pon dos temporizadores de 5 y 10 minutos, por favor.",
+        "Pon un temporizador de cinco minutos y otro de diez.",
+        "Pon un temporizador de cinco minutos y otro de diez minutos.",
+    ] {
+        let requests = (WORDING.requests)(said);
+        assert_eq!(requests, [timer(300), timer(600)], "{said}");
+    }
+    let named = |seconds, label: &str| Request::SetTimer {
+        seconds: Some(seconds),
+        label: Some(label.to_owned()),
+    };
+    let both =
+        "Pon un temporizador de 8 minutos para la pasta y otro de 6 minutos para los huevos.";
+    assert_eq!(
+        (WORDING.requests)(both),
+        [named(480, "pasta"), named(360, "huevos")]
+    );
+    let same = (WORDING.requests)("Pon dos temporizadores de diez minutos.");
+    assert_eq!(same, [timer(600), timer(600)]);
+    let unclear = one("Pon un temporizador de 5 y 10 minutos.");
+    assert_eq!(unclear, Request::Talk(Talk::WhichLength));
+    let cancelled = (WORDING.requests)("Cancela los temporizadores de 5 y 10 minutos.");
+    let lengths = [300, 600].map(|seconds| Request::CancelTimer(Target::Seconds(seconds)));
+    assert_eq!(cancelled, lengths);
+}
+
 #[test]
 fn results_are_said_in_words() {
     let say = |tool, output, said| (WORDING.result)(tool, &output, said).unwrap();
