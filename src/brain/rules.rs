@@ -609,7 +609,11 @@ pub(super) fn read(sentence: &str) -> Vec<Request> {
         return times;
     }
     if changes(&core) {
-        return vec![Request::Talk(Talk::FixedLength)];
+        let is_timed = durations::all(&core).is_empty() && matches(&TIME_OF_DAY, &core);
+        return vec![Request::Talk(match is_timed {
+            true => Talk::TimeOfDay,
+            false => Talk::FixedLength,
+        })];
     }
     cancel(&core)
         .or_else(|| set(&core))

@@ -458,8 +458,12 @@ impl Reader {
         if self.wonders.is_match(core) {
             return Request::Unknown;
         }
+        let is_timed = lengths.is_empty() && self.time_of_day.is_match(core);
         if self.changes.is_match(core) {
-            return Request::Talk(Talk::FixedLength);
+            return Request::Talk(match is_timed {
+                true => Talk::TimeOfDay,
+                false => Talk::FixedLength,
+            });
         }
         if self.cancel.is_match(core) {
             return Request::CancelTimer(match (lengths.as_slice(), label) {
@@ -473,7 +477,7 @@ impl Reader {
             return Request::ListTimers;
         }
         match lengths.as_slice() {
-            [] if self.time_of_day.is_match(core) => Request::Talk(Talk::TimeOfDay),
+            [] if is_timed => Request::Talk(Talk::TimeOfDay),
             [] => Request::SetTimer {
                 seconds: None,
                 label,

@@ -426,6 +426,9 @@ fn a_running_timer_is_not_changed_by_another() {
     ] {
         assert_eq!(of(said), [Request::Talk(Talk::FixedLength)], "{said}");
     }
+    for said in ["change my timer to 7 am", "Change the timer to noon."] {
+        assert_eq!(of(said), [Request::Talk(Talk::TimeOfDay)], "{said}");
+    }
     for said in ["add a five minute timer", "put five minutes on the timer"] {
         assert_eq!(of(said), timer(300, None), "{said}");
     }

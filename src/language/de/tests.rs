@@ -690,6 +690,11 @@ fn lengths_are_no_labels_and_times_of_day_no_lengths() {
         "Weck mich um viertel nach sechs",
         "Stell den Wecker auf sieben",
         "Weck mich um sieben Uhr dreißig.",
+        "Stell den Wecker auf 7:30 Uhr.",
+        "Stell den Wecker auf 7.30 Uhr",
+        "Ändere den Wecker auf sieben Uhr.",
+        "Kannst du den Wecker auf 8:15 Uhr ändern?",
+        "Stell einen Wecker für Montag",
     ] {
         assert_eq!(one(said), Request::Talk(Talk::TimeOfDay), "{said}");
     }

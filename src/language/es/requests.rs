@@ -105,7 +105,7 @@ static GRAMMAR: Grammar = Grammar {
     cancel: r"^(?:para|pare|pará|termina|termine) (?:ya )?(?:\p{L}+ )?(?:temporizador(?:es)?|alarmas?|cronómetro|cuenta|despertador)\b|\b(?:cancela|cancele|canceles|cancelá|cancelar|cancélame|cancéleme|anula|anule|anular|borra|borre|borres|borrar|quita|quite|quites|quitar|quítame|quíteme|elimina|elimine|elimines|eliminar|detén|detenga|detengas|detener|parar|pares|apaga|apague|apagues|apagar|desactiva|desactive|desactivar) (?:\p{L}+ ){0,3}?(?:temporizador(?:es)?|alarmas?|cronómetro|cuenta|despertador)\b|\b(?:cancélal[oa]s?|cancélel[oa]s?|páral[oa]|párel[oa]|apágal[oa]|apáguel[oa]|quítal[oa]|quítel[oa]|bórral[oa]s?|bórrel[oa]s?)\b",
     list: r"\b(?:lista|muestra|muéstrame|muéstreme|enséñame|queda|quedan|falta|faltan|hay)\b",
     all: r"\b(?:todos|todas)\b",
-    time_of_day: r"\b(?:a|para|sobre|hacia|de) las? (?:\d{1,2}|una)\b|\bmañana\b|\bmedio ?día\b|\bmedia ?noche\b",
+    time_of_day: r"\b(?:a|para|sobre|hacia|de) las? (?:\d{1,2}|una)\b|\bmañana\b|\bmedio ?día\b|\bmedia ?noche\b|\b(?:lunes|martes|miércoles|jueves|viernes|sábado|domingo)\b|\bel (?:día )?\d{1,2}(?:/\d{1,2}| de)?\b",
     weather: r"\b(?:tiempo hace|tiempo hará|tiempo va a hacer|qué tiempo|el tiempo en|el tiempo (?:hoy|mañana)|el clima|pronóstico|lloverá|va a llover|llueve|nieva|qué temperatura|frío hace|calor hace)\b",
     no_forecast: r"\b(?:pasado mañana|ayer|anteayer|lunes|martes|miércoles|jueves|viernes|sábado|domingo|fin de semana|semana|días|horas?|mes|que viene|próxim[oa]s?|enero|febrero|marzo|abril|mayo|junio|julio|agosto|septiembre|octubre|noviembre|diciembre|navidad)\b",
     days: &[

@@ -620,6 +620,11 @@ fn lengths_are_no_labels_and_times_of_day_no_lengths() {
         "Pon la alarma para las siete",
         "Pon una alarma a la una",
         "Despiértame a mediodía con la alarma",
+        "Cambia la alarma a las siete.",
+        "¿Puedes cambiar la alarma para las 7:30?",
+        "Pon una alarma para el lunes",
+        "Pon una alarma para el 3/10",
+        "Pon una alarma el 3 de octubre a las 9.",
     ] {
         assert_eq!(one(said), Request::Talk(Talk::TimeOfDay), "{said}");
     }
