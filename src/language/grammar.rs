@@ -80,6 +80,8 @@ pub(super) struct Grammar {
     pub(super) places: &'static [(&'static str, &'static str)],
     /// Articles before the name of a place.
     pub(super) articles: &'static [&'static str],
+    /// The months. The dot before one belongs to the number before it.
+    pub(super) months: [&'static str; 12],
     /// The word between two requests.
     pub(super) and: &'static str,
     /// A text in lower case, without marks, with numbers as digits.
@@ -202,7 +204,7 @@ impl Reader {
     /// The requests in what was said, sentence by sentence.
     pub(super) fn requests(&self, said: &str) -> Vec<Request> {
         let mut all: Vec<Request> = Vec::new();
-        for sentence in sentences(said) {
+        for sentence in self.sentences(said) {
             let sentence = (self.grammar.normalise)(sentence);
             let read = self.sentence(&sentence);
             if all.ends_with(&read) {
@@ -332,7 +334,7 @@ impl Reader {
     /// place for its weather, this answers the question for one: the place alone is enough, even one that is unknown here.
     pub(super) fn again(&self, said: &str, asked: &str, before: &Request) -> Option<Request> {
         let answers = matches!(before, Request::Weather { place: None, .. });
-        let all = sentences(said);
+        let all = self.sentences(said);
         let [sentence] = all.as_slice() else {
             return None;
         };
@@ -434,7 +436,7 @@ impl Reader {
 
     /// The day other than today whose date was asked for.
     pub(super) fn other_day(&self, said: &str) -> Option<Day> {
-        let cores = sentences(said).into_iter();
+        let cores = self.sentences(said).into_iter();
         let mut cores = cores.map(|sentence| self.core(&(self.grammar.normalise)(sentence)));
         let core = cores.find(|core| self.date.is_match(core))?;
         self.date(&core)?.1
@@ -546,6 +548,34 @@ impl Reader {
         kept.join(" ")
     }
 
+    /// The sentences of a text. A dot between digits ends none, and neither does that of "am 3. Oktober".
+    fn sentences<'a>(&self, text: &'a str) -> Vec<&'a str> {
+        let (mut parts, mut start) = (Vec::new(), 0);
+        for (at, mark) in text
+            .char_indices()
+            .filter(|(_, c)| matches!(c, '.' | '?' | '!' | ';'))
+        {
+            let end = at + mark.len_utf8();
+            let (before, after) = (&text[..at], &text[end..]);
+            let ends = after.chars().next().is_none_or(char::is_whitespace);
+            if ends && !(mark == '.' && self.is_of_a_number(before, after.trim_start())) {
+                parts.push(text[start..at].trim());
+                start = end;
+            }
+        }
+        parts.push(text[start..].trim());
+        parts.retain(|part| !part.is_empty());
+        parts
+    }
+
+    /// Whether the dot between these texts belongs to a number: "am 3. Oktober", "am 3.10. um 9 Uhr".
+    fn is_of_a_number(&self, before: &str, after: &str) -> bool {
+        let mut months = self.grammar.months.iter();
+        let goes_on =
+            after.starts_with(char::is_lowercase) || months.any(|month| after.starts_with(month));
+        goes_on && before.ends_with(|c: char| c.is_ascii_digit())
+    }
+
     fn place(&self, core: &str) -> Option<String> {
         let found = self.place.captures(core)?;
         let name = found.name("place")?.as_str().trim();
@@ -639,25 +669,4 @@ fn rewritten(rules: &[(Regex, &'static str)], text: String) -> String {
     rules.iter().fold(text, |text, (from, to)| {
         from.replace_all(&text, *to).into_owned()
     })
-}
-
-/// The sentences of a text. A dot between digits ends none.
-fn sentences(text: &str) -> Vec<&str> {
-    let ends = |text: &str, at: usize, mark: char| {
-        let next = text[at + mark.len_utf8()..].chars().next();
-        next.is_none_or(char::is_whitespace)
-    };
-    let (mut parts, mut start) = (Vec::new(), 0);
-    for (at, mark) in text
-        .char_indices()
-        .filter(|(_, c)| matches!(c, '.' | '?' | '!' | ';'))
-    {
-        if ends(text, at, mark) {
-            parts.push(text[start..at].trim());
-            start = at + mark.len_utf8();
-        }
-    }
-    parts.push(text[start..].trim());
-    parts.retain(|part| !part.is_empty());
-    parts
 }

@@ -122,7 +122,7 @@ static GRAMMAR: Grammar = Grammar {
     all: r"\b(?:alle|sämtliche|jeden)\b",
     time_of_day: r"\b(?:um|gegen|bis) (?:(?:halb|viertel|viertel vor|viertel nach|dreiviertel|kurz vor|kurz nach) )?\d{1,2}(?: \d{1,2})?(?: uhr)?\b|\b(?:auf|für) \d{1,2}(?:[ .]\d{1,2})? uhr\b|\b(?:auf|für) (?:halb|viertel|viertel vor|viertel nach|dreiviertel) \d{1,2}\b|\bweck.*\b(?:auf|für) \d{1,2}(?: \d{1,2})?$|\b(?:morgen|übermorgen|mittag|mitternacht|(?:mon|diens|donners|frei|sams|sonn)tags?|mittwochs?|sonnabends?)\b|\b(?:am|für den|zum) \d{1,2}(?:\.\d{1,2})?(?:\.\d{2,4})?\b",
     weather: r"\b(?:wetter|wettervorhersage|regnet es|wird es (?:\p{L}+ ){0,5}(?:regnen|schneien)|schneit es|wie (?:warm|kalt|heiß) (?:ist|wird))\b",
-    no_forecast: r"\b(?:übermorgen|gestern|vorgestern|montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonnabend|sonntag|wochenende|wochen?|tagen|stunden?|monat|nächste[nrs]?|kommende[nrs]?|januar|februar|märz|april|mai|juni|juli|august|september|oktober|november|dezember|ostern|weihnachten|silvester|neujahr)\b",
+    no_forecast: r"\b(?:übermorgen|gestern|vorgestern|montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonnabend|sonntag|wochenende|wochen?|tagen|stunden?|monat|nächste[nrs]?|kommende[nrs]?|januar|februar|märz|april|mai|juni|juli|august|september|oktober|november|dezember|ostern|weihnachten|silvester|neujahr)\b|\b(?:am|den|zum|vom|bis) (?:\d{1,2}(?:\.\d{1,2})?|\p{L}+ten)\b|\b\d{1,2}\.\d{1,2}\.\d{2,4}\b",
     days: &[
         (
             r"\b(?:für )?heute (?:am )?(?:morgen|früh|vormittag|mittag|nachmittag|abend|nacht|in der nacht)\b",
@@ -293,6 +293,7 @@ static GRAMMAR: Grammar = Grammar {
         ("holland", "netherlands"),
     ],
     articles: &["der", "die", "das", "den", "dem"],
+    months: MONTHS,
     and: " und ",
     normalise,
 };

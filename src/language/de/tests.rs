@@ -656,6 +656,11 @@ fn another_day_is_computed_or_left_unanswered() {
         "Welcher Tag ist in drei Tagen?",
         "Wie wird das Wetter übermorgen in Köln?",
         "Wie wird das Wetter am Montag in Köln?",
+        "Wie wird das Wetter am 3. Oktober in Köln?",
+        "Wie wird das Wetter am 3.10. in Köln?",
+        "Wie wird das Wetter am 3.10.2026 in Köln?",
+        "Wie wird das Wetter am dritten in Köln?",
+        "Welcher Wochentag ist der 3. Oktober?",
         "Regnet es am Wochenende?",
     ] {
         assert_eq!(one(said), Request::Unknown, "{said}");
@@ -695,6 +700,8 @@ fn lengths_are_no_labels_and_times_of_day_no_lengths() {
         "Ändere den Wecker auf sieben Uhr.",
         "Kannst du den Wecker auf 8:15 Uhr ändern?",
         "Stell einen Wecker für Montag",
+        "Stell den Wecker am 3.10. um 9 Uhr.",
+        "Stell den Wecker für den 3. Oktober um 9 Uhr.",
     ] {
         assert_eq!(one(said), Request::Talk(Talk::TimeOfDay), "{said}");
     }

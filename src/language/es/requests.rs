@@ -107,7 +107,7 @@ static GRAMMAR: Grammar = Grammar {
     all: r"\b(?:todos|todas)\b",
     time_of_day: r"\b(?:a|para|sobre|hacia|de) las? (?:\d{1,2}|una)\b|\bmañana\b|\bmedio ?día\b|\bmedia ?noche\b|\b(?:lunes|martes|miércoles|jueves|viernes|sábado|domingo)\b|\bel (?:día )?\d{1,2}(?:/\d{1,2}| de)?\b",
     weather: r"\b(?:tiempo hace|tiempo hará|tiempo va a hacer|qué tiempo|el tiempo en|el tiempo (?:hoy|mañana)|el clima|pronóstico|lloverá|va a llover|llueve|nieva|qué temperatura|frío hace|calor hace)\b",
-    no_forecast: r"\b(?:pasado mañana|ayer|anteayer|lunes|martes|miércoles|jueves|viernes|sábado|domingo|fin de semana|semana|días|horas?|mes|que viene|próxim[oa]s?|enero|febrero|marzo|abril|mayo|junio|julio|agosto|septiembre|octubre|noviembre|diciembre|navidad)\b",
+    no_forecast: r"\b(?:pasado mañana|ayer|anteayer|lunes|martes|miércoles|jueves|viernes|sábado|domingo|fin de semana|semana|días|horas?|mes|que viene|próxim[oa]s?|enero|febrero|marzo|abril|mayo|junio|julio|agosto|septiembre|octubre|noviembre|diciembre|navidad)\b|\b\d{1,2}/\d{1,2}\b|\bel (?:día )?\d{1,2}\b",
     days: &[
         (
             r"\b(?:para )?mañana por la (?:mañana|tarde|noche)\b",
@@ -268,6 +268,7 @@ static GRAMMAR: Grammar = Grammar {
         ("suiza", "switzerland"),
     ],
     articles: &["el", "la", "los", "las"],
+    months: MONTHS,
     and: " y ",
     normalise,
 };

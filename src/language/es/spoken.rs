@@ -33,7 +33,10 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
             date,
         ),
         (r"\b24/7\b", |_| "24 7".to_owned()),
-        (r"\b((?:[Ee]l|[Dd]el|[Aa]l) )(\d{1,2})/(\d{1,2})\b", day),
+        (
+            r"\b((?:[Ee]l|[Dd]el|[Aa]l|(?i:día|lunes|martes|miércoles|jueves|viernes|sábado|domingo),?) )(\d{1,2})/(\d{1,2})\b",
+            day,
+        ),
         (figures::US_DOLLAR, |_| "$".to_owned()),
         (r"\b([Dd]el \d{1,2}) ?[-–] ?(\d{1,2} de )", |found| {
             format!("{} al {}", &found[1], &found[2])
@@ -200,12 +203,15 @@ fn date(found: &Captures<'_>) -> String {
     }
 }
 
-/// A day and a month in the groups 2 and 3, with an article before them; "el 2/3 de los usuarios" is a fraction.
+/// A day and a month in the groups 2 and 3, with an article or a day of the week before them; "el 2/3 de los usuarios" is
+/// a fraction.
 fn day(found: &Captures<'_>) -> String {
-    if matches!(
+    let article = found[1].trim_end().to_lowercase();
+    let is_fraction = matches!(
         (&found[2], &found[3]),
         ("1", "2" | "3" | "4") | ("2", "3") | ("3", "4")
-    ) {
+    );
+    if is_fraction && ["el", "del", "al"].contains(&article.as_str()) {
         return found[0].to_owned();
     }
     match figures::date(&found[2], &found[3]) {

@@ -588,6 +588,8 @@ fn another_day_is_computed_or_left_unanswered() {
         "¿Qué día es Navidad?",
         "¿Qué tiempo hará pasado mañana en Sevilla?",
         "¿Qué tiempo hará el lunes en Sevilla?",
+        "¿Qué tiempo hará el 3/10 en Sevilla?",
+        "¿Qué tiempo hará el día 3 en Sevilla?",
         "¿Va a llover el fin de semana?",
     ] {
         assert_eq!(one(said), Request::Unknown, "{said}");
@@ -755,6 +757,9 @@ fn dates_are_no_telephone_numbers() {
         ("15.10.2026", "15 de octubre de 2026"),
         ("el 3/10/26", "el 3 de octubre de 2026"),
         ("el 3/10", "el 3 de octubre"),
+        ("el lunes 3/10", "el lunes 3 de octubre"),
+        ("el jueves 1/2 a las 9", "el jueves 1 de febrero a las 9"),
+        ("el día 3/10", "el día 3 de octubre"),
         ("Versión 1.2.3", "Versión 1.2.3"),
         ("192.168.1.1", "192 punto 168.1.1"),
     ] {
