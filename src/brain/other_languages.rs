@@ -5,6 +5,7 @@ use super::declared::{self, Known, Match};
 use super::respond::{
     call, last_agent, last_user, speech, unable, unanswered, with_words, without_mark,
 };
+use super::there::place_among;
 use crate::language::Pack;
 use crate::language::request::{Request, Talk};
 use crate::language::wording::Wording;
@@ -101,7 +102,15 @@ impl OtherLanguage<'_> {
         if let Some(timer) = answers.then(|| (self.wording.timer_of)(said)).flatten() {
             return vec![timer];
         }
-        let requests = (self.wording.requests)(said);
+        let mut requests = (self.wording.requests)(said);
+        if (self.wording.points)(said) {
+            let mut messages = before.iter().rev();
+            let place = messages.find_map(|message| match message {
+                Message::ToolCall { arguments, .. } => place_among(arguments),
+                _ => None,
+            });
+            Request::share_place(&mut requests, place.map(str::to_owned));
+        }
         let is_unknown = requests.iter().all(|request| *request == Request::Unknown);
         let again = is_unknown.then(|| self.again(said, before)).flatten();
         again.map_or(requests, |again| vec![again])

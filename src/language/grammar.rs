@@ -30,6 +30,8 @@ pub(super) struct Grammar {
     pub(super) elsewhen: &'static str,
     /// The end of such a question, with the group `place`.
     pub(super) place: &'static str,
+    /// Points at a place that was named before.
+    pub(super) there: &'static str,
     /// Words of a date question besides the day and the place. With any other word it may be about another date.
     pub(super) date_words: &'static [&'static str],
     /// Those that speak of the past.
@@ -109,6 +111,7 @@ pub(super) struct Reader {
     date: Regex,
     elsewhen: Regex,
     place: Regex,
+    there: Regex,
     today: Regex,
     other_days: Vec<(Regex, i64, &'static str)>,
     weekdays: Vec<Regex>,
@@ -165,6 +168,7 @@ impl Reader {
             date: regex(grammar.date)?,
             elsewhen: regex(grammar.elsewhen)?,
             place: regex(grammar.place)?,
+            there: regex(grammar.there)?,
             today: regex(grammar.today)?,
             other_days: (grammar.other_days.iter())
                 .map(|(words, days, name)| Ok((regex(words)?, *days, *name)))
@@ -217,6 +221,9 @@ impl Reader {
                 }
                 all.push(request);
             }
+            if self.points(&sentence) {
+                Request::share_place(&mut all, None);
+            }
         }
         if all.iter().any(Request::needs_tool) {
             all.retain(Request::needs_tool);
@@ -232,13 +239,36 @@ impl Reader {
             return Vec::new();
         }
         let parts: Vec<&str> = sentence.split(self.grammar.and).collect();
-        if parts.len() > 1 {
-            let read: Vec<Request> = parts.iter().flat_map(|part| self.part(part)).collect();
+        let several = (parts.len() > 1).then(|| self.parts(&parts)).flatten();
+        several.unwrap_or_else(|| self.part(sentence))
+    }
+
+    /// The requests of parts of a sentence, of which each makes one or asks the one before of another place or day: "and
+    /// in Rome". `None` if a part does neither.
+    fn parts(&self, parts: &[&str]) -> Option<Vec<Request>> {
+        let (mut all, mut asked) = (Vec::<Request>::new(), "");
+        for &part in parts {
+            let read = self.part(part);
             if read.iter().all(Request::needs_tool) {
-                return read;
+                all.extend(read);
+                asked = part;
+                continue;
+            }
+            let before = all.last()?;
+            let goes_on = format!("{}{part}", self.grammar.and.trim_start());
+            let elsewhere = || self.again(&goes_on, asked, &before.anywhere()?);
+            let next = self.again(&goes_on, asked, before).or_else(elsewhere)?;
+            all.push(next);
+        }
+        // "The weather today and tomorrow in Rome".
+        let mut places = all.iter_mut().filter_map(Request::place_mut);
+        let place = places.find_map(|place| place.clone());
+        for request in &mut all {
+            if let Request::Weather { place: none, .. } = request {
+                *none = none.take().or_else(|| place.clone());
             }
         }
-        self.part(sentence)
+        Some(all)
     }
 
     /// The request of a sentence or a part of it: several if they are about timers.
@@ -386,6 +416,11 @@ impl Reader {
         let rest = words.replace_all(&core, "");
         let rest: Vec<&str> = rest.split_whitespace().collect();
         (Some(day), rest.join(" "))
+    }
+
+    /// Whether normalised words point at a place that was named before: "there".
+    pub(super) fn points(&self, words: &str) -> bool {
+        self.there.is_match(words)
     }
 
     /// A sentence without the words around it.

@@ -107,6 +107,32 @@ impl Request {
         }
     }
 
+    /// The place of a question about one.
+    pub(crate) fn place_mut(&mut self) -> Option<&mut Option<String>> {
+        match self {
+            Self::Time(place) | Self::Weather { place, .. } => Some(place),
+            _ => None,
+        }
+    }
+
+    /// The same question about the weather, without its place.
+    pub(crate) fn anywhere(&self) -> Option<Self> {
+        match self {
+            Self::Weather { day, .. } => Some(Self::Weather { place: None, day }),
+            _ => None,
+        }
+    }
+
+    /// Gives each question without a place the one of the question before it, at first `place`.
+    pub(crate) fn share_place(requests: &mut [Self], mut place: Option<String>) {
+        for own in requests.iter_mut().filter_map(Self::place_mut) {
+            match own {
+                Some(named) => place = Some(named.clone()),
+                None => own.clone_from(&place),
+            }
+        }
+    }
+
     /// The tool that fulfils it, with its arguments; `None` if no tool is needed or an argument is missing.
     pub(crate) fn call(&self) -> Option<(&'static str, Map<String, Value>)> {
         let (name, arguments) = match self {

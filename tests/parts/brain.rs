@@ -95,12 +95,24 @@ async fn a_forced_tool_is_called_or_its_missing_argument_is_asked_for() {
 }
 
 async fn generate_with(brain: &Brain, messages: &[Message], tools: Arc<Vec<ToolSpec>>) -> Said {
+    generate_in(brain, None, messages, tools).await
+}
+
+async fn generate_in(
+    brain: &Brain,
+    language: Option<&str>,
+    messages: &[Message],
+    tools: Arc<Vec<ToolSpec>>,
+) -> Said {
     let prompt = Prompt {
         instructions: None,
         day: None,
         messages: messages.to_vec(),
         tools,
-        demands: Demands::default(),
+        demands: Demands {
+            language: language.map(str::to_owned),
+            ..Demands::default()
+        },
     };
     let events: Vec<LlmEvent> = brain
         .generate(prompt)
@@ -1005,11 +1017,15 @@ async fn small_talk_is_answered_as_such() {
 
 /// The calls for the last of these utterances, which the earlier ones and their calls precede.
 async fn called(sentences: &[&str]) -> String {
+    called_in(None, sentences).await
+}
+
+async fn called_in(language: Option<&str>, sentences: &[&str]) -> String {
     let mut messages = Vec::new();
     let mut calls = String::new();
     for sentence in sentences {
         messages.push(user(sentence));
-        let said = generate_with(&WITH_DECLARED, &messages, DECLARED.specs()).await;
+        let said = generate_in(&WITH_DECLARED, language, &messages, DECLARED.specs()).await;
         calls = said.calls();
         for (name, arguments) in said.calls {
             let (id, name) = ("1".to_owned(), name);
@@ -1122,6 +1138,26 @@ async fn places_refusals_and_corrections_are_understood_in_their_sentence() {
         told.words,
         "I can only look that up for now, today or tomorrow."
     );
+}
+
+/// "Dort" and "allí" were taken for here.
+#[tokio::test]
+async fn there_is_the_place_of_the_call_before_in_every_language() {
+    let rome = r#"get_time {"place":"Rome"}"#;
+    for (language, sentences) in [
+        (
+            "en",
+            ["What's the weather in Rome?", "What time is it there?"],
+        ),
+        (
+            "de",
+            ["Wie ist das Wetter in Rom?", "Und wie spät ist es dort?"],
+        ),
+        ("es", ["¿Qué tiempo hace en Roma?", "¿Y qué hora es allí?"]),
+    ] {
+        let calls = called_in(Some(language), &sentences).await;
+        assert_eq!(calls, rome, "{sentences:?}");
+    }
 }
 
 #[tokio::test]

@@ -112,6 +112,7 @@ static GRAMMAR: Grammar = Grammar {
     near_weekday: ("(?:am|nächste[nr]?|kommende[nr]?|diese[nr]?) ", ""),
     long_time: r"\b(?:\d+|stunden?|tage?n?|wochen?|wochenende|monat(?:en?|s)?|jahr(?:en?|es)?)\b",
     place: r"\b(?:in|auf|bei|für) (?:der |den |dem )?(?P<place>[\p{L}' ]+?)(?: ist es| es ist| regnen| schneien)?$",
+    there: r"\b(?:dort|da)\b",
     timer: r"\b(?:timer|wecker|kurzzeitwecker|countdown|eieruhr|küchenuhr)\b|\bweck(?:e|en sie)? mich\b",
     asks: r"^(?:(?:um|bis|seit|in|ab) )?(?:wann|wie lange|wie ?viele?|wie weit|welche[rns]?)\b|^(?:ist|sind|läuft|laufen|habe? ich|gibt es|bleibt|bleiben|was ist mit|was macht|was sagt)\b|\bwie (?:lange|viel) (?:noch|läuft|geht|dauert|bleibt)\b",
     wonders: r"^(?:warum|wieso|weshalb|wozu|wer)\b",
@@ -348,6 +349,10 @@ pub(super) static WORDING: Wording = Wording {
     },
     timer_of: |said| READER.as_ref()?.timer_of(said),
     again: |said, asked, before| READER.as_ref()?.again(said, asked, before),
+    points: |said| {
+        let reader = READER.as_ref();
+        reader.is_some_and(|reader| reader.points(&normalise(said)))
+    },
     result,
     question,
     rings: |length, label| match label {

@@ -155,6 +155,44 @@ fn none_of_several_timers_is_dropped() {
     assert_eq!(cancelled, lengths);
 }
 
+/// Both places were taken for one, and "dort" for here.
+#[test]
+fn a_question_of_several_places_or_days_is_one_of_each() {
+    let weather = |place: &str, day| Request::Weather {
+        place: Some(place.to_owned()),
+        day,
+    };
+    let time = |place: &str| Request::Time(Some(place.to_owned()));
+    for (said, requests) in [
+        (
+            "Wie spät ist es in New York und in Tokio?",
+            [time("New York"), time("Tokyo")],
+        ),
+        (
+            "Wie ist das Wetter in Berlin und in Kleinmachnow?",
+            [weather("Berlin", "now"), weather("Kleinmachnow", "now")],
+        ),
+        (
+            "Wie wird das Wetter heute und morgen in Rom?",
+            [weather("Rome", "today"), weather("Rome", "tomorrow")],
+        ),
+        (
+            "Wie ist das Wetter in Rom und wie spät ist es dort?",
+            [weather("Rome", "now"), time("Rome")],
+        ),
+        (
+            "Wie spät ist es in Rom? Und wie ist das Wetter da?",
+            [time("Rome"), weather("Rome", "now")],
+        ),
+        (
+            "Wie spät ist es hier und in Tokio?",
+            [Request::Time(None), time("Tokyo")],
+        ),
+    ] {
+        assert_eq!((WORDING.requests)(said), requests, "{said}");
+    }
+}
+
 #[test]
 fn results_are_said_in_words() {
     let say = |tool, output, said| (WORDING.result)(tool, &output, said).unwrap();

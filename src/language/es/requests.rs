@@ -97,6 +97,7 @@ static GRAMMAR: Grammar = Grammar {
     near_weekday: ("(?:el|próximo|este) ", " (?:próximo|que viene)"),
     long_time: r"\b(?:\d+|horas?|días?|semanas?|mes|meses|años?)\b",
     place: r"\b(?:en|de|para) (?P<place>[\p{L}' ]+?)(?: es)?$",
+    there: r"\b(?:allí|allá|ahí)\b",
     timer: r"\b(?:temporizador|temporizadores|alarma|alarmas|cronómetro|cuenta atrás|cuenta regresiva|despertador)\b|\b(?:despiértame|despiérteme|avísame|avíseme) en\b",
     asks: r"^(?:(?:a|en|hasta|desde|por|dentro de) )?(?:cuándo|cuánt[oa]s?|cuáles|cuál|qué hora|qué (?:temporizador(?:es)?|alarmas?|cronómetros?|tiempo))\b|^(?:está|están|hay|sigue|siguen|tengo|queda|quedan|falta|faltan|ha terminado|ha sonado|terminó|sonó|ya)\b|\bcuánt[oa]s? (?:tiempo |minutos |horas )?(?:(?:le|les|me) )?(?:queda|quedan|falta|faltan)\b",
     wonders: r"^(?:por qué|para qué|quién)\b",
@@ -323,6 +324,10 @@ pub(super) static WORDING: Wording = Wording {
     },
     timer_of: |said| READER.as_ref()?.timer_of(said),
     again: |said, asked, before| READER.as_ref()?.again(said, asked, before),
+    points: |said| {
+        let reader = READER.as_ref();
+        reader.is_some_and(|reader| reader.points(&normalise(said)))
+    },
     result,
     question,
     rings: |length, label| match label {

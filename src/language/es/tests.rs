@@ -162,6 +162,36 @@ fn none_of_several_timers_is_dropped() {
     assert_eq!(cancelled, lengths);
 }
 
+/// Both places were taken for one, and "allí" for here.
+#[test]
+fn a_question_of_several_places_or_days_is_one_of_each() {
+    let weather = |place: &str, day| Request::Weather {
+        place: Some(place.to_owned()),
+        day,
+    };
+    let time = |place: &str| Request::Time(Some(place.to_owned()));
+    for (said, requests) in [
+        (
+            "¿Qué hora es en Nueva York y en Tokio?",
+            [time("New York"), time("Tokyo")],
+        ),
+        (
+            "¿Qué tiempo hace en Madrid y en Barcelona?",
+            [weather("Madrid", "now"), weather("Barcelona", "now")],
+        ),
+        (
+            "¿Qué tiempo hará hoy y mañana en Sevilla?",
+            [weather("Seville", "today"), weather("Seville", "tomorrow")],
+        ),
+        (
+            "¿Qué tiempo hace en Roma y qué hora es allí?",
+            [weather("Rome", "now"), time("Rome")],
+        ),
+    ] {
+        assert_eq!((WORDING.requests)(said), requests, "{said}");
+    }
+}
+
 #[test]
 fn results_are_said_in_words() {
     let say = |tool, output, said| (WORDING.result)(tool, &output, said).unwrap();
