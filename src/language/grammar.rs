@@ -435,6 +435,12 @@ impl Reader {
         self.date.is_match(&said) && !self.time.is_match(&said)
     }
 
+    /// Whether what was said asks for both.
+    pub(super) fn asks_for_both(&self, said: &str) -> bool {
+        let said = (self.grammar.normalise)(said);
+        self.date.is_match(&said) && self.time.is_match(&said)
+    }
+
     /// The place and the day of a question for the date; `None` if it has words that may name another date.
     fn date(&self, core: &str) -> Option<(Option<String>, Option<Day>)> {
         let without = |rule: &Regex, text: &str| rule.replace_all(text, " ").into_owned();
@@ -471,10 +477,13 @@ impl Reader {
 
     /// The day other than today whose date was asked for.
     pub(super) fn other_day(&self, said: &str) -> Option<Day> {
-        let cores = self.sentences(said).into_iter();
-        let mut cores = cores.map(|sentence| self.core(&(self.grammar.normalise)(sentence)));
-        let core = cores.find(|core| self.date.is_match(core))?;
-        self.date(&core)?.1
+        let sentences = self.sentences(said).into_iter();
+        let asked = |part: &str| {
+            let core = Some(self.core(part)).filter(|core| self.date.is_match(core))?;
+            self.date(&core)?.1
+        };
+        let mut sentences = sentences.map(self.grammar.normalise);
+        sentences.find_map(|sentence| sentence.split(self.grammar.and).find_map(asked))
     }
 
     /// A timer of this length, for the answer to "for how long?".

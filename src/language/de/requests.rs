@@ -389,28 +389,38 @@ fn question(tool: &str, arguments: &Map<String, Value>) -> Option<String> {
 /// "Es ist 15 Uhr 5 in Tokio."
 fn time(reader: &Reader, output: &Value, said: &str) -> Option<String> {
     let field = |name: &str| output.get(name)?.as_str();
-    let is = if reader.asks_for_date(said) {
-        let today = field("date")?;
-        match reader.other_day(said) {
-            None => format!("Es ist {}", date(today, 0)?.join(", der ")),
-            Some(Day::Away(days, name)) => {
-                let verb = if days < 0 { "war" } else { "ist" };
-                format!("{name} {verb} {}", date(today, days)?.join(", der "))
-            }
-            Some(Day::Weekday(day)) => {
-                let [name, date] = date(today, wording::days_until(day, today)?)?;
-                format!("Am {name} ist der {date}")
-            }
-        }
-    } else {
-        match wording::clock(field("time")?)? {
-            (hour, 0) => format!("Es ist {hour} Uhr"),
-            (hour, minute) => format!("Es ist {hour} Uhr {minute}"),
-        }
+    let clock = || {
+        Some(match wording::clock(field("time")?)? {
+            (hour, 0) => format!("es ist {hour} Uhr"),
+            (hour, minute) => format!("es ist {hour} Uhr {minute}"),
+        })
     };
-    Some(match field("place") {
-        Some(place) => format!("{is} in {}.", reader.place_here(place)),
-        None => format!("{is}."),
+    let day = || day(reader, field("date")?, said);
+    let place = field("place").map(|place| format!(" in {}", reader.place_here(place)));
+    let place = place.unwrap_or_default();
+    let answer = if reader.asks_for_both(said) {
+        format!("{}{place}, und {}", clock()?, day()?)
+    } else if reader.asks_for_date(said) {
+        day()? + &place
+    } else {
+        clock()? + &place
+    };
+    Some(format!("{}.", capitalised(&answer)))
+}
+
+/// "es ist Montag, der 2. März 2026", "morgen ist Dienstag, der 3. März 2026"
+fn day(reader: &Reader, today: &str, said: &str) -> Option<String> {
+    Some(match reader.other_day(said) {
+        None => format!("es ist {}", date(today, 0)?.join(", der ")),
+        Some(Day::Away(days, name)) => {
+            let verb = if days < 0 { "war" } else { "ist" };
+            let date = date(today, days)?.join(", der ");
+            format!("{} {verb} {date}", name.to_lowercase())
+        }
+        Some(Day::Weekday(day)) => {
+            let [name, date] = date(today, wording::days_until(day, today)?)?;
+            format!("am {name} ist der {date}")
+        }
     })
 }
 

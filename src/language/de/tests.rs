@@ -685,6 +685,20 @@ fn another_day_is_computed_or_left_unanswered() {
         let result = (WORDING.result)("get_time", &today, said);
         assert_eq!(result.as_deref(), Some(answer), "{said}");
     }
+    for (said, answer) in [
+        (
+            "Wie spät ist es und welcher Tag ist heute?",
+            "Es ist 15 Uhr 5, und es ist Samstag, der 28. Februar 2026.",
+        ),
+        (
+            "Wie spät ist es? Und welcher Tag ist morgen?",
+            "Es ist 15 Uhr 5, und morgen ist Sonntag, der 1. März 2026.",
+        ),
+    ] {
+        assert_eq!(one(said), Request::Time(None), "{said}");
+        let result = (WORDING.result)("get_time", &today, said);
+        assert_eq!(result.as_deref(), Some(answer), "{said}");
+    }
     for said in [
         "Welcher Tag ist in einer Woche?",
         "Welches Datum war letzten Montag?",

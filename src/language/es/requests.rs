@@ -367,30 +367,37 @@ fn question(tool: &str, arguments: &Map<String, Value>) -> Option<String> {
 /// "En Tokio son las 3 y 5 de la tarde."
 fn time(reader: &Reader, output: &Value, said: &str) -> Option<String> {
     let field = |name: &str| output.get(name)?.as_str();
-    let what = if reader.asks_for_date(said) {
-        let today = field("date")?;
-        match reader.other_day(said) {
-            None => format!("es {}", date(today, 0)?.join(", ")),
-            Some(Day::Away(days, name)) => {
-                let verb = if days < 0 { "fue" } else { "es" };
-                format!(
-                    "{} {verb} {}",
-                    name.to_lowercase(),
-                    date(today, days)?.join(", ")
-                )
-            }
-            Some(Day::Weekday(day)) => {
-                let [name, date] = date(today, wording::days_until(day, today)?)?;
-                format!("el {name} es {date}")
-            }
-        }
-    } else {
+    let clock = || {
         let (hour, minute) = wording::clock(field("time")?)?;
-        hours(hour, minute)
+        Some(hours(hour, minute))
+    };
+    let day = || day(reader, field("date")?, said);
+    let what = if reader.asks_for_both(said) {
+        format!("{} y {}", clock()?, day()?)
+    } else if reader.asks_for_date(said) {
+        day()?
+    } else {
+        clock()?
     };
     Some(match field("place") {
         Some(place) => format!("En {} {what}.", reader.place_here(place)),
         None => format!("{}.", capitalised(&what)),
+    })
+}
+
+/// "es lunes, 2 de marzo de 2026", "mañana es martes, 3 de marzo de 2026"
+fn day(reader: &Reader, today: &str, said: &str) -> Option<String> {
+    Some(match reader.other_day(said) {
+        None => format!("es {}", date(today, 0)?.join(", ")),
+        Some(Day::Away(days, name)) => {
+            let verb = if days < 0 { "fue" } else { "es" };
+            let date = date(today, days)?.join(", ");
+            format!("{} {verb} {date}", name.to_lowercase())
+        }
+        Some(Day::Weekday(day)) => {
+            let [name, date] = date(today, wording::days_until(day, today)?)?;
+            format!("el {name} es {date}")
+        }
     })
 }
 

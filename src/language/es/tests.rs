@@ -611,6 +611,20 @@ fn another_day_is_computed_or_left_unanswered() {
         let result = (WORDING.result)("get_time", &today, said);
         assert_eq!(result.as_deref(), Some(answer), "{said}");
     }
+    for (said, answer) in [
+        (
+            "¿Qué hora es y qué día es hoy?",
+            "Son las 3 y 5 de la tarde y es sábado, 28 de febrero de 2026.",
+        ),
+        (
+            "¿Qué hora es? ¿Y qué día es mañana?",
+            "Son las 3 y 5 de la tarde y mañana es domingo, 1 de marzo de 2026.",
+        ),
+    ] {
+        assert_eq!(one(said), Request::Time(None), "{said}");
+        let result = (WORDING.result)("get_time", &today, said);
+        assert_eq!(result.as_deref(), Some(answer), "{said}");
+    }
     for said in [
         "¿Qué día es dentro de una semana?",
         "¿Qué fecha fue el lunes pasado?",
