@@ -8,6 +8,9 @@ use super::en::units::Unit;
 use super::request::{Request, Talk, Target};
 use regex::Regex;
 
+const CELSIUS: &str = "degrees Celsius";
+const FAHRENHEIT: &str = "degrees Fahrenheit";
+
 /// Timers run for one second to a day.
 const TIMER: std::ops::RangeInclusive<u64> = 1..=24 * 3600;
 
@@ -78,6 +81,8 @@ pub(super) struct Grammar {
     pub(super) conversions: &'static [&'static str],
     /// The English plural of a unit, its forms here: singular, plural, and others.
     pub(super) units: &'static [(&'static str, &'static [&'static str])],
+    /// Degrees of either scale.
+    pub(super) degrees: &'static str,
     /// The names of places that are others than in English: here and there. Those with a capital are only said.
     pub(super) places: &'static [(&'static str, &'static str)],
     /// Articles before the name of a place.
@@ -690,22 +695,33 @@ impl Reader {
             true => value.parse().ok()?,
             false => 1.0,
         };
-        Some(Request::Convert {
-            value,
-            from: self.unit(&found["from"])?,
-            to: self.unit(&found["to"])?,
-        })
+        let to = self.unit(&found["to"])?;
+        let is_degree = &found["from"] == self.grammar.degrees;
+        let from = self.unit(&found["from"]).or(match to {
+            CELSIUS if is_degree => Some(FAHRENHEIT),
+            FAHRENHEIT if is_degree => Some(CELSIUS),
+            _ => None,
+        })?;
+        Some(Request::Convert { value, from, to })
     }
 
     fn sum(&self, core: &str) -> Option<Request> {
-        let found = self.sum.captures(core)?;
-        let sum = rewritten(&self.operations, found["sum"].to_owned());
+        let found = self.sum.captures(core);
+        let sum = found.as_ref().map(|found| &found["sum"]);
+        // "3/10" alone may be a date, and "5 and 10" two numbers.
+        let is_bare = sum.is_none() && !core.contains('/') && !core.contains(self.grammar.and);
+        let sum = sum.or_else(|| is_bare.then_some(core))?;
+        let sum = rewritten(&self.operations, sum.to_owned());
         let sum = sum.split_whitespace().collect::<Vec<_>>().join(" ");
-        if self.arithmetic.is_match(&sum) {
+        // "5 + 3 = 8" lacks its sign.
+        let is_digit = |at: usize| sum.as_bytes().get(at).is_some_and(u8::is_ascii_digit);
+        let mut spaces = sum.match_indices(' ');
+        let is_torn = spaces.any(|(at, _)| at > 0 && is_digit(at - 1) && is_digit(at + 1));
+        if !is_torn && self.arithmetic.is_match(&sum) {
             return Some(Request::Calculate(sum));
         }
         let has_digits = sum.contains(|c: char| c.is_ascii_digit());
-        has_digits.then_some(Request::Talk(Talk::WhichSum))
+        (has_digits && !is_bare).then_some(Request::Talk(Talk::WhichSum))
     }
 }
 

@@ -192,6 +192,7 @@ static GRAMMAR: Grammar = Grammar {
     units_of_time: ["stunden?|std", "minuten?|min", "sekunden?|sek"],
     sum: r"^(?:(?:was|wie ?viel) (?:ist|sind|ergibt|macht|gibt)(?: denn)?|(?:berechne|berechnen sie|rechne|rechnen sie)(?: (?:bitte|mal|mir|doch|kurz))*|was kommt heraus bei) (?P<sum>.+?)(?: aus)?$",
     operations: &[
+        (r"\b(?:euros?|dollars?|franken|cents?)\b|€", ""),
         (r"\b(?:prozent|%) (?:von|aus)\b", "% of"),
         (r"(\d) ?% ?(?:von|aus|of)\b", "$1% of"),
         (
@@ -243,6 +244,7 @@ static GRAMMAR: Grammar = Grammar {
         ("days", &["tag", "tage", "tagen"]),
         ("weeks", &["woche", "wochen"]),
     ],
+    degrees: "grad",
     places: &[
         ("tokio", "tokyo"),
         ("mailand", "milan"),

@@ -594,6 +594,22 @@ fn a_polite_word_is_no_part_of_a_sum() {
     }
 }
 
+/// Neither a sum without a question nor one of an amount was understood.
+#[test]
+fn a_sum_needs_no_question_and_may_be_of_an_amount() {
+    for (said, sum) in [
+        ("Zehn plus fünf.", "10 + 5"),
+        ("12 mal 7, bitte", "12 * 7"),
+        ("Was sind 20 Prozent von 150 Euro?", "20% of 150"),
+        ("Wie viel ist 50 € minus 20 €?", "50 - 20"),
+    ] {
+        assert_eq!(one(said), Request::Calculate(sum.into()), "{said}");
+    }
+    for said in ["Fünf und zehn.", "3/10", "Zwei mal am Tag", "5 + 3 = 8"] {
+        assert_eq!(one(said), Request::Unknown, "{said}");
+    }
+}
+
 /// Only "wird es regnen" was understood.
 #[test]
 fn rain_may_be_asked_for_behind_the_day_and_the_place() {
@@ -784,6 +800,8 @@ fn phrases_that_were_misread() {
         "Wie viel Grad Fahrenheit sind zwanzig Grad Celsius?",
         "Wie viel Fahrenheit sind 20 Grad Celsius?",
         "Wieviel Grad Fahrenheit entsprechen 20 Grad Celsius?",
+        "Wie viel sind 20 Grad in Fahrenheit?",
+        "Wie viel Grad Fahrenheit sind 20 Grad?",
     ] {
         assert_eq!(one(said), fahrenheit(20.0), "{said}");
     }

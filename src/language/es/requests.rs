@@ -168,6 +168,7 @@ static GRAMMAR: Grammar = Grammar {
     units_of_time: ["horas?", "minutos?|min", "segundos?|seg"],
     sum: r"^(?:(?:cuánto|cuántos|qué) (?:es|son|da|suman|hace)|(?:calcula|calcule)(?: por favor)?) (?P<sum>.+?)$",
     operations: &[
+        (r"\b(?:euros?|dólar(?:es)?|pesos?|céntimos?)\b|€", ""),
         (
             r"(?:el |un )?(\d+(?:\.\d+)?) ?(?:por 100|%) (?:de|del)\b",
             "$1% of",
@@ -222,6 +223,7 @@ static GRAMMAR: Grammar = Grammar {
         ("days", &["día", "días"]),
         ("weeks", &["semana", "semanas"]),
     ],
+    degrees: "grados",
     places: &[
         ("tokio", "tokyo"),
         ("londres", "london"),

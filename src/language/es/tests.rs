@@ -555,6 +555,21 @@ fn a_polite_word_is_no_part_of_a_sum() {
     assert_eq!(one("Calcula, por favor, doce por siete."), sum);
 }
 
+/// Neither a sum without a question nor one of an amount was understood.
+#[test]
+fn a_sum_needs_no_question_and_may_be_of_an_amount() {
+    for (said, sum) in [
+        ("Diez más cinco.", "10 + 5"),
+        ("¿Cuánto es el 20 por ciento de 150 euros?", "20% of 150"),
+        ("¿Cuánto es 50 € menos 20 €?", "50 - 20"),
+    ] {
+        assert_eq!(one(said), Request::Calculate(sum.into()), "{said}");
+    }
+    for said in ["Cinco y diez.", "3/10", "Dos veces al día"] {
+        assert_eq!(one(said), Request::Unknown, "{said}");
+    }
+}
+
 /// The answer was the present time.
 #[test]
 fn the_time_of_something_else_is_not_the_present_time() {
@@ -695,6 +710,8 @@ fn phrases_that_were_misread() {
     for said in [
         "¿Cuántos grados Fahrenheit son veinte grados Celsius?",
         "¿A cuántos grados Fahrenheit equivalen 20 grados Celsius?",
+        "¿Cuánto son 20 grados en Fahrenheit?",
+        "20 grados a Fahrenheit",
     ] {
         assert_eq!(one(said), fahrenheit, "{said}");
     }
