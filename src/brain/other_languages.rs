@@ -99,7 +99,18 @@ impl OtherLanguage<'_> {
     fn requests(&self, said: &str, before: &[Message]) -> Vec<Request> {
         let asked = last_agent(before).unwrap_or_default();
         let answers = asked.ends_with(self.wording.how_long);
-        if let Some(timer) = answers.then(|| (self.wording.timer_of)(said)).flatten() {
+        if let Some(mut timer) = answers.then(|| (self.wording.timer_of)(said)).flatten() {
+            let asked = (self.wording.requests)(last_user(before)).into_iter();
+            let mut unset = asked.filter_map(|request| match request {
+                Request::SetTimer {
+                    seconds: None,
+                    label,
+                } => label,
+                _ => None,
+            });
+            if let Request::SetTimer { label, .. } = &mut timer {
+                *label = unset.next();
+            }
             return vec![timer];
         }
         let mut requests = (self.wording.requests)(said);

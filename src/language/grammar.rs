@@ -13,6 +13,8 @@ const FAHRENHEIT: &str = "degrees Fahrenheit";
 
 /// Timers run for one second to a day.
 const TIMER: std::ops::RangeInclusive<u64> = 1..=24 * 3600;
+/// The longest name of a timer, in bytes.
+const LONGEST_LABEL: usize = 40;
 
 /// The patterns of one language, over normalised text.
 pub(super) struct Grammar {
@@ -55,12 +57,17 @@ pub(super) struct Grammar {
     pub(super) wonders: &'static str,
     /// Such a sentence gives a timer that runs another length.
     pub(super) changes: &'static str,
-    /// Such a sentence cancels one; asks for those that run; means all; names a time of day; has a `label`.
+    /// Such a sentence only asks to be reminded, whatever else it names.
+    pub(super) reminds: &'static str,
+    /// Such a sentence cancels one; asks for those that run; means all; names a time of day.
     pub(super) cancel: &'static str,
     pub(super) list: &'static str,
     pub(super) all: &'static str,
     pub(super) time_of_day: &'static str,
-    pub(super) label: &'static str,
+    /// The name of a timer or what it is for, in the group `label`; the first that fits.
+    pub(super) labels: &'static [&'static str],
+    /// Words that stand in its place.
+    pub(super) no_labels: &'static [&'static str],
     /// Words before a length that belong to it: "auf zehn Minuten".
     pub(super) before_length: &'static [&'static str],
     /// A sentence is about the weather; days other than now; days without a forecast.
@@ -125,11 +132,12 @@ pub(super) struct Reader {
     asks: Regex,
     wonders: Regex,
     changes: Regex,
+    reminds: Regex,
     cancel: Regex,
     list: Regex,
     all: Regex,
     time_of_day: Regex,
-    label: Regex,
+    labels: Vec<Regex>,
     weather: Regex,
     no_forecast: Regex,
     days: Vec<(Regex, &'static str)>,
@@ -189,11 +197,14 @@ impl Reader {
             asks: regex(grammar.asks)?,
             wonders: regex(grammar.wonders)?,
             changes: regex(grammar.changes)?,
+            reminds: regex(grammar.reminds)?,
             cancel: regex(grammar.cancel)?,
             list: regex(grammar.list)?,
             all: regex(grammar.all)?,
             time_of_day: regex(grammar.time_of_day)?,
-            label: regex(grammar.label)?,
+            labels: (grammar.labels.iter())
+                .map(|rule| regex(rule))
+                .collect::<Result<_, _>>()?,
             weather: regex(grammar.weather)?,
             no_forecast: regex(grammar.no_forecast)?,
             days: table(grammar.days)?,
@@ -510,13 +521,14 @@ impl Reader {
             return Request::Unknown;
         }
         let is_timed = lengths.is_empty() && self.time_of_day.is_match(core);
-        if self.changes.is_match(core) {
+        let is_order = |rule: &Regex| rule.is_match(core) && !self.reminds.is_match(core);
+        if is_order(&self.changes) {
             return Request::Talk(match is_timed {
                 true => Talk::TimeOfDay,
                 false => Talk::FixedLength,
             });
         }
-        if self.cancel.is_match(core) {
+        if is_order(&self.cancel) {
             return Request::CancelTimer(match (lengths.as_slice(), label) {
                 _ if self.all.is_match(core) => Target::All,
                 ([seconds], _) => Target::Seconds(*seconds),
@@ -524,7 +536,7 @@ impl Reader {
                 _ => Target::Only,
             });
         }
-        if self.list.is_match(core) {
+        if is_order(&self.list) {
             return Request::ListTimers;
         }
         match lengths.as_slice() {
@@ -545,10 +557,18 @@ impl Reader {
     /// The name of a timer, or what it is for.
     fn label_of(&self, core: &str) -> Option<String> {
         let unmeasured = self.without_lengths(core);
-        let found = self.label.captures(&unmeasured)?;
-        let label = found.name("label")?.as_str().trim();
-        let is_other = label.is_empty() || self.timer.is_match(label);
-        (!is_other && !label.contains(|c: char| c.is_ascii_digit())).then(|| label.to_owned())
+        let label = |rule: &Regex| {
+            let found = rule.captures(&unmeasured)?;
+            let label = found.name("label")?.as_str().trim();
+            let is_other = label.is_empty() || self.timer.is_match(label);
+            let first = label.split(' ').next().unwrap_or_default();
+            let fits = !is_other
+                && label.len() <= LONGEST_LABEL
+                && !self.grammar.no_labels.contains(&first)
+                && !label.contains(|c: char| c.is_ascii_digit());
+            fits.then(|| label.to_owned())
+        };
+        self.labels.iter().find_map(label)
     }
 
     /// The lengths of time in a normalised text, in seconds. A smaller unit after a greater one belongs to it.

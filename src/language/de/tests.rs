@@ -524,6 +524,48 @@ fn questions_about_timers_leave_them_alone() {
     }
 }
 
+/// Reminders were beyond the local brain, and compounds no timers.
+#[test]
+fn a_timer_is_named_by_what_it_is_for() {
+    let named = |seconds, label: &str| Request::SetTimer {
+        seconds,
+        label: Some(label.to_owned()),
+    };
+    for (said, label) in [
+        ("Stell einen Nudeltimer auf zehn Minuten.", "nudel"),
+        ("Stell einen Pasta-Timer auf zehn Minuten", "pasta"),
+        ("Stelle einen Timer namens Pizza auf zehn Minuten.", "pizza"),
+        ("Erinnere mich in zehn Minuten an die Wäsche.", "wäsche"),
+        (
+            "Kannst du mich in zehn Minuten an die Wäsche erinnern?",
+            "wäsche",
+        ),
+        (
+            "Erinnern Sie mich in zehn Minuten daran, den Herd ausmachen.",
+            "herd ausmachen",
+        ),
+    ] {
+        assert_eq!(one(said), named(Some(600), label), "{said}");
+    }
+    let open = one("Erinnere mich an die Wäsche.");
+    assert_eq!(open, named(None, "wäsche"));
+    for said in [
+        "Stell einen neuen Timer auf fünf Minuten.",
+        "Stell einen Kurzzeittimer auf fünf Minuten",
+        "Gib mir in fünf Minuten Bescheid.",
+    ] {
+        assert_eq!(one(said), timer(300), "{said}");
+    }
+    let label = |label: &str| Request::CancelTimer(Target::Label(label.to_owned()));
+    assert_eq!(one("Lösche den Pasta-Timer."), label("pasta"));
+    assert_eq!(one("Brich den Nudeltimer ab."), label("nudel"));
+    let first = one("Lösch den ersten Timer.");
+    assert_eq!(first, Request::CancelTimer(Target::Only));
+    let appointment = one("Erinnere mich morgen um neun an den Termin.");
+    assert_eq!(appointment, Request::Talk(Talk::TimeOfDay));
+    assert_eq!(one("Was kostet ein Oldtimer?"), Request::Unknown);
+}
+
 /// A second timer was set, which rang before the first.
 #[test]
 fn a_running_timer_keeps_its_length_and_no_other_is_set() {

@@ -98,7 +98,8 @@ static GRAMMAR: Grammar = Grammar {
     long_time: r"\b(?:\d+|horas?|días?|semanas?|mes|meses|años?)\b",
     place: r"\b(?:en|de|para) (?P<place>[\p{L}' ]+?)(?: es)?$",
     there: r"\b(?:allí|allá|ahí)\b",
-    timer: r"\b(?:temporizador|temporizadores|alarma|alarmas|cronómetro|cuenta atrás|cuenta regresiva|despertador)\b|\b(?:despiértame|despiérteme|avísame|avíseme) en\b",
+    timer: r"\b(?:temporizador|temporizadores|alarma|alarmas|cronómetro|cuenta atrás|cuenta regresiva|despertador)\b|\b(?:despiértame|despiérteme|avísame|avíseme) (?:en|dentro de)\b|\b(?:recuérdame|recuérdeme|recordarme)\b",
+    reminds: r"\b(?:recuérdame|recuérdeme|recordarme)\b",
     asks: r"^(?:(?:a|en|hasta|desde|por|dentro de) )?(?:cuándo|cuánt[oa]s?|cuáles|cuál|qué hora|qué (?:temporizador(?:es)?|alarmas?|cronómetros?|tiempo))\b|^(?:está|están|hay|sigue|siguen|tengo|queda|quedan|falta|faltan|ha terminado|ha sonado|terminó|sonó|ya)\b|\bcuánt[oa]s? (?:tiempo |minutos |horas )?(?:(?:le|les|me) )?(?:queda|quedan|falta|faltan)\b",
     wonders: r"^(?:por qué|para qué|quién)\b",
     // An infinitive after "para" is what a new timer is for.
@@ -121,8 +122,14 @@ static GRAMMAR: Grammar = Grammar {
         (r"\b(?:para )?mañana\b", "tomorrow"),
         (r"\b(?:para )?hoy\b", "today"),
     ],
-    before_length: &["de", "en", "por", "para", "y", "a", "durante"],
-    label: r"\bpara (?:la |el |las |los |mi |mis )?(?P<label>\p{L}+(?: \p{L}+)?)$",
+    before_length: &["de", "dentro", "en", "por", "para", "y", "a", "durante"],
+    labels: &[
+        r"\b(?:recuérdame|recuérdeme|recordarme) (?:que )?(?:(?:tengo que|debo) )?(?P<label>\p{L}+(?: \p{L}+){0,4})$",
+        r"\bpara (?:la |el |las |los |mi |mis )?(?P<label>\p{L}+(?: \p{L}+)?)$",
+        r"\b(?:llamad[oa]|de nombre|con el nombre(?: de)?) (?P<label>\p{L}+)",
+        r"\b(?:temporizador|alarma|cronómetro) (?:del|de(?: la| los| las)?) (?P<label>\p{L}+(?: \p{L}+)?)$",
+    ],
+    no_labels: &["antes", "cocina", "mañana"],
     lengths: &[
         (
             r"\btres cuartos de hora\b|\b3 cuartos de hora\b",

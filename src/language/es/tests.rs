@@ -481,6 +481,44 @@ fn questions_about_timers_leave_them_alone() {
     assert_eq!(one("Pon otro temporizador de cinco minutos."), timer(300));
 }
 
+/// Reminders were beyond the local brain.
+#[test]
+fn a_timer_is_named_by_what_it_is_for() {
+    let named = |seconds, label: &str| Request::SetTimer {
+        seconds,
+        label: Some(label.to_owned()),
+    };
+    for (said, label) in [
+        (
+            "Pon un temporizador llamado pizza de diez minutos.",
+            "pizza",
+        ),
+        ("Pon un temporizador de pasta de diez minutos", "pasta"),
+        (
+            "Recuérdame en diez minutos sacar la basura.",
+            "sacar la basura",
+        ),
+        (
+            "¿Puedes recordarme apagar el horno dentro de diez minutos?",
+            "apagar el horno",
+        ),
+    ] {
+        assert_eq!(one(said), named(Some(600), label), "{said}");
+    }
+    let open = one("Recuérdame sacar la basura.");
+    assert_eq!(open, named(None, "sacar la basura"));
+    for said in [
+        "Pon un temporizador de cocina de cinco minutos.",
+        "Avísame dentro de cinco minutos.",
+    ] {
+        assert_eq!(one(said), timer(300), "{said}");
+    }
+    let label = |label: &str| Request::CancelTimer(Target::Label(label.to_owned()));
+    assert_eq!(one("Cancela el temporizador de la pasta."), label("pasta"));
+    let appointment = one("Recuérdame mañana a las nueve la cita.");
+    assert_eq!(appointment, Request::Talk(Talk::TimeOfDay));
+}
+
 /// A second timer was set, which rang before the first.
 #[test]
 fn a_running_timer_keeps_its_length_and_no_other_is_set() {
