@@ -7,7 +7,7 @@ use super::respond::{
 };
 use super::there::place_among;
 use crate::language::Pack;
-use crate::language::request::{Request, Talk};
+use crate::language::request::{Request, Talk, Target};
 use crate::language::wording::Wording;
 use crate::llm::{LlmEvent, Message, Phrases, Prompt, ToolChoice};
 use crate::tools::builtin::{self, HANG_UP};
@@ -113,6 +113,13 @@ impl OtherLanguage<'_> {
             }
             return vec![timer];
         }
+        let which = asked.ends_with(self.wording.which_timer);
+        if let Some(target) = which.then(|| (self.wording.target_of)(said)).flatten() {
+            return vec![Request::CancelTimer(target)];
+        }
+        if let Some(requests) = self.corrected(said, before) {
+            return requests;
+        }
         let mut requests = (self.wording.requests)(said);
         if (self.wording.points)(said) {
             let mut messages = before.iter().rev();
@@ -122,9 +129,33 @@ impl OtherLanguage<'_> {
             });
             Request::share_place(&mut requests, place.map(str::to_owned));
         }
-        let is_unknown = requests.iter().all(|request| *request == Request::Unknown);
-        let again = is_unknown.then(|| self.again(said, before)).flatten();
+        let is_open = |request: &Request| matches!(request, Request::Unknown | Request::Refused);
+        let may_go_on = requests.iter().all(is_open);
+        let again = may_go_on.then(|| self.again(said, before)).flatten();
         again.map_or(requests, |again| vec![again])
+    }
+
+    /// Another length for the timer that was set last: "no, I meant ten". Asking how long is left changes nothing.
+    fn corrected(&self, said: &str, before: &[Message]) -> Option<Vec<Request>> {
+        let calls = before.iter().rev().filter_map(|message| match message {
+            Message::ToolCall {
+                name, arguments, ..
+            } => Some((name.as_str(), arguments)),
+            _ => None,
+        });
+        let mut calls = calls.skip_while(|(name, _)| *name == "list_timers");
+        let (_, timer) = calls.next().filter(|(name, _)| *name == "set_timer")?;
+        let seconds = timer.get("seconds")?.as_u64()?;
+        let other = (self.wording.other_length)(said, seconds)?;
+        let label = timer.get("label").and_then(Value::as_str);
+        let label = label.map(str::to_owned);
+        let old = label.clone();
+        let old = old.map_or(Target::Seconds(seconds), Target::Label);
+        let new = Request::SetTimer {
+            seconds: Some(other),
+            label,
+        };
+        Some(vec![Request::CancelTimer(old), new])
     }
 
     /// The request that the last one becomes with another place or day: "And in Rome?"

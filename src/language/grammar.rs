@@ -54,6 +54,10 @@ pub(super) struct Grammar {
     pub(super) timer: &'static str,
     /// Such a sentence asks about those that run, whatever its verb; or it asks for a reason.
     pub(super) asks: &'static str,
+    /// A whole sentence that asks how much time is left, without a timer in it.
+    pub(super) rest: &'static str,
+    /// Corrects the length of the timer that was just set, with the other in the group `length`.
+    pub(super) corrects: &'static str,
     pub(super) wonders: &'static str,
     /// Such a sentence gives a timer that runs another length.
     pub(super) changes: &'static str,
@@ -130,6 +134,8 @@ pub(super) struct Reader {
     long_time: Regex,
     timer: Regex,
     asks: Regex,
+    rest: Regex,
+    corrects: Regex,
     wonders: Regex,
     changes: Regex,
     reminds: Regex,
@@ -195,6 +201,8 @@ impl Reader {
             long_time: regex(grammar.long_time)?,
             timer: regex(grammar.timer)?,
             asks: regex(grammar.asks)?,
+            rest: regex(grammar.rest)?,
+            corrects: regex(grammar.corrects)?,
             wonders: regex(grammar.wonders)?,
             changes: regex(grammar.changes)?,
             reminds: regex(grammar.reminds)?,
@@ -341,7 +349,7 @@ impl Reader {
             return Request::Talk(*talk);
         }
         let of_timers = self.timer.is_match(&core);
-        if of_timers && self.asks.is_match(&core) {
+        if of_timers && self.asks.is_match(&core) || self.rest.is_match(&core) {
             return Request::ListTimers;
         }
         if self.refused.is_match(&core) {
@@ -512,6 +520,44 @@ impl Reader {
             }),
             _ => None,
         }
+    }
+
+    /// The length that corrects a timer of so many seconds: "no, I meant ten".
+    pub(super) fn other_length(&self, said: &str, seconds: u64) -> Option<u64> {
+        let said = (self.grammar.normalise)(said);
+        let found = self.corrects.captures(&said)?;
+        let length = found.name("length")?.as_str();
+        let unit = if seconds.is_multiple_of(60) { 60 } else { 1 };
+        let bare = length.parse::<u64>().ok();
+        let length = match self.lengths(length.to_owned()).as_slice() {
+            [one] if self.without_lengths(length).is_empty() => Some(*one),
+            _ => bare.and_then(|number| number.checked_mul(unit)),
+        };
+        length.filter(|seconds| TIMER.contains(seconds))
+    }
+
+    /// The timer that the answer to "which one?" names.
+    pub(super) fn target_of(&self, said: &str) -> Option<Target> {
+        let core = self.core(&(self.grammar.normalise)(said));
+        if self.refused.is_match(&core) {
+            return None;
+        }
+        if self.all.is_match(&core) {
+            return Some(Target::All);
+        }
+        if let [seconds] = self.lengths(core.clone()).as_slice() {
+            return Some(Target::Seconds(*seconds));
+        }
+        let means_nothing = |word: &&str| {
+            let grammar = self.grammar;
+            grammar.articles.contains(word) || grammar.before_length.contains(word)
+        };
+        let words = core.split(' ').filter(|word| !means_nothing(word));
+        let words: Vec<&str> = words.filter(|word| !self.timer.is_match(word)).collect();
+        let is_name = |word: &&str| !word.is_empty() && word.chars().all(char::is_alphabetic);
+        let fits = matches!(words.len(), 1 | 2) && words.iter().all(is_name);
+        let label = || Target::Label(words.join(" "));
+        (fits && !self.grammar.no_labels.contains(&words[0])).then(label)
     }
 
     fn timer(&self, core: &str) -> Request {

@@ -2,7 +2,7 @@
 
 use super::en::dates::{MONTHS, WEEKDAYS};
 use super::en::numbers::plain;
-use super::request::Request;
+use super::request::{Request, Target};
 use jiff::ToSpan;
 use jiff::civil::Date;
 use serde_json::{Map, Value};
@@ -55,6 +55,10 @@ pub(crate) struct Wording {
     pub(crate) requests: fn(&str) -> Vec<Request>,
     /// A timer of the length that was said.
     pub(crate) timer_of: fn(&str) -> Option<Request>,
+    /// The length that corrects a timer of so many seconds: "nein, ich meinte zehn".
+    pub(crate) other_length: fn(&str, u64) -> Option<u64>,
+    /// The timer that answers `which_timer`.
+    pub(crate) target_of: fn(&str) -> Option<Target>,
     /// A question that goes on from the one before: what was said, what had been asked, and as which request. If that
     /// has no place, it is the answer to the question for one.
     pub(crate) again: fn(&str, &str, &Request) -> Option<Request>,

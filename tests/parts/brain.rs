@@ -1160,6 +1160,72 @@ async fn there_is_the_place_of_the_call_before_in_every_language() {
     }
 }
 
+/// Such words were beyond the brain in other languages than English.
+#[tokio::test]
+async fn the_last_timer_is_corrected_and_one_of_several_cancelled_in_every_language() {
+    let both = r#"cancel_timer {"seconds":300}; set_timer {"seconds":600}"#;
+    for (language, set, others) in [
+        (
+            "de",
+            "Stell einen Timer auf fünf Minuten.",
+            [
+                "Nein, ich meinte zehn Minuten.",
+                "Nein, zehn.",
+                "Mach lieber zehn Minuten daraus.",
+            ],
+        ),
+        (
+            "es",
+            "Pon un temporizador de cinco minutos.",
+            [
+                "No, quería decir diez minutos.",
+                "No, diez minutos.",
+                "Perdón, diez.",
+            ],
+        ),
+    ] {
+        for other in others {
+            let calls = called_in(Some(language), &[set, other]).await;
+            assert_eq!(calls, both, "{other}");
+        }
+    }
+    for (language, which, answer, target) in [
+        (
+            "de",
+            "Welchen Timer soll ich beenden?",
+            "Den auf fünf Minuten.",
+            r#"{"seconds":300}"#,
+        ),
+        (
+            "de",
+            "Welchen Timer soll ich beenden?",
+            "Den für die Pasta, bitte.",
+            r#"{"label":"pasta"}"#,
+        ),
+        (
+            "es",
+            "¿Qué temporizador cancelo?",
+            "El de cinco minutos.",
+            r#"{"seconds":300}"#,
+        ),
+        (
+            "es",
+            "¿Qué temporizador cancelo?",
+            "Todos.",
+            r#"{"all":true}"#,
+        ),
+    ] {
+        let messages = [user("Stopp."), agent(which), user(answer)];
+        let said = generate_in(&BRAIN, Some(language), &messages, TOOLS.specs()).await;
+        assert_eq!(said.calls(), format!("cancel_timer {target}"), "{answer}");
+    }
+    let berlin = called_in(
+        Some("de"),
+        &["Wie spät ist es in Rom?", "Nein, ich meinte Berlin."],
+    );
+    assert_eq!(berlin.await, r#"get_time {"place":"Berlin"}"#);
+}
+
 #[tokio::test]
 async fn messages_in_a_row_are_one_utterance() {
     let messages = [user("Set a timer for"), user("ten minutes.")];

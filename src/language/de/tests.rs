@@ -502,6 +502,8 @@ fn questions_about_timers_leave_them_alone() {
         "Wie viel Zeit habe ich noch auf dem Timer?",
         "Welchen Timer habe ich gestellt?",
         "Sag mir, wie lange der Timer noch läuft.",
+        "Wie lange noch?",
+        "Wie viel Zeit ist noch übrig?",
     ] {
         assert_eq!(one(said), Request::ListTimers, "{said}");
     }

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 static GRAMMAR: Grammar = Grammar {
-    again: r"^(?:(?:vale|okay|ok|gracias|bueno|ah) )*(?:(?:y )?(?:qué tal|qué hay de|qué pasa con|cómo está)|y) (?P<rest>.+)$",
+    again: r"^(?:(?:vale|okay|ok|gracias|bueno|ah) )*(?:(?:y )?(?:qué tal|qué hay de|qué pasa con|cómo está)|y|(?:(?:no|perdón) )*(?:quería decir|quise decir|me refería a)) (?P<rest>.+)$",
     leads: "eh|em|este|bueno|pues|vale|okay|ok|hola|oye|oiga|buenos días|buenas tardes|buenas noches|sí|por favor|gracias|perdón|perdona|perdone|y|entonces|ahora|a ver|dime|dígame|me puedes decir|puedes decirme|me puede decir|puede decirme|podrías decirme|podría decirme|me podrías decir|me podría decir|sabes|sabe usted|quiero saber|quisiera saber|me gustaría saber|undertone|computadora|ordenador",
     tails: "por favor|gracias|entonces|pues|ahora|ahora mismo|en este momento|para mí|ya",
     refused: r"\b(?:no|ningún|ninguna|déjalo|déjelo|olvídalo|olvídelo)\b",
@@ -101,12 +101,14 @@ static GRAMMAR: Grammar = Grammar {
     timer: r"\b(?:temporizador|temporizadores|alarma|alarmas|cronómetro|cuenta atrás|cuenta regresiva|despertador)\b|\b(?:despiértame|despiérteme|avísame|avíseme) (?:en|dentro de)\b|\b(?:recuérdame|recuérdeme|recordarme)\b",
     reminds: r"\b(?:recuérdame|recuérdeme|recordarme)\b",
     asks: r"^(?:(?:a|en|hasta|desde|por|dentro de) )?(?:cuándo|cuánt[oa]s?|cuáles|cuál|qué hora|qué (?:temporizador(?:es)?|alarmas?|cronómetros?|tiempo))\b|^(?:está|están|hay|sigue|siguen|tengo|queda|quedan|falta|faltan|ha terminado|ha sonado|terminó|sonó|ya)\b|\bcuánt[oa]s? (?:tiempo |minutos |horas )?(?:(?:le|les|me) )?(?:queda|quedan|falta|faltan)\b",
+    rest: r"^(?:cuánto(?: tiempo)?|cuántos minutos) (?:(?:me|le|nos) )?(?:queda|quedan|falta|faltan)(?: todavía| aún)?$",
+    corrects: r"^(?:(?:no|perdón|perdona|perdone|espera|espere|mejor|digo|quería decir|quise decir|he dicho|que sean) )+(?:(?:de|a|en) )?(?P<length>.+?)(?: (?:por favor|mejor))*$",
     wonders: r"^(?:por qué|para qué|quién)\b",
     // An infinitive after "para" is what a new timer is for.
     changes: r"\b(?:alarga|alargue|amplía|amplíe|extiende|extienda|prolonga|prolongue|acorta|acorte|reduce|reduzca|aumenta|aumente|cambia|cambie|modifica|modifique) (?:\S+ ){0,8}?(?:temporizador|alarma|cronómetro|cuenta|despertador)\b|(?:^|[^\sa] |[^r]a )(?:alargar|ampliar|extender|prolongar|acortar|reducir|aumentar|cambiar|modificar)\b|\b(?:añád|agrég|súm|quít)\p{L}*\b.*\b(?:horas?|minutos?|segundos?)(?: más)? (?:al|del|a la|de la|a mi|de mi) (?:temporizador|alarma|cronómetro|cuenta|despertador)\b|\b(?:añád|agrég|súm)\p{L}* (?:al|a la|a mi) (?:temporizador|alarma|cronómetro|cuenta|despertador)\b|\b(?:horas?|minutos?|segundos?) más (?:al|a la|a mi|en el|en la|en mi) (?:temporizador|alarma|cronómetro|cuenta|despertador)\b",
     cancel: r"^(?:para|pare|pará|termina|termine) (?:ya )?(?:\p{L}+ )?(?:temporizador(?:es)?|alarmas?|cronómetro|cuenta|despertador)\b|\b(?:cancela|cancele|canceles|cancelá|cancelar|cancélame|cancéleme|anula|anule|anular|borra|borre|borres|borrar|quita|quite|quites|quitar|quítame|quíteme|elimina|elimine|elimines|eliminar|detén|detenga|detengas|detener|parar|pares|apaga|apague|apagues|apagar|desactiva|desactive|desactivar) (?:\p{L}+ ){0,3}?(?:temporizador(?:es)?|alarmas?|cronómetro|cuenta|despertador)\b|\b(?:cancélal[oa]s?|cancélel[oa]s?|páral[oa]|párel[oa]|apágal[oa]|apáguel[oa]|quítal[oa]|quítel[oa]|bórral[oa]s?|bórrel[oa]s?)\b",
     list: r"\b(?:lista|muestra|muéstrame|muéstreme|enséñame|queda|quedan|falta|faltan|hay)\b",
-    all: r"\b(?:todos|todas)\b",
+    all: r"\b(?:todos|todas|ambos|ambas)\b",
     time_of_day: r"\b(?:a|para|sobre|hacia|de) las? (?:\d{1,2}|una)\b|\bmañana\b|\bmedio ?día\b|\bmedia ?noche\b|\b(?:lunes|martes|miércoles|jueves|viernes|sábado|domingo)\b|\bel (?:día )?\d{1,2}(?:/\d{1,2}| de)?\b",
     weather: r"\b(?:tiempo hace|tiempo hará|tiempo va a hacer|qué tiempo|el tiempo en|el tiempo (?:hoy|mañana)|el clima|pronóstico|lloverá|va a llover|llueve|nieva|qué temperatura|frío hace|calor hace)\b",
     no_forecast: r"\b(?:pasado mañana|ayer|anteayer|lunes|martes|miércoles|jueves|viernes|sábado|domingo|fin de semana|semana|días|horas?|mes|que viene|próxim[oa]s?|enero|febrero|marzo|abril|mayo|junio|julio|agosto|septiembre|octubre|noviembre|diciembre|navidad)\b|\b\d{1,2}/\d{1,2}\b|\bel (?:día )?\d{1,2}\b",
@@ -332,6 +334,8 @@ pub(super) static WORDING: Wording = Wording {
             .map_or_else(Vec::new, |reader| reader.requests(said))
     },
     timer_of: |said| READER.as_ref()?.timer_of(said),
+    other_length: |said, seconds| READER.as_ref()?.other_length(said, seconds),
+    target_of: |said| READER.as_ref()?.target_of(said),
     again: |said, asked, before| READER.as_ref()?.again(said, asked, before),
     points: |said| {
         let reader = READER.as_ref();

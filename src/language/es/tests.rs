@@ -460,6 +460,8 @@ fn questions_about_timers_leave_them_alone() {
         "¿Está apagada la alarma?",
         "¿Cuántos temporizadores hay?",
         "¿Me puede decir cuánto le queda al temporizador?",
+        "¿Cuánto queda?",
+        "¿Cuánto tiempo falta todavía?",
     ] {
         assert_eq!(one(said), Request::ListTimers, "{said}");
     }
