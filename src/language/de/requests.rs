@@ -16,7 +16,7 @@ static GRAMMAR: Grammar = Grammar {
     refused: r"\b(?:nicht|kein|keine|keinen|lass das|lassen sie das|vergiss)\b",
     talk: &[
         (
-            "hallo|hi|hey|guten tag|guten morgen|guten abend|grüß gott|servus|moin|hallo zusammen",
+            "hallo|hi|hey|guten tag|guten morgen|guten abend|grüß gott|servus|moin|hallo zusammen|(?:hallo )?(?:kannst du|können sie) mich hören|hören sie mich|hörst du mich|(?:hallo )?(?:sind sie|bist du|ist (?:da|dort) jemand|ist jemand)(?: noch)?(?: da)?",
             Talk::Greeting,
         ),
         (
@@ -24,15 +24,15 @@ static GRAMMAR: Grammar = Grammar {
             Talk::HowAreYou,
         ),
         (
-            "(?:(?:alles klar|in ordnung|sehr gut|gut|super|prima|perfekt|toll|wunderbar|schön) )*(?:danke|danke schön|dankeschön|vielen dank|danke sehr|besten dank)|danke für (?:die|deine|ihre) hilfe",
+            "(?:(?:alles klar|in ordnung|sehr gut|gut|super|prima|perfekt|toll|wunderbar|schön) )*(?:danke|danke schön|dankeschön|vielen dank|danke sehr|besten dank)(?: für (?:die|deine|ihre|alles)(?: hilfe)?)?",
             Talk::Thanks,
         ),
         (
-            "(?:okay |gut |danke )?(?:tschüss|tschüs|auf wiedersehen|auf wiederhören|ciao|bis bald|bis dann|mach's gut|mach s gut|das war's|das war alles|das wars)",
+            "(?:okay |gut |danke )?(?:tschüss|tschüs|auf wiedersehen|auf wiederhören|ciao|bis bald|bis dann|mach's gut|mach s gut|(?:nein )?(?:das war's|das war s|das wars|das war alles)|gute nacht|bis (?:später|morgen)|(?:einen )?schönen (?:tag|abend)(?: noch)?|leg auf|legen sie auf)",
             Talk::Goodbye,
         ),
         (
-            "wer bist du|wer sind sie|wie heißt du|wie heißen sie|was bist du",
+            "wer bist du|wer sind sie|wie heißt du|wie heißen sie|was bist du|(?:bist du|sind sie) (?:ein|eine) (?:mensch|roboter|maschine|computer|ki|bot)|(?:bist du|sind sie) echt|wer hat (?:dich|sie) (?:gemacht|gebaut|programmiert|entwickelt)",
             Talk::WhoAreYou,
         ),
         (
@@ -40,7 +40,7 @@ static GRAMMAR: Grammar = Grammar {
             Talk::Capabilities,
         ),
         (
-            "wie bitte|was|(?:bitte )?(?:noch ?mal|noch einmal)(?: bitte)?|wiederhol das|wiederhole das|wiederholen sie das|können sie das wiederholen|kannst du das wiederholen|(?:(?:das|es|sie|dich) )?(?:hab|habe) ich (?:(?:sie|dich|das|es|jetzt|leider|gerade|eben|akustisch) )*nicht (?:(?:ganz|richtig|gut|genau|so) )*(?:verstanden|gehört|mitbekommen|mitgekriegt)|ich (?:hab|habe) (?:(?:sie|dich|das|es|jetzt|leider|gerade|eben|akustisch) )*nicht (?:(?:ganz|richtig|gut|genau|so) )*(?:verstanden|gehört|mitbekommen|mitgekriegt)|(?:das |es )?(?:verstehe|versteh) ich (?:leider )?nicht|ich (?:verstehe|versteh|höre|hör) (?:(?:sie|dich|das|es) )?(?:(?:leider|gerade|kaum|so) )*(?:nicht|nichts|schlecht)(?: gut| richtig)?|(?:leider )?nicht verstanden|was (?:haben sie|hast du)(?: gerade| da| eben)? gesagt|wie war das",
+            "wie bitte|was|(?:bitte )?(?:noch ?mal|noch einmal)(?: bitte)?|wiederhol das|wiederhole das|wiederholen sie das|können sie das wiederholen|kannst du das wiederholen|(?:kannst du|können sie|könntest du|könnten sie) das (?:bitte )?(?:noch ?mal|noch einmal) sagen|sag das noch ?mal|sagen sie das noch ?mal|(?:(?:das|es|sie|dich) )?(?:hab|habe) ich (?:(?:sie|dich|das|es|jetzt|leider|gerade|eben|akustisch) )*nicht (?:(?:ganz|richtig|gut|genau|so) )*(?:verstanden|gehört|mitbekommen|mitgekriegt)|ich (?:hab|habe) (?:(?:sie|dich|das|es|jetzt|leider|gerade|eben|akustisch) )*nicht (?:(?:ganz|richtig|gut|genau|so) )*(?:verstanden|gehört|mitbekommen|mitgekriegt)|(?:das |es )?(?:verstehe|versteh) ich (?:leider )?nicht|ich (?:verstehe|versteh|höre|hör) (?:(?:sie|dich|das|es) )?(?:(?:leider|gerade|kaum|so) )*(?:nicht|nichts|schlecht)(?: gut| richtig)?|(?:leider )?nicht verstanden|was (?:haben sie|hast du)(?: gerade| da| eben)? gesagt|wie war das",
             Talk::Repeat,
         ),
         (
@@ -49,7 +49,7 @@ static GRAMMAR: Grammar = Grammar {
         ),
         ("nein|nee|nö|nein danke", Talk::No),
         (
-            "stopp|stop|halt|sei still|ruhe|hör auf|hören sie auf|vergiss es|vergessen sie es|schon gut|abbrechen",
+            "stopp|stop|halt|sei still|ruhe|hör auf|hören sie auf|vergiss es|vergessen sie es|schon gut|abbrechen|(?:(?:einen|nur einen|ein) )?(?:moment|augenblick)(?: bitte| mal)?|warte(?: kurz| mal| bitte)*|warten sie(?: kurz| mal| bitte)*",
             Talk::Stop,
         ),
     ],
@@ -126,7 +126,7 @@ static GRAMMAR: Grammar = Grammar {
     list: r"\b(?:liste|zeig|zeige|zeigen|nenn|nenne|nennen|auflisten|anzeigen|laufende[nr]?)\b|\b(?:timer|wecker) (?:läuft|laufen)\b",
     all: r"\b(?:alle|beide|sämtliche|jeden)\b",
     time_of_day: r"\b(?:um|gegen|bis) (?:(?:halb|viertel|viertel vor|viertel nach|dreiviertel|kurz vor|kurz nach) )?\d{1,2}(?: \d{1,2})?(?: uhr)?\b|\b(?:auf|für) \d{1,2}(?:[ .]\d{1,2})? uhr\b|\b(?:auf|für) (?:halb|viertel|viertel vor|viertel nach|dreiviertel) \d{1,2}\b|\bweck.*\b(?:auf|für) \d{1,2}(?: \d{1,2})?$|\b(?:morgen|übermorgen|mittag|mitternacht|(?:mon|diens|donners|frei|sams|sonn)tags?|mittwochs?|sonnabends?)\b|\b(?:am|für den|zum) \d{1,2}(?:\.\d{1,2})?(?:\.\d{2,4})?\b",
-    weather: r"\b(?:wetter|wettervorhersage|regnet es|wird es (?:\p{L}+ ){0,5}(?:regnen|schneien)|schneit es|wie (?:warm|kalt|heiß) (?:ist|wird))\b",
+    weather: r"\b(?:wetter|wettervorhersage|regnet es|wird es (?:\p{L}+ ){0,5}(?:regnen|schneien)|schneit es|wie (?:warm|kalt|heiß) (?:ist|wird)|wie ?viel grad (?:hat|sind|ist) es|scheint (?:\p{L}+ ){0,2}die sonne|(?:brauche|brauch) ich (?:\p{L}+ ){0,3}(?:regenschirm|schirm))\b",
     no_forecast: r"\b(?:übermorgen|gestern|vorgestern|montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonnabend|sonntag|wochenende|wochen?|tagen|stunden?|monat|nächste[nrs]?|kommende[nrs]?|januar|februar|märz|april|mai|juni|juli|august|september|oktober|november|dezember|ostern|weihnachten|silvester|neujahr)\b|\b(?:am|den|zum|vom|bis) (?:\d{1,2}(?:\.\d{1,2})?|\p{L}+ten)\b|\b\d{1,2}\.\d{1,2}\.\d{2,4}\b",
     days: &[
         (

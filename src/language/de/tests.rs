@@ -654,6 +654,30 @@ fn a_sum_needs_no_question_and_may_be_of_an_amount() {
     }
 }
 
+/// They were beyond the local brain.
+#[test]
+fn everyday_small_talk_is_answered() {
+    for (said, talk) in [
+        ("Können Sie mich hören?", Talk::Greeting),
+        ("Sind Sie noch da?", Talk::Greeting),
+        ("Vielen Dank für Ihre Hilfe.", Talk::Thanks),
+        ("Nein, das war alles.", Talk::Goodbye),
+        ("Schönen Tag noch!", Talk::Goodbye),
+        ("Gute Nacht.", Talk::Goodbye),
+        ("Bist du ein Roboter?", Talk::WhoAreYou),
+        ("Wer hat Sie programmiert?", Talk::WhoAreYou),
+        ("Kannst du das noch mal sagen?", Talk::Repeat),
+        ("Einen Moment, bitte.", Talk::Stop),
+        ("Warten Sie kurz.", Talk::Stop),
+    ] {
+        assert_eq!(one(said), Request::Talk(talk), "{said}");
+    }
+    for said in ["Das ist alles nicht wahr.", "Bis morgen ist es fertig."] {
+        let requests = (WORDING.requests)(said);
+        assert_ne!(requests, [Request::Talk(Talk::Goodbye)], "{said}");
+    }
+}
+
 /// Only "wird es regnen" was understood.
 #[test]
 fn rain_may_be_asked_for_behind_the_day_and_the_place() {
@@ -676,6 +700,18 @@ fn rain_may_be_asked_for_behind_the_day_and_the_place() {
             weather(Some("Cologne"), "tomorrow"),
         ),
         ("Wird es heute regnen?", weather(None, "today")),
+        (
+            "Wie viel Grad hat es in Köln?",
+            weather(Some("Cologne"), "now"),
+        ),
+        (
+            "Scheint morgen die Sonne in Berlin?",
+            weather(Some("Berlin"), "tomorrow"),
+        ),
+        (
+            "Brauche ich heute einen Regenschirm in Berlin?",
+            weather(Some("Berlin"), "today"),
+        ),
         ("Wird es am Wochenende regnen?", Request::Unknown),
     ] {
         assert_eq!(one(said), request, "{said}");

@@ -16,7 +16,7 @@ static GRAMMAR: Grammar = Grammar {
     refused: r"\b(?:no|ningún|ninguna|déjalo|déjelo|olvídalo|olvídelo)\b",
     talk: &[
         (
-            "hola|buenas|buenos días|buenas tardes|buenas noches|qué tal hola",
+            "hola|buenas|buenos días|buenas tardes|buenas noches|qué tal hola|(?:hola )?(?:me oyes|me oye|me escuchas|me escucha|hay alguien(?: ahí)?|(?:sigue|sigues|está|estás) ahí)",
             Talk::Greeting,
         ),
         (
@@ -24,15 +24,15 @@ static GRAMMAR: Grammar = Grammar {
             Talk::HowAreYou,
         ),
         (
-            "(?:(?:muy bien|bien|perfecto|genial|estupendo|entendido|de acuerdo|está bien) )*(?:gracias|muchas gracias|mil gracias)|gracias por (?:tu|su) ayuda|muy amable",
+            "(?:(?:muy bien|bien|perfecto|genial|estupendo|entendido|de acuerdo|está bien) )*(?:gracias|muchas gracias|mil gracias)(?: por (?:tu ayuda|su ayuda|todo))?|muy amable",
             Talk::Thanks,
         ),
         (
-            "(?:vale |bueno |gracias )?(?:adiós|hasta luego|hasta pronto|hasta mañana|nos vemos|chao|chau|eso es todo|eso era todo)",
+            "(?:vale |bueno |gracias )?(?:adiós|hasta luego|hasta pronto|hasta mañana|nos vemos|chao|chau|(?:no )?(?:eso es todo|eso era todo)|que (?:tenga|tengas|pase|pases) (?:un )?buen(?:a|as|os)? (?:día|tarde|noche|noches|días)|cuelga|cuelgue)",
             Talk::Goodbye,
         ),
         (
-            "quién eres|quién es usted|cómo te llamas|cómo se llama|qué eres",
+            "quién eres|quién es usted|cómo te llamas|cómo se llama|qué eres|(?:eres|es) (?:usted )?(?:un robot|una máquina|una persona|un humano|humano|real)|quién (?:te|le|lo) ha (?:creado|hecho|programado)",
             Talk::WhoAreYou,
         ),
         (
@@ -40,7 +40,7 @@ static GRAMMAR: Grammar = Grammar {
             Talk::Capabilities,
         ),
         (
-            "cómo|qué|cómo dices|cómo dice|repite|repítelo|repítalo|repita|otra vez|puedes repetir(?:lo)?|puede repetir(?:lo)?|me lo (?:puedes|puede) repetir|qué has dicho|qué ha dicho|qué dijo|qué dijiste|cómo dijo|cómo ha dicho|mande|no (?:(?:le|te|lo|la|se) )*(?:he |ha )?(?:entendido|oído|escuchado|comprendido)(?: (?:bien|nada|eso))*|no (?:(?:le|te|lo|la|se) )*(?:entiendo|entendí|comprendo|oigo|oí|escucho|escuché|oye|escucha)(?: (?:bien|nada|eso|lo que dice|lo que dices))*",
+            "cómo|qué|cómo dices|cómo dice|repite|repítelo|repítalo|repita|otra vez|puedes repetir(?:lo)?|puede repetir(?:lo)?|me lo (?:puedes|puede) repetir|(?:me lo )?(?:repites|repite)|(?:puedes|puede) repetir eso|qué has dicho|qué ha dicho|qué dijo|qué dijiste|cómo dijo|cómo ha dicho|mande|no (?:(?:le|te|lo|la|se) )*(?:he |ha )?(?:entendido|oído|escuchado|comprendido)(?: (?:bien|nada|eso))*|no (?:(?:le|te|lo|la|se) )*(?:entiendo|entendí|comprendo|oigo|oí|escucho|escuché|oye|escucha)(?: (?:bien|nada|eso|lo que dice|lo que dices))*",
             Talk::Repeat,
         ),
         (
@@ -49,7 +49,7 @@ static GRAMMAR: Grammar = Grammar {
         ),
         ("no|no gracias", Talk::No),
         (
-            "para|pare|alto|silencio|cállate|cállese|déjalo|déjelo|olvídalo|olvídelo|no importa|cancela|cancele|basta",
+            "para|pare|alto|silencio|cállate|cállese|déjalo|déjelo|olvídalo|olvídelo|no importa|cancela|cancele|basta|espera(?: un (?:momento|segundo|poco))?|espere(?: un (?:momento|segundo|poco))?|(?:solo )?un (?:momento|momentito|segundo)",
             Talk::Stop,
         ),
     ],
@@ -110,7 +110,7 @@ static GRAMMAR: Grammar = Grammar {
     list: r"\b(?:lista|muestra|muéstrame|muéstreme|enséñame|queda|quedan|falta|faltan|hay)\b",
     all: r"\b(?:todos|todas|ambos|ambas)\b",
     time_of_day: r"\b(?:a|para|sobre|hacia|de) las? (?:\d{1,2}|una)\b|\bmañana\b|\bmedio ?día\b|\bmedia ?noche\b|\b(?:lunes|martes|miércoles|jueves|viernes|sábado|domingo)\b|\bel (?:día )?\d{1,2}(?:/\d{1,2}| de)?\b",
-    weather: r"\b(?:tiempo hace|tiempo hará|tiempo va a hacer|qué tiempo|el tiempo en|el tiempo (?:hoy|mañana)|el clima|pronóstico|lloverá|va a llover|llueve|nieva|qué temperatura|frío hace|calor hace)\b",
+    weather: r"\b(?:tiempo hace|tiempo hará|tiempo va a hacer|qué tiempo|el tiempo en|el tiempo (?:hoy|mañana)|el clima|pronóstico|lloverá|va a llover|llueve|nieva|qué temperatura|frío hace|calor hace|hace (?:mucho )?(?:frío|calor|sol|viento) (?:hoy |ahora |mañana )?en|cuántos grados (?:hace|hay)|necesito (?:\p{L}+ ){0,2}paraguas)\b",
     no_forecast: r"\b(?:pasado mañana|ayer|anteayer|lunes|martes|miércoles|jueves|viernes|sábado|domingo|fin de semana|semana|días|horas?|mes|que viene|próxim[oa]s?|enero|febrero|marzo|abril|mayo|junio|julio|agosto|septiembre|octubre|noviembre|diciembre|navidad)\b|\b\d{1,2}/\d{1,2}\b|\bel (?:día )?\d{1,2}\b",
     days: &[
         (

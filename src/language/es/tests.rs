@@ -588,6 +588,42 @@ fn an_acknowledgement_is_no_request() {
     }
 }
 
+/// They were beyond the local brain.
+#[test]
+fn everyday_small_talk_is_answered() {
+    for (said, talk) in [
+        ("¿Me oye?", Talk::Greeting),
+        ("¿Hay alguien ahí?", Talk::Greeting),
+        ("Muchas gracias por su ayuda.", Talk::Thanks),
+        ("No, eso es todo.", Talk::Goodbye),
+        ("¡Que tenga un buen día!", Talk::Goodbye),
+        ("¿Eres un robot?", Talk::WhoAreYou),
+        ("¿Quién te ha creado?", Talk::WhoAreYou),
+        ("¿Puede repetir eso, por favor?", Talk::Repeat),
+        ("Un momento, por favor.", Talk::Stop),
+        ("Espere.", Talk::Stop),
+    ] {
+        assert_eq!(one(said), Request::Talk(talk), "{said}");
+    }
+}
+
+/// Only some words for the weather were understood.
+#[test]
+fn the_weather_may_be_asked_for_in_other_words() {
+    let madrid = |day| Request::Weather {
+        place: Some("Madrid".to_owned()),
+        day,
+    };
+    for (said, day) in [
+        ("¿Hace frío en Madrid?", "now"),
+        ("¿Cuántos grados hace en Madrid?", "now"),
+        ("¿Necesito paraguas hoy en Madrid?", "today"),
+    ] {
+        assert_eq!(one(said), madrid(day), "{said}");
+    }
+    assert_eq!(one("Hace frío."), Request::Unknown);
+}
+
 /// Such a sum was not understood.
 #[test]
 fn a_polite_word_is_no_part_of_a_sum() {
