@@ -10,12 +10,15 @@ use std::sync::LazyLock;
 /// whole.
 const MOST_PIECES: usize = 12;
 
+/// The beginning of a sentence that goes on with the one before.
+const AND: &str = "and ";
+
 /// A part of an utterance, in bytes, that may be a separate request.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Piece {
     pub range: Range<usize>,
     pub begins_sentence: bool,
-    /// It follows an "and", which may be between two items of a list.
+    /// It follows an "and", which may be between two items of a list or begin the sentence.
     pub after_and: bool,
 }
 
@@ -34,20 +37,25 @@ pub(super) fn pieces(said: &str) -> Vec<Piece> {
     for sentence in sentence_ranges(said) {
         let words = text::normalise(&said[sentence.clone()]);
         let whole = rules::is_told(&words) || rules::is_reminder(&words);
-        let (mut start, mut after_and) = (sentence.start, false);
-        for border in borders(&said[sentence.clone()]).filter(|_| !whole) {
+        let all = &said[sentence.clone()];
+        let rest = match all.get(..AND.len()) {
+            Some(first) if first.eq_ignore_ascii_case(AND) => all[AND.len()..].trim_start(),
+            _ => all,
+        };
+        let begin = sentence.end - rest.len();
+        let (mut start, mut after_and) = (begin, rest.len() < all.len());
+        for border in borders(rest).filter(|_| !whole) {
             pieces.push(Piece {
-                range: start..sentence.start + border.start,
-                begins_sentence: start == sentence.start,
+                range: start..begin + border.start,
+                begins_sentence: start == begin,
                 after_and,
             });
-            start = sentence.start + border.end;
-            let border = &said[sentence.start + border.start..start];
-            after_and = border.to_lowercase().contains("and");
+            start = begin + border.end;
+            after_and = rest[border].to_lowercase().contains("and");
         }
         pieces.push(Piece {
             range: start..sentence.end,
-            begins_sentence: start == sentence.start,
+            begins_sentence: start == begin,
             after_and,
         });
     }
@@ -146,6 +154,15 @@ mod tests {
             .map(|piece| piece.begins_sentence)
             .collect();
         assert_eq!(begins, [true, false, true]);
+    }
+
+    #[test]
+    fn a_sentence_may_go_on_with_the_one_before() {
+        let said = "What's the weather in Oslo? And in Rome?";
+        assert_eq!(cut(said), ["What's the weather in Oslo", "in Rome?"]);
+        let last = pieces(said).pop().unwrap();
+        assert!(last.begins_sentence && last.after_and);
+        assert_eq!(cut("Hello. And and what time is it?").len(), 2);
     }
 
     #[test]

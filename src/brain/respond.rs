@@ -384,7 +384,7 @@ fn several(
         let words = placed.as_deref().unwrap_or(&said[piece.range.clone()]);
         let answer = answer_to_one(words, &[], prompt, known, classifier)?.unwrap_or_default();
         // "What time is it in Tokyo and what day is it" is one question.
-        let begins = piece.begins_sentence && !text::normalise(words).starts_with("and ");
+        let begins = piece.begins_sentence && !piece.after_and;
         let goes_on = !begins && tells_time(&answer);
         let last = parts.last().and_then(|last| last.answer.as_deref());
         let same = goes_on && last.is_some_and(tells_time);
@@ -394,7 +394,8 @@ fn several(
             } else {
                 piece.range.start
             };
-            let shares = piece.after_and && there::shares_its_verb(words);
+            let is_listed = piece.after_and && !piece.begins_sentence;
+            let shares = is_listed && there::shares_its_verb(words);
             if let (true, Some(last), Some(place)) =
                 (shares, parts.last_mut(), there::place_of(&answer))
             {

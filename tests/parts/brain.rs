@@ -1124,6 +1124,14 @@ async fn places_refusals_and_corrections_are_understood_in_their_sentence() {
             &["What's the weather in England and Japan?"],
             r#"get_weather {"place":"England"}; get_weather {"place":"Japan"}"#,
         ),
+        (
+            &["What's the weather in London? And in Paris?"],
+            r#"get_weather {"place":"London"}; get_weather {"place":"Paris"}"#,
+        ),
+        (
+            &["What time is it in Tokyo? And in Rome?"],
+            r#"get_time {"place":"Tokyo"}; get_time {"place":"Rome"}"#,
+        ),
         (&["What is the date in a week?"], "get_time {}"),
         (&["I love the weather in Spain."], ""),
         (&["The weather in Boulder is nice today."], ""),
