@@ -18,7 +18,7 @@
 //! | [`session`] | the async shell that drives one conversation |
 //! | [`recording`] | recorded sessions and their replay |
 //! | [`what_if`] | estimates recorded sessions under another policy |
-//! | [`stats`] [`metrics`] | latency of turns, benefit and cost of speculation |
+//! | [`stats`] [`metrics`] [`traces`] | latency of turns, benefit and cost of speculation; traces of turns |
 //! | [`report`] | what a call was, for the operator's webhook |
 //! | [`transport`] | wire dialects |
 //! | [`server`] | routes, admission, drain |

@@ -6,12 +6,12 @@
 //!
 //! | files | subject |
 //! |---|---|
-//! | `accept`, `connections` | the accept loop; how many connections, and which one gives way |
-//! | `access`, `admission`, `secrets` | who may open a session; whether there is a place; client secrets |
-//! | `routes`, `upgrade`, `choice` | from a request to a session, and the agent that it may choose |
+//! | `accept`, `connections`, `tls` | the accept loop; how many connections, and which one gives way; TLS |
+//! | `access`, `admission`, `limits`, `secrets` | who may open a session; whether there is a place; sessions a minute; client secrets |
+//! | `routes`, `upgrade`, `client`, `realtime_client`, `choice` | from a request to a session, and the agent that it may choose |
 //! | `resume` | clients that come back to their session after their connection was lost |
-//! | `calls`, `twilio`, `doors` | WebRTC calls; Twilio's webhooks and sockets; protocols over bare TCP |
-//! | `api`, `errors` | the other endpoints of the Realtime API |
+//! | `calls`, `twilio`, `doors`, `outbound` | WebRTC calls; Twilio's webhooks and sockets; bare TCP; calls that the server places |
+//! | `api`, `errors`, `headers` | the other endpoints of the Realtime API; headers of all responses |
 //! | `speech` | OpenAI's audio API, between the sessions' jobs |
 //! | `page`, `playground`, `demonstration` | the page, its data, and the slow shop that it shows |
 //! | `settings`, `shared` | the server's settings; what all handlers share |

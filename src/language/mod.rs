@@ -7,7 +7,8 @@
 //! | files | subject |
 //! |---|---|
 //! | `pack`, `unknown` | packs, found by a BCP 47 tag; languages without one |
-//! | `sentences`, `spoken`, `figures`, `assent`, `listening`, `fillers`, `endings`, `digits` | rules that packs share, over tables of words |
+//! | `sentences`, `spoken`, `figures`, `assent`, `listening`, `fillers`, `endings`, `digits`, `accents` | rules that packs share, over tables of words |
+//! | `machines` | answering machines' words, in all languages |
 //! | `request`, `grammar`, `wording` | the built-in assistant's requests and answers |
 //! | `de`, `es` | German, Spanish: tables |
 //! | `en` | English, and its numbers, dates, places, units and names |

@@ -6,7 +6,7 @@
 //! | `openai_compatible`, `anthropic` | the dialects: bodies of requests, and streams (`wire`: pure) |
 //! | `http` | errors without secrets, and the bounds of event streams |
 //! | `markup` | PURE: the incremental parser of `<speech>` and `<tool>`, and of calls in the forms of other models |
-//! | `native_call`, `opaque` | calls as data; a provider's blocks that come back with calls |
+//! | `native_call`, `left_in_text`, `opaque` | calls as data; those left in the text beside them; a provider's blocks that come back with calls |
 //! | `prompt`, `untrusted` | the messages; text from outside |
 //! | `plan` | PURE: plans and their references |
 //! | `fallback`, `probe` | a second model; the abilities of a model, found out by questions |

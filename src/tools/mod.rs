@@ -10,6 +10,7 @@
 //! | `schema` | the parameters that a JSON Schema declares |
 //! | `canonical`, `once` | when two calls are the same; when two changes are |
 //! | `journal`, `journal/file`, `journal/shared` | which changes may run, so that none runs twice; their records in a file, or in a store |
+//! | `audit` | the log of calls that may have changed something |
 
 use crate::language::{ENGLISH, base};
 use futures_util::future::BoxFuture;
