@@ -55,7 +55,7 @@ struct ClientGrid {
     standard: Difference,
     speculative: Difference,
     speedup: Difference,
-    /// Cells in which equation 3 says something else than the simulation.
+    /// Cells in which equation 3 and the simulation disagree.
     wrong_gains: usize,
     /// Cells in which a greater acceptance did not give a greater speed-up, or the bound was exceeded.
     wrong_lemma: usize,
@@ -287,7 +287,7 @@ fn simulate(dice: &mut Dice, model: &Engine, acceptance: f64, keeps: Keeps) -> f
     as_seconds(simulation::engine(model, &turns, keeps))
 }
 
-/// The closed form takes means. A tool that varies hides less well, most of all where it just fits.
+/// The closed form takes means. Less of a tool's time is hidden if it varies, above all where it just fits.
 fn varying_tools(dice: &mut Dice) -> Table {
     let mut table = Table::new(
         "What means hide: the same with tools that vary (G 6.3 s, g 4.05 s, a 0.8)",

@@ -38,7 +38,7 @@ static SENTENCES: Sentences = Sentences {
     beginnings: &[],
 };
 
-/// Sounds are understood.
+/// Only sounds such as "mm-hm" count.
 static LISTENING: Listening = Listening {
     words: &[],
     polite: &[],

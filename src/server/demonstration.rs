@@ -23,7 +23,7 @@ const DELAY: Duration = Duration::from_millis(1_500);
 /// Any free port of this machine.
 pub const ANYWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// The declarations of its tools, with the address that stands for the service's.
+/// The declarations of its tools, with a placeholder for the service's address.
 const FILES: [(&str, &str); 2] = [
     (
         "tools/demonstration/order.toml",
@@ -35,7 +35,7 @@ const FILES: [(&str, &str); 2] = [
     ),
 ];
 
-/// The address in the declarations.
+/// The placeholder in the declarations.
 const PLACEHOLDER: &str = "127.0.0.1:0";
 
 /// How many of each colour are in stock.
@@ -47,7 +47,7 @@ const STOCK: [(&str, u32); 5] = [
     ("white", 7),
 ];
 
-/// Told with every answer, so that nobody takes it for a real one.
+/// Sent with every answer, so that nobody mistakes it for real data.
 const MADE_UP: &str = "made up by undertone's demonstration";
 
 /// The reason that there is no demonstration.

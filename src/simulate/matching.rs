@@ -1,5 +1,5 @@
-//! PURE: which of the calls that were made are the expected ones. As many expectations as possible are met, however the calls
-//! and the expectations are ordered.
+//! PURE: assigns the calls that were made to the expected ones, so that as many expectations as possible are met in
+//! whatever order calls and expectations come.
 
 use std::collections::BTreeSet;
 
@@ -7,23 +7,23 @@ use std::collections::BTreeSet;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Times {
     pub(super) least: usize,
-    /// More are right, too.
+    /// More calls are right, too.
     pub(super) or_more: bool,
 }
 
 /// The calls that were made, matched with the expected ones.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Matching {
-    /// By call that was made, whether it was expected.
+    /// For each call that was made, whether it was expected.
     pub(super) right: Vec<bool>,
-    /// By expected call, how many of it are missing.
+    /// For each expected call, how many are missing.
     pub(super) missing: Vec<usize>,
     /// The calls are first made in the order in which they are expected.
     pub(super) in_order: bool,
 }
 
 impl Matching {
-    /// Matches calls. `fits` has, by call that was made, the expected ones that it may be, as indices into `wanted`.
+    /// Matches calls. `fits` has, for each call that was made, the indices in `wanted` of those that it may be.
     pub(super) fn of(fits: &[Vec<usize>], wanted: &[Times]) -> Self {
         let may_be_more = |call: &usize| fits[*call].iter().any(|at| wanted[*at].or_more);
         let mut calls: Vec<usize> = (0..fits.len()).collect();
@@ -51,7 +51,7 @@ impl Matching {
     }
 }
 
-/// Gives a call a place among those of an expected call, if need be by moving others to places elsewhere.
+/// Assigns a call to an expected one, if need be by assigning others elsewhere. Whether it has found a place.
 fn place(
     call: usize,
     fits: &[Vec<usize>],
@@ -77,8 +77,8 @@ fn place(
     false
 }
 
-/// Whether all these calls can be expected ones, each at least as often as in `met`, so that none is first made before one
-/// that is expected earlier.
+/// Whether these calls can be assigned so that each expected call is made at least as often as in `met`, and none is
+/// first made after one that is expected later.
 fn is_in_order(calls: &[&[usize]], wanted: &[Times], met: &[usize]) -> bool {
     // How often each expected call may have been made so far.
     let mut counts = BTreeSet::from([vec![0; wanted.len()]]);

@@ -9,16 +9,16 @@ pub(super) struct Speech {
     clauses: Vec<Clause>,
     /// How much was heard of an item that was cut; all of it if `None`.
     pub(super) heard: Option<Micros>,
-    /// The model never sees it.
+    /// It is outside the conversation: the model never sees it.
     pub(super) outside: bool,
-    /// Fillers that were not said. The model has seen them, and its prompts begin alike.
+    /// Fillers that were not said. They stay in prompts, since the model has seen them and prompts should begin alike.
     pub(super) unsaid: Vec<String>,
 }
 
 #[derive(Debug)]
 struct Clause {
     text: String,
-    /// Of its audio so far.
+    /// The length of its audio so far.
     length: Micros,
     /// When its first words end, as far as the voice tells it. For the others, time is taken to be proportional to
     /// bytes of text.
@@ -115,7 +115,7 @@ impl Speech {
 }
 
 impl Clause {
-    /// The whole words that were heard in its first `heard`.
+    /// The whole words that were heard in the first `heard` of its audio.
     fn beginning(&self, heard: Micros) -> &str {
         let known = self.word_ends.iter().take_while(|end| **end <= heard);
         let known = known.count();

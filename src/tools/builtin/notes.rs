@@ -17,11 +17,11 @@ const MOST_NOTES: usize = 1_000;
 struct Note {
     text: String,
     time: Timestamp,
-    /// Of the call that added it: the same call does not add it again.
+    /// The idempotency key of the call that added it, so that the same call does not add it twice.
     key: String,
 }
 
-/// Every change reads, adds and replaces the file: one at a time. A lock for all files will do.
+/// Serialises changes, since each reads the file, adds to it and replaces it. One lock serves all files.
 static CHANGING: Mutex<()> = Mutex::new(());
 
 pub(super) fn read_declaration() -> Declaration {

@@ -35,7 +35,7 @@ fn trim(schema: &mut Value) {
         *text = shortened(text, LONGEST_PARAMETER);
     }
     if let Some(Value::Array(tuple)) = schema.get("items") {
-        // Drafts before 2020-12 write a tuple so, and no later one allows it.
+        // Drafts before 2020-12 write tuples like this; later ones do not allow it.
         let tuple = tuple.clone();
         schema.shift_remove("items");
         if let Some(further) = schema.shift_remove("additionalItems") {
