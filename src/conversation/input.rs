@@ -256,7 +256,7 @@ pub enum Input {
     /// A tone has ended, such as that of an answering machine.
     Beep,
     /// The caller on the telephone cannot be heard any more: say so, then hang up.
-    Deaf,
+    Unheard,
     /// The client is gone.
     HangUp,
     /// The server is shutting down: finish the current turn, then hang up.

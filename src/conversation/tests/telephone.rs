@@ -112,7 +112,7 @@ fn a_caller_who_cannot_be_heard_is_told_so_and_the_call_ends() {
             sim.speak("what time is it", 1_000);
         }
         sim.no_audio(5_000);
-        sim.input(Input::Deaf);
+        sim.input(Input::Unheard);
         sim.no_audio(10_000);
         let sorry = Phrases::default().cannot_hear;
         let spoken = sim.spoken().join(" ");

@@ -211,8 +211,8 @@ impl Conversation {
             Input::Announce { text } => self.agenda.announce(text),
             Input::Placed { message } => self.watch_for_machine(message),
             Input::Beep => self.on_beep(),
-            Input::Deaf if self.ending.hang_up().is_some() => {}
-            Input::Deaf => self.say_goodbye(HangUpReason::Unheard),
+            Input::Unheard if self.ending.hang_up().is_some() => {}
+            Input::Unheard => self.say_goodbye(HangUpReason::Unheard),
             Input::Drain => self.ending.hang_up_for(HangUpReason::Shutdown),
             Input::Farewell => self.say_goodbye(HangUpReason::Shutdown),
             Input::ClientLost => self.on_client_lost(),

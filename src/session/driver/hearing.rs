@@ -13,8 +13,9 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument;
 
-/// So much audio that nothing has judged for so long: the caller is not heard any more.
-const DEAF: Micros = Micros::from_ms(5_000);
+/// So much audio that nothing has judged for so long: the caller is not heard any more. After a stall of the network or
+/// the server, a telephone's audio comes in a burst of two seconds at most, which is too little to be mistaken for that.
+const UNHEARD: Micros = Micros::from_ms(5_000);
 
 /// The user's audio on its way to the models.
 pub(super) struct AudioInput {
@@ -29,7 +30,7 @@ pub(super) struct AudioInput {
     /// End of the last window that the detector has judged, and when it had.
     judged: (Samples, Time),
     /// A call that ends if its caller is not heard any more. Other clients are told of the failure.
-    ends_deaf: bool,
+    ends_unheard: bool,
     /// Windows that the detector's queue had no room for.
     pub(super) unjudged: u64,
     /// Listens for the tone of an answering machine.
@@ -45,7 +46,7 @@ impl AudioInput {
             end: Samples(0),
             vad_failed: false,
             judged: (Samples(0), Time(0)),
-            ends_deaf: options.has_line(),
+            ends_unheard: options.has_line(),
             unjudged: 0,
             beeps: options.machine_message().map(|_| Beeps::default()),
         }
@@ -107,7 +108,7 @@ impl Driver {
             }
             self.audio_in.unjudged += (whole / WINDOW) as u64;
         }
-        self.notice_deafness();
+        self.watch_detector();
     }
 
     /// Takes in windows that the detector has judged.
@@ -122,13 +123,13 @@ impl Driver {
     }
 
     /// Ends a telephone call whose detector fails, hangs or is gone: the line would stay silent.
-    fn notice_deafness(&mut self) {
+    fn watch_detector(&mut self) {
         let (judged, at) = self.audio_in.judged;
         let waiting = Samples(self.audio_in.end.since(judged)).as_ms();
-        let lasts = waiting >= DEAF.as_ms() && self.now().since(at) >= DEAF;
-        if lasts && std::mem::take(&mut self.audio_in.ends_deaf) {
+        let lasts = waiting >= UNHEARD.as_ms() && self.now().since(at) >= UNHEARD;
+        if lasts && std::mem::take(&mut self.audio_in.ends_unheard) {
             tracing::error!("the caller cannot be heard: the call ends");
-            self.input(Input::Deaf);
+            self.input(Input::Unheard);
         }
     }
 

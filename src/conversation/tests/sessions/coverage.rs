@@ -58,12 +58,6 @@ impl Default for Seen {
             .entry(("heard", "moment"))
             .or_default()
             .remove("words");
-        // Generated sessions are no calls whose caller cannot be heard.
-        wanted.entry(("input", "type")).or_default().remove("deaf");
-        wanted
-            .entry(("output", "reason"))
-            .or_default()
-            .remove("unheard");
         Self { wanted }
     }
 }

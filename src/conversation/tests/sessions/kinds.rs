@@ -350,6 +350,7 @@ pub(super) const KINDS: &[Kind] = &[
             Move::Wait,
             Move::Mute,
             Move::Played,
+            Move::Unheard,
             Move::HangUp,
         ],
         rest_ms: 60_000,

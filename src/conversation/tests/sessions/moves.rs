@@ -63,6 +63,8 @@ pub(super) enum Move {
     Voice,
     TurnModel,
     DetectorFails,
+    /// The caller cannot be heard any more.
+    Unheard,
     /// Words of an answering machine.
     Machine,
     /// The server has placed the call.
@@ -327,6 +329,7 @@ impl<'a> Session<'a> {
                 job: Job::Detection,
                 reason: "scripted".into(),
             },
+            Move::Unheard => Input::Unheard,
             Move::Placed => Input::Placed {
                 message: dice.pick(&["", "Your cake is ready."]).into(),
             },
