@@ -22,7 +22,7 @@ pub(super) struct Partials {
     to: Samples,
     /// Its outcome.
     heard: Option<Recognised>,
-    /// The one requested before it, while both are pending, and the end of its audio.
+    /// An earlier one that is still pending, and the end of its audio.
     before: Option<(RequestId, Samples)>,
     /// End of the audio of the last partial that came.
     heard_to: Samples,
@@ -108,7 +108,7 @@ impl Partials {
     }
 
     /// Requests a partial of the audio between `from` and a gap that ends at `end`, unless the last partial has all
-    /// speech up to there, or two are pending.
+    /// speech up to there, or the one before it is still pending.
     pub(super) fn ask_in_gap(&mut self, common: &mut Common, from: Samples, end: Samples) {
         let is_soon = end.since(self.to) < Samples::from_ms(GAP_MS).0;
         if !self.has_all_but(0) && !is_soon && self.before.is_none() {
@@ -118,8 +118,9 @@ impl Partials {
 
     fn request(&mut self, common: &mut Common, from: Samples, to: Samples) {
         let request = common.request_id();
-        let before = self.asked.replace(request);
-        self.before = before.map(|before| (before, self.to));
+        if let Some(before) = self.asked.replace(request) {
+            self.before = Some((before, self.to));
+        }
         self.to = to;
         self.heard = None;
         self.put_off(to);
@@ -157,7 +158,11 @@ impl Partials {
         if self.asked != Some(request) {
             return None;
         }
-        self.are_overtaken();
+        self.asked = None;
+        if heard.is_ok() {
+            // Words of less audio would take some back.
+            self.before = None;
+        }
         self.heard_to = self.to;
         self.heard = heard.clone().ok();
         if let Some(heard) = self.heard.as_ref().filter(|heard| !heard.text.is_empty()) {
@@ -290,5 +295,23 @@ mod tests {
         assert_eq!(words, Some(Some("what time is it".into())));
         let late = partials.on_transcript(second, &Ok("what time".into()));
         assert_eq!(late, None, "it would take words back");
+    }
+
+    /// A recogniser that is busy refuses the second one: with it the first one was dropped, which it was working at.
+    #[test]
+    fn one_that_is_refused_leaves_the_one_before_it() {
+        let (mut partials, mut common) = none_so_far();
+        partials.goes_on(at(300), None);
+        partials.ask_in_gap(&mut common, at(0), at(332));
+        let first = partials.asked.unwrap();
+        partials.goes_on(at(500), None);
+        partials.ask_in_gap(&mut common, at(0), at(532));
+        let refused = partials.asked.unwrap();
+        assert_eq!(partials.on_transcript(refused, &Err(())), Some(None));
+        partials.goes_on(at(700), None);
+        partials.ask_in_gap(&mut common, at(0), at(732));
+        assert_eq!(partials.asked, None, "it is still busy");
+        let words = partials.on_transcript(first, &Ok("what".into()));
+        assert_eq!(words, Some(Some("what".into())));
     }
 }
