@@ -149,7 +149,7 @@ impl Answer {
             steps: self.calls.rounds(),
             has_called: self.calls.are_under_way(),
             is_for_client: self.calls.has_client_calls(),
-            has_spoken: self.has_spoken,
+            said_all: (self.has_spoken || self.nothing_new) && !self.calls.are_under_way(),
         })
     }
 

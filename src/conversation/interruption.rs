@@ -44,8 +44,8 @@ pub(super) struct Unfinished {
     pub(super) has_called: bool,
     /// The client requests the next answer itself: only a plan goes on.
     pub(super) is_for_client: bool,
-    /// Its last generation had said something.
-    pub(super) has_spoken: bool,
+    /// No call was under way, and the model had spoken or had nothing to say: it may have been done.
+    pub(super) said_all: bool,
 }
 
 impl Interruption {

@@ -10,7 +10,7 @@ fn unfinished(steps: u32) -> Unfinished {
         steps,
         has_called: false,
         is_for_client: false,
-        has_spoken: true,
+        said_all: true,
     }
 }
 

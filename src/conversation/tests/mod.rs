@@ -437,8 +437,48 @@ fn a_model_that_has_nothing_to_add_after_a_cough_has_not_failed() {
     };
     let answered = coughed_after("It is five past three in the afternoon. ");
     assert_eq!(answered, Some(ResponseStatus::Completed));
-    let announced = coughed_after("Let me check. ");
-    assert_eq!(announced, Some(ResponseStatus::Failed));
+    for more_to_come in ["Let me check. ", "Here are the three steps: "] {
+        let announced = coughed_after(more_to_come);
+        assert_eq!(announced, Some(ResponseStatus::Failed), "{more_to_come}");
+    }
+}
+
+/// Without an apology the user would hear nothing of the result.
+#[test]
+fn a_model_that_says_nothing_of_a_result_after_a_cough_has_failed() {
+    let mut sim = Sim::new(with(vec![(*tool("look_up", Effect::Read)).clone()]));
+    sim.tool_times.insert("look_up".into(), 1_000);
+    let mut script = vec![say("I have your order right here in front of me. ")];
+    script.extend(call("look_up"));
+    script.push(end());
+    sim.scripts.extend([script, vec![end()]]);
+    ask(&mut sim, "where is my order", 900);
+    sim.speak("", 300);
+    sim.silence(12_000);
+    assert_eq!(sim.prompts.len(), 2);
+    assert_eq!(sim.ended().pop(), Some(ResponseStatus::Failed));
+}
+
+/// The second cough came while the model was asked for more.
+#[test]
+fn a_model_that_has_nothing_to_add_after_two_coughs_has_not_failed() {
+    let mut sim = sim();
+    let words = say("It is five past three in the afternoon. ");
+    let unended = vec![words, Step::Wait(5_000), end()];
+    let silent = vec![Step::Wait(5_000), end()];
+    sim.scripts.extend([unended, silent, vec![end()]]);
+    ask(&mut sim, "what time is it", 900);
+    for asked in [2, 3] {
+        sim.speak("", 300);
+        for _ in 0..200 {
+            if sim.prompts.len() < asked {
+                sim.silence(32);
+            }
+        }
+        assert_eq!(sim.prompts.len(), asked);
+    }
+    sim.silence(5_000);
+    assert_eq!(sim.ended().pop(), Some(ResponseStatus::Completed));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::conversation::answer::{Answer, NextAnswer};
 use crate::conversation::calls::Calls;
 use crate::conversation::clauses::Clauses;
 use crate::conversation::playout::Words;
+use crate::conversation::sentence::ends_sentence;
 
 use crate::conversation::ending::EndingCall;
 
@@ -105,7 +106,7 @@ impl Conversation {
             return;
         }
         self.open_response(TurnLatency::of_turn_at(self.common.now));
-        let nothing_new = half.has_spoken && self.ends_with_an_answer();
+        let nothing_new = half.said_all && self.ends_with_an_answer();
         if let Some(answer) = self.answer.as_mut().filter(|_| !is_new) {
             answer.nothing_new = nothing_new;
             answer.terms = half.terms;
@@ -126,7 +127,7 @@ impl Conversation {
         self.go_on_with_plans();
     }
 
-    /// Whether the last words of the conversation are the agent's, and announce nothing that is still to come.
+    /// Whether the last words of the conversation are a whole sentence of the agent's that announces nothing.
     fn ends_with_an_answer(&self) -> bool {
         let messages = self.history.messages();
         let said = messages.iter().rev().map_while(|message| match message {
@@ -138,7 +139,7 @@ impl Conversation {
         said.reverse();
         let language = self.common.language();
         let last = Clauses::of(language, &said.join(" ")).pop();
-        last.is_some_and(|last| !language.announces(&last))
+        last.is_some_and(|last| ends_sentence(&last) && !language.announces(&last))
     }
 
     /// Resumes ending the conversation after a false interruption of the goodbye.
