@@ -62,9 +62,10 @@ pub(super) fn required(schema: &Value) -> impl Iterator<Item = &str> {
 pub(super) fn lists_all(schema: &Value) -> bool {
     let own = schema.get("properties");
     let is_own = |name: &str| own.is_some_and(|own| own.get(name).is_some());
-    ELSEWHERE
-        .iter()
-        .all(|keyword| schema.get(keyword).is_none())
+    let hides_some = |part: &&Value| ELSEWHERE.iter().any(|keyword| part.get(keyword).is_some());
+    let parts = combined(schema, &[schema]);
+    parts.len() < COMBINED
+        && !parts.iter().any(hides_some)
         && properties(schema).all(|(name, _)| is_own(name))
         && required(schema).all(is_own)
 }
@@ -105,6 +106,9 @@ mod tests {
             json!({"$ref": "https://example.com/schema"}),
             json!({"properties": properties, "required": ["other"]}),
             json!({"properties": properties, "then": {"properties": {"other": {}}}}),
+            json!({"properties": properties, "allOf": [
+                {"if": {"required": ["id"]}, "then": {"properties": {"other": {}}}},
+            ]}),
         ] {
             assert!(!lists_all(&open), "{open}");
         }
