@@ -128,9 +128,12 @@ pub(super) fn results(tools: &mut [Declared]) -> Checked<()> {
 
 /// The origin of a tool's results: that of what it is asked with.
 fn origin_of(tool: &Declared) -> Origin {
-    match tool.declaration.spec.properties().next() {
-        Some(_) => Origin::Claimed,
-        None => tool.fixed.as_ref().map_or(Origin::Verified, Fixed::origin),
+    let spec = &tool.declaration.spec;
+    let takes_others = spec.parameters["additionalProperties"] != false
+        || spec.parameters.get("patternProperties").is_some();
+    match spec.properties().next() {
+        None if !takes_others => tool.fixed.as_ref().map_or(Origin::Verified, Fixed::origin),
+        _ => Origin::Claimed,
     }
 }
 
