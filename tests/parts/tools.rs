@@ -819,7 +819,10 @@ fn a_fixed_argument_names_a_result_that_there_can_be() {
     .refused(&["fixed.id", "signalled", "verified"]);
     folder(&taker("{{ result.finder.id }}", "lookup = true\n")).refused(&["fixed.id", "lookup"]);
     // So are those that no schema lists.
-    let open = finder.replace("parameters = {", "parameters = { additionalProperties = true,");
+    let open = finder.replace(
+        "parameters = {",
+        "parameters = { additionalProperties = true,",
+    );
     let open = folder(&taker("{{ result.finder.id }}", "")).with("finder.toml", &open);
     open.refused(&["fixed.id", "claimed", "fixed_trust"]);
 }
