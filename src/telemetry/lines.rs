@@ -5,7 +5,7 @@ use prometheus_client::metrics::counter::Counter;
 use serde::Serialize;
 use serde_json::Value;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -138,14 +138,29 @@ fn write<T: Serialize>(
     }
 }
 
-/// Appends a line to a file, which is made readable by its owner only.
+/// Appends a line to a file, which is made readable by its owner only. One that was cut off before it is ended first.
 ///
 /// # Errors
-/// The file cannot be written.
+/// The file cannot be read or written.
 pub fn append(path: &Path, line: &Value) -> io::Result<()> {
     let mut options = OpenOptions::new();
-    let file = options.append(true).create(true).mode(0o600).open(path)?;
-    WholeLines::new(Locked(file)).append(format!("{line}\n").as_bytes())
+    let options = options.read(true).append(true).create(true).mode(0o600);
+    let mut file = options.open(path)?;
+    file.lock()?;
+    let torn = is_torn(&mut file);
+    file.unlock()?;
+    let (out, torn) = (Locked(file), torn?);
+    WholeLines { out, torn }.append(format!("{line}\n").as_bytes())
+}
+
+/// Whether the last line was cut off.
+fn is_torn(file: &mut File) -> io::Result<bool> {
+    let mut last = *b"\n";
+    // An empty file has no last byte.
+    if file.seek(SeekFrom::End(-1)).is_ok() {
+        file.read_exact(&mut last)?;
+    }
+    Ok(last != *b"\n")
 }
 
 /// Takes the lines out of a file that are not to be kept, while others may append to it. `keep` is given a line that is no
@@ -250,6 +265,19 @@ mod tests {
             .collect();
         assert_eq!(numbers, [1, 3, 4, 5]);
         assert_eq!(retain(&path, |_| true).unwrap(), 0);
+    }
+
+    /// The next line was added to it, and neither could be read.
+    #[test]
+    fn a_line_is_not_added_to_one_that_was_cut_off() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lines.jsonl");
+        append(&path, &json!({"a": 1})).unwrap();
+        let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(b"{\"b\":").unwrap();
+        append(&path, &json!({"c": 3})).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text, "{\"a\":1}\n{\"b\":\n{\"c\":3}\n");
     }
 
     #[test]
