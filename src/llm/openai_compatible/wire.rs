@@ -460,13 +460,9 @@ impl Decoder {
         let index = delta.index.unwrap_or_default();
         let next = &delta.function;
         let known = self.calls.iter().rposition(|call| {
-            let is_same = id.is_none() || call.id.is_none() || call.id == id;
-            call.index == index && (is_same || call.goes_on(next))
+            call.index == index && (id.is_none() || call.id.is_none() || call.id == id)
         });
-        let known = known.or_else(|| {
-            let last = self.calls.len().checked_sub(1)?;
-            self.calls[last].goes_on(next).then_some(last)
-        });
+        let known = known.or_else(|| self.unfinished(index, next));
         let known = known.filter(|at| id.is_some() || !self.calls[*at].is_over(next));
         match known {
             Some(at) if at < self.closed => None,
@@ -477,6 +473,14 @@ impl Decoder {
             }
             None => None,
         }
+    }
+
+    /// The call that a piece goes on with although its id or index is of none: one of its index, or else the last.
+    fn unfinished(&self, index: u64, next: &FunctionDelta) -> Option<usize> {
+        let mut calls = self.calls.iter();
+        let at_index = calls.rposition(|call| call.index == index && call.goes_on(next));
+        let last = self.calls.len().checked_sub(1);
+        at_index.or(last.filter(|last| self.calls[*last].goes_on(next)))
     }
 
     fn close_calls(&mut self, until: usize, whole: bool, events: &mut Vec<LlmEvent>) {
@@ -838,6 +842,20 @@ mod tests {
             .filter(|l| l.starts_with("close"))
             .collect();
         assert_eq!(closes, ["close {\"n\":1}", "close {\"n\":2}"]);
+    }
+
+    /// A piece went on with the last call of its index, which then ran with another one's arguments.
+    #[test]
+    fn pieces_of_one_index_belong_to_the_calls_of_their_ids() {
+        let lines = decode(&[
+            call(0, "a", "w", "{\"n\":"),
+            call(0, "b", "v", "{\"m\":"),
+            call(0, "a", "", "1}"),
+            call(0, "b", "", "2}"),
+            finish("tool_calls"),
+        ]);
+        let closes: Vec<_> = lines.iter().filter(|l| l.starts_with("close")).collect();
+        assert_eq!(closes, ["close {\"n\":1}", "close {\"m\":2}"]);
     }
 
     #[test]
