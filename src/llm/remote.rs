@@ -153,6 +153,11 @@ pub(super) trait Reader: Send {
     /// Handles the end of the stream. It is an error unless the answer is over.
     fn end_of_stream(&mut self) -> Decoded;
 
+    /// Handles a stream that broke off. It is an error unless nothing of the answer can be missing.
+    fn breaks_off(&mut self) -> Decoded {
+        self.end_of_stream()
+    }
+
     /// The calls that were completed since this was last asked, with the blocks that came with them.
     fn blocks(&mut self) -> Vec<Complete>;
 }
@@ -660,7 +665,7 @@ impl Reading {
             Some(Ok(Sign::Data(data))) => self.reader.message(&data),
             Some(Ok(Sign::Alive)) => (vec![LlmEvent::Thinking], None),
             // Nothing but counts could have followed the finish reason.
-            Some(Err(reason)) => match self.reader.end_of_stream() {
+            Some(Err(reason)) => match self.reader.breaks_off() {
                 (events, None) => (events, None),
                 (_, Some(_)) => (Vec::new(), Some(reason)),
             },

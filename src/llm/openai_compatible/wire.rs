@@ -332,6 +332,12 @@ impl Reader for Decoder {
             )
         }
     }
+
+    fn breaks_off(&mut self) -> Decoded {
+        // The next piece might have taken back the reason that came with the last one.
+        self.reason = None;
+        self.end_of_stream()
+    }
 }
 
 impl Decoder {
@@ -976,6 +982,16 @@ mod tests {
         let mut decoder = Decoder::default();
         decoder.message(&with(text("Hi")).to_string());
         assert_eq!(decoder.end_of_stream(), (vec![LlmEvent::End], None));
+        // The arguments are missing.
+        let mut decoder = Decoder::default();
+        decoder.message(&with(call(0, "a", "w", "")).to_string());
+        let (events, error) = decoder.breaks_off();
+        assert!(events.is_empty() && error.is_some(), "{events:?}");
+        // With a reason that came alone the answer was over.
+        let mut decoder = Decoder::default();
+        decoder.message(&text("Hi").to_string());
+        decoder.message(&finish("stop").to_string());
+        assert_eq!(decoder.breaks_off(), (vec![LlmEvent::End], None));
     }
 
     /// Gemini's compatible endpoint.
