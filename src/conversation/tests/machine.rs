@@ -139,6 +139,23 @@ fn a_menu_that_speaks_for_long_is_answered() {
     assert_eq!(hung_up(&sim), None);
 }
 
+/// What it said since the recogniser's last part names no key.
+#[test]
+fn a_menu_that_goes_on_in_another_part_is_no_machine() {
+    let mut sim = placed(MESSAGE);
+    sim.completeness = 0.1;
+    sim.silence(500);
+    let menu = "for orders press one for all else press two";
+    sim.speak(menu, 16_000);
+    sim.silence(300);
+    sim.speak(menu, 500);
+    sim.speak("please stay on the line", 8_000);
+    assert!(!sim.saw(is_machine));
+    sim.silence(4_000);
+    assert!(!sim.saw(is_machine));
+    assert_eq!(hung_up(&sim), None);
+}
+
 #[test]
 fn a_person_is_answered_and_may_speak_of_machines_later() {
     let mut sim = placed(MESSAGE);

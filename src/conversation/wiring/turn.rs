@@ -127,7 +127,11 @@ impl Conversation {
             self.turn.overlaps_with(tail, self.common.language());
             return self.judge_overlap();
         }
-        if self.meets_machine(text.as_deref().unwrap_or(tail), false) {
+        // All words so far, also if they have not changed.
+        let utterance = self.turn.utterance();
+        let words = utterance.map_or(tail, |utterance| utterance.words());
+        let words = words.to_owned();
+        if self.meets_machine(&words, false) {
             return;
         }
         if let Some(text) = text {
