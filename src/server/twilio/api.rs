@@ -11,6 +11,9 @@ use std::time::Duration;
 /// How long Twilio's API may take.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long connecting to it may take. What was not sent did not dial; of what was, nobody can tell.
+const CONNECTING: Duration = Duration::from_secs(5);
+
 impl Twilio {
     /// Hangs up a call. Without this, TwiML after the stream would still run.
     pub(super) async fn hang_up(&self, call: &str) {
@@ -93,7 +96,10 @@ impl Twilio {
         let body = url::form_urlencoded::Serializer::new(String::new())
             .extend_pairs(form)
             .finish();
-        let client = reqwest::Client::builder().timeout(TIMEOUT).build()?;
+        let client = reqwest::Client::builder()
+            .connect_timeout(CONNECTING)
+            .timeout(TIMEOUT)
+            .build()?;
         client
             .post(url)
             .basic_auth(account, Some(self.auth_token.expose_secret()))
