@@ -526,9 +526,9 @@ find('way').addEventListener('change', ({ target }) => {
   beginAnew();
 });
 
-/** Shows an error. */
+/** Shows an error. The same again is no change: a screen reader would say it again. */
 function complain(text) {
-  find('alert').textContent = text;
+  if (find('alert').textContent !== text) find('alert').textContent = text;
   find('alert').hidden = text === '';
 }
 
