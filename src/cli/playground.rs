@@ -9,6 +9,7 @@ use crate::tools::{Audience, Declaration, Eligibility, Registry};
 use crate::transport::realtime::RATE;
 use crate::tts::Speaker;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::sync::Arc;
 
@@ -25,8 +26,8 @@ const BUILT_IN: [(&str, &str, &str); 6] = [
     ("calculate", "es", "¿Cuánto es el 15 por ciento de 80?"),
 ];
 
-/// The tools with the speculation gate's verdicts, and questions for some of them in all languages that a visitor may
-/// choose, and in English, which stands in for a language without any.
+/// The tools with the speculation gate's verdicts, and questions for some of them in all languages of conversations, and
+/// in English, which stands in for a language without any.
 pub(super) fn of(engines: &Arc<Engines>) -> Playground {
     let (policy, registry) = (&engines.policy().speculation, engines.tools());
     let tools: Vec<_> = registry
@@ -40,19 +41,33 @@ pub(super) fn of(engines: &Arc<Engines>) -> Playground {
         })
         .collect();
     let languages = engines.offered_languages();
-    let has_english = languages.iter().any(|language| language == ENGLISH);
-    let english = (!has_english).then_some(ENGLISH);
-    let spoken = languages.iter().map(String::as_str).chain(english);
-    let questions = spoken.flat_map(|language| questions(&registry, &tools, language));
+    let agent_languages = engines.agent_languages();
+    let spoken = spoken(&languages, &agent_languages);
+    let questions = spoken
+        .into_iter()
+        .flat_map(|language| questions(&registry, &tools, language));
     Playground {
         questions: questions.collect(),
         pre_roll_ms: engines.policy().vad.pre_roll_ms,
         say: Some(say(engines.clone())),
         language: engines.common_language(),
-        agent_languages: engines.agent_languages(),
+        agent_languages,
         languages,
         tools,
     }
+}
+
+/// The languages of questions, each once: those that a visitor may choose, those of the agents, whose own recognisers may
+/// know others, and English.
+fn spoken<'a>(offered: &'a [String], agents: &'a BTreeMap<String, String>) -> Vec<&'a str> {
+    let mut spoken: Vec<&str> = Vec::new();
+    let all = offered.iter().chain(agents.values()).map(String::as_str);
+    for language in all.chain([ENGLISH]) {
+        if !spoken.contains(&language) {
+            spoken.push(language);
+        }
+    }
+    spoken
 }
 
 /// The questions in a language. Those for tools that may run speculatively come first, to demonstrate speculation.
@@ -153,6 +168,15 @@ mod tests {
     use crate::language::pack;
     use crate::language::request::Request;
     use crate::tools::declared;
+
+    /// An agent whose own recogniser knows a language that the default agent's does not was offered English ones.
+    #[test]
+    fn there_are_questions_in_the_language_of_each_agent() {
+        let agents = [("default", "es"), ("hotel", "de"), ("till", "de")];
+        let agents = agents.map(|(name, language)| (name.to_owned(), language.to_owned()));
+        let (offered, agents) = (["es".to_owned()], BTreeMap::from(agents));
+        assert_eq!(spoken(&offered, &agents), ["es", "de", "en"]);
+    }
 
     /// They were English on every server, whatever its language.
     #[test]
