@@ -427,9 +427,8 @@ function wish() {
   offerQuestions(spoken || languages.own);
 }
 
-/** Offers the questions in a language, or those in English if it has none. */
-function offerQuestions(spoken) {
-  const language = questions.some((question) => question.language === spoken) ? spoken : 'en';
+/** Offers the questions in a language. */
+function offerQuestions(language) {
   const offered = questions.filter((question) => question.language === language);
   find('questions').replaceChildren(...offered.map(({ number, text }) => el('button', { type: 'button', class: 'question', lang: language, onclick: () => playQuestion(number) }, text)));
   comparison.language = language === languages.usual ? '' : language;

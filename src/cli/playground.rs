@@ -26,8 +26,8 @@ const BUILT_IN: [(&str, &str, &str); 6] = [
     ("calculate", "es", "¿Cuánto es el 15 por ciento de 80?"),
 ];
 
-/// The tools with the speculation gate's verdicts, and questions for some of them in all languages of conversations, and
-/// in English, which stands in for a language without any.
+/// The tools with the speculation gate's verdicts, and questions for some of them in the languages of conversations that
+/// have a voice.
 pub(super) fn of(engines: &Arc<Engines>) -> Playground {
     let (policy, registry) = (&engines.policy().speculation, engines.tools());
     let tools: Vec<_> = registry
@@ -42,9 +42,9 @@ pub(super) fn of(engines: &Arc<Engines>) -> Playground {
         .collect();
     let languages = engines.offered_languages();
     let agent_languages = engines.agent_languages();
-    let spoken = spoken(&languages, &agent_languages);
-    let questions = spoken
+    let questions = spoken(&languages, &agent_languages)
         .into_iter()
+        .filter(|language| has_voice(engines, language))
         .flat_map(|language| questions(&registry, &tools, language));
     Playground {
         questions: questions.collect(),
@@ -57,17 +57,25 @@ pub(super) fn of(engines: &Arc<Engines>) -> Playground {
     }
 }
 
-/// The languages of questions, each once: those that a visitor may choose, those of the agents, whose own recognisers may
-/// know others, and English.
+/// The languages of conversations, each once: those that a visitor may choose, and those of the agents, whose own
+/// recognisers may know others.
 fn spoken<'a>(offered: &'a [String], agents: &'a BTreeMap<String, String>) -> Vec<&'a str> {
     let mut spoken: Vec<&str> = Vec::new();
-    let all = offered.iter().chain(agents.values()).map(String::as_str);
-    for language in all.chain([ENGLISH]) {
-        if !spoken.contains(&language) {
+    for language in offered.iter().chain(agents.values()) {
+        if !spoken.contains(&language.as_str()) {
             spoken.push(language);
         }
     }
     spoken
+}
+
+/// Whether a voice speaks this language that was made for it. Recognisers hardly understand espeak-ng's, which stands in
+/// for one and is chosen by its language alone.
+fn has_voice(engines: &Engines, language: &str) -> bool {
+    let mut made = engines
+        .local_voices()
+        .filter(|voice| voice.speaker.language.is_none());
+    made.any(|voice| voice.language.is_none_or(|own| own == language))
 }
 
 /// The questions in a language. Those for tools that may run speculatively come first, to demonstrate speculation.
@@ -175,7 +183,7 @@ mod tests {
         let agents = [("default", "es"), ("hotel", "de"), ("till", "de")];
         let agents = agents.map(|(name, language)| (name.to_owned(), language.to_owned()));
         let (offered, agents) = (["es".to_owned()], BTreeMap::from(agents));
-        assert_eq!(spoken(&offered, &agents), ["es", "de", "en"]);
+        assert_eq!(spoken(&offered, &agents), ["es", "de"]);
     }
 
     /// They were English on every server, whatever its language.

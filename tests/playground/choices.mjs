@@ -71,10 +71,13 @@ async function choose(browser) {
   step('the chosen language is heard and answered, over the WebSocket, too');
   await page.selectOption('#way', 'websocket');
   assert.equal(await next(page, 'Language'), 'de');
-  assert.ok(!(await page.locator('#chosen-voice').isVisible()), 'the other voice speaks English');
+  assert.deepEqual(await options(page, 'Voice'), ['the agent’s own', 'german'], 'the other voice speaks English');
   const questions = await page.locator('#questions button').evaluateAll((all) => all.map(({ lang, textContent }) => [lang, textContent]));
   assert.deepEqual(questions.map(([lang]) => lang), ['de', 'de', 'de']);
   assert.equal(questions[0][1], 'Wie warm ist es gerade in Tokio?');
+  assert.equal(await next(page, 'Language'), 'es');
+  assert.ok(!(await page.locator('#demo').isVisible()), 'only espeak-ng speaks Spanish, and no recogniser understands it');
+  assert.equal(await next(page, 'Language', 'ArrowUp'), 'de');
   const before = await page.locator('.message.agent').count();
   await page.click('#microphone');
   await page.waitForFunction(() => document.getElementById('log').innerText.includes('Was ist zwei plus drei?'), null, { timeout: PATIENCE });
