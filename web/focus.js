@@ -23,7 +23,8 @@ const isNowhere = () => [focused, document.body, null].includes(document.activeE
 
 /** Keeps the focus on the page from now on. */
 export function keepFocus() {
-  document.addEventListener('focusin', ({ target }) => (focused = target));
+  // What is beside the page's content, for a moment, is the page's own.
+  document.addEventListener('focusin', ({ target }) => target.closest('main') && (focused = target));
   // Whoever clicks beside all controls has left this one. If it has vanished, the focus is elsewhere by then.
   document.addEventListener('focusout', ({ target }) => {
     setTimeout(() => {

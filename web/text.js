@@ -54,12 +54,14 @@ export async function copy(text) {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
+    const from = document.activeElement;
     const area = el('textarea', { class: 'visually-hidden' });
     area.value = text;
     document.body.append(area);
     area.select();
     const done = document.execCommand('copy');
     area.remove();
+    from?.focus();
     return done;
   }
 }

@@ -155,6 +155,15 @@ async function firstVisit(browser) {
 
   step('turn and session can be taken along');
   assert.equal((await copied(page)).runs[0].tool, 'get_weather');
+  await page.evaluate(() => {
+    navigator.clipboard.writeText = () => Promise.reject(new Error('only over https'));
+    document.getElementById('copied').textContent = '';
+  });
+  await page.focus('#copy');
+  await page.keyboard.press('Enter');
+  await page.waitForFunction(() => document.getElementById('copied').textContent !== '', null, { timeout: PATIENCE });
+  assert.equal(await focused(page), 'copy', 'copying in another way leaves the focus where it was');
+  await page.evaluate(() => delete navigator.clipboard.writeText);
   await page.click(more);
   for (const kind of ['wav', 'jsonl']) {
     const [file] = await Promise.all([page.waitForEvent('download'), page.click(`#save-${kind}`)]);
