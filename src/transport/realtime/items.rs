@@ -1,6 +1,6 @@
 //! The conversation items that a Realtime client has been told of, by wire name and by session id.
 
-use crate::conversation::{ItemId, Micros};
+use crate::conversation::{CallId, ItemId, Micros};
 use serde_json::Value;
 use std::collections::{HashMap, VecDeque};
 
@@ -19,6 +19,8 @@ pub(super) struct Item {
     pub(super) speech: bool,
     /// Text that the client sent in it, bytes.
     pub(super) created_text: usize,
+    /// The call to one of the client's tools that it is.
+    pub(super) call: Option<CallId>,
 }
 
 /// One of the session's items.
@@ -156,6 +158,7 @@ impl Items {
                 json,
                 speech: false,
                 created_text: 0,
+                call: None,
             },
         );
     }
@@ -224,6 +227,15 @@ impl Items {
 
     pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut Item> {
         self.items.get_mut(name)
+    }
+
+    /// The call that the client knows by this id, and the name of its tool, as long as its item is there.
+    pub(super) fn call(&self, id: &str) -> Option<(CallId, &str)> {
+        let mut items = self.items.values();
+        items.find_map(|item| {
+            let call = item.call.filter(|_| item.json["call_id"] == id)?;
+            Some((call, item.json["name"].as_str()?))
+        })
     }
 
     /// The wire name of an item.

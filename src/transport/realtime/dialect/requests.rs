@@ -573,16 +573,27 @@ impl Realtime {
                 name,
                 arguments,
             } => Message::ToolCall {
-                id: call.unwrap_or_default(),
+                id: self.shown_call(call.unwrap_or_default()),
                 name,
                 arguments,
             },
             ItemContent::ToolOutput { call, output } => Message::ToolResult {
-                id: call,
-                name: "the tool".into(),
+                name: match self.items.call(&call) {
+                    Some((_, tool)) => tool.into(),
+                    None => "the tool".into(),
+                },
+                id: self.shown_call(call),
                 output: output_of(output),
             },
         })])
+    }
+
+    /// The id by which the model is shown a call: that of the conversation if the call is in it, so that it fits a call
+    /// that is given by reference.
+    fn shown_call(&self, id: String) -> String {
+        let waiting = self.calls.get(&id).copied();
+        let known = waiting.or_else(|| Some(self.items.call(&id)?.0));
+        known.map_or(id, |call| call.to_string())
     }
 
     fn cancel(&mut self, response: Option<String>, event_id: &Option<String>) -> Result<(), Fault> {

@@ -1,10 +1,10 @@
 use super::requests::MAX_PENDING;
 use super::*;
 use crate::conversation::{
-    ClauseId, ConfirmationOutcome, Discard, ItemId, NewItem, Place, ResponseStatus, RunId,
+    ClauseId, ConfirmationOutcome, Context, Discard, ItemId, NewItem, Place, ResponseStatus, RunId,
     Settings, SpeculationEvent, Time, TurnId,
 };
-use crate::llm::TokenUsage;
+use crate::llm::{Message, TokenUsage};
 use crate::prediction::Source;
 use crate::transport::realtime::CLIENT_EVENTS;
 use crate::tts::{Speaker, Speed};
@@ -1461,6 +1461,48 @@ fn a_call_that_is_deleted_is_forgotten() {
     assert_eq!(realtime.calls.len(), 1);
     told(&mut realtime, vec![Event::ItemDeleted { item }]);
     assert!(realtime.calls.is_empty() && realtime.created_text == 0);
+}
+
+/// The model was told that the call has no result, and the output as a note.
+#[test]
+fn an_output_in_a_responses_input_belongs_to_the_call_that_is_given_by_reference() {
+    let mut realtime = realtime(false);
+    let call = json!({"type": "function_call", "id": "b", "call_id": "call_x",
+        "name": "get_weather", "arguments": "{}"});
+    let output = json!({"type": "function_call_output", "call_id": "call_x", "output": "sunny"});
+    let items = added(
+        &mut realtime,
+        &[create(None, call.clone()), create(None, output.clone())],
+    );
+    let NewItem::ToolCall { call: id, .. } = &items[0].2 else {
+        panic!("{items:?}");
+    };
+    let result = Context::Message(Message::ToolResult {
+        id: id.to_string(),
+        name: "get_weather".into(),
+        output: json!("sunny"),
+    });
+    let acks = items.iter().filter_map(|(id, ..)| *id);
+    let acks = acks.map(|item| Event::ItemAdded { item });
+    told(&mut realtime, acks.collect());
+    let mut context = |call: Value| {
+        let response = json!({"conversation": "none", "output_modalities": ["text"],
+            "input": [call, output]});
+        let event = json!({"type": "response.create", "response": response});
+        match &send(&mut realtime, &event)[..] {
+            [Action::Request(Input::RespondWith(terms))] => terms.context.clone().expect("input"),
+            other => panic!("{other:?}"),
+        }
+    };
+    let referred = Context::Item(items[0].0.expect("an id"));
+    let by_reference = context(json!({"type": "item_reference", "id": "b"}));
+    assert_eq!(by_reference, [referred, result.clone()]);
+    let written = Context::Message(Message::ToolCall {
+        id: id.to_string(),
+        name: "get_weather".into(),
+        arguments: Map::new(),
+    });
+    assert_eq!(context(call), [written, result]);
 }
 
 #[test]

@@ -21,6 +21,7 @@ impl Realtime {
         if !self.function_call(id, &item, &call_id, tool, arguments) {
             return;
         }
+        self.note_call(&item, call);
         self.calls.insert(call_id, call);
         if let Some(response) = &mut self.response {
             response.client_called = true;
@@ -44,6 +45,14 @@ impl Realtime {
         };
         let item = self.writer.id("item");
         self.function_call(id, &item, &call_id, tool, arguments);
+        self.note_call(&item, call);
+    }
+
+    /// Notes the call that an item is.
+    fn note_call(&mut self, item: &str, call: CallId) {
+        if let Some(item) = self.items.get_mut(item) {
+            item.call = Some(call);
+        }
     }
 
     /// Sends a whole function call. `false` if no response is active.

@@ -335,13 +335,19 @@ impl Realtime {
         else {
             return;
         };
-        if let ItemContent::ToolOutput { call, .. } = &content {
-            self.calls.remove(call);
-        }
+        let call = match &content {
+            ItemContent::ToolCall { call: Some(id), .. } => self.calls.get(id).copied(),
+            ItemContent::ToolOutput { call, .. } => {
+                self.calls.remove(call);
+                None
+            }
+            _ => None,
+        };
         let json = content.to_json(&name);
         self.insert_item(&name, id, json.clone(), &spot);
         if let Some(item) = self.items.get_mut(&name) {
             item.created_text = footprint(&name, &content);
+            item.call = call;
         }
         self.item_done(&name, json);
     }
