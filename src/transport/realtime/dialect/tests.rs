@@ -1463,6 +1463,31 @@ fn a_call_that_is_deleted_is_forgotten() {
     assert!(realtime.calls.is_empty() && realtime.created_text == 0);
 }
 
+#[test]
+fn a_call_whose_output_was_deleted_may_be_answered_again() {
+    let mut realtime = realtime(false);
+    let call = json!({"type": "function_call", "id": "b", "call_id": "call_x", "name": "track",
+        "arguments": "{}"});
+    let output = json!({"type": "function_call_output", "id": "c", "call_id": "call_x",
+        "output": "lost"});
+    let texts = [create(None, call), create(None, output.clone())];
+    let items = added(&mut realtime, &texts);
+    let ids: Vec<ItemId> = items.iter().filter_map(|(id, ..)| *id).collect();
+    let acks = ids.iter().map(|item| Event::ItemAdded { item: *item });
+    told(&mut realtime, acks.collect());
+    let delete = |item: ItemId| vec![Event::ItemDeleted { item }];
+    told(&mut realtime, delete(ids[1]));
+    let again = added(&mut realtime, &[create(None, output.clone())]);
+    assert_eq!(again[0].2, items[1].2);
+    let item = again[0].0.expect("an id");
+    told(&mut realtime, vec![Event::ItemAdded { item }]);
+    told(&mut realtime, delete(ids[0]));
+    told(&mut realtime, delete(item));
+    let late = realtime.client(ClientMessage::Text(&create(None, output)));
+    let code = &events(&late)[0]["error"]["code"];
+    assert_eq!(code, "invalid_tool_call_id", "without its call");
+}
+
 /// The model was told that the call has no result, and the output as a note.
 #[test]
 fn an_output_in_a_responses_input_belongs_to_the_call_that_is_given_by_reference() {
