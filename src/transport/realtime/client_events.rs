@@ -35,6 +35,9 @@ const MAX_ID: usize = 128;
 /// Longest text of an item that a client creates, bytes.
 const MAX_ITEM_TEXT: usize = 32 * 1024;
 
+/// Longest output of a client's tool, bytes. The prompt shows as much of it as fits.
+const MAX_OUTPUT: usize = 256 * 1024;
+
 /// One event of a client.
 #[derive(Debug, PartialEq)]
 pub struct ClientEvent {
@@ -469,8 +472,12 @@ fn content(item: &RawItem) -> Result<ItemContent, Fault> {
             return Err(Fault::value("item.type", other, allowed));
         }
     };
-    if content.size() > MAX_ITEM_TEXT {
-        let message = format!("The item is over {MAX_ITEM_TEXT} bytes long.");
+    let most = match content {
+        ItemContent::ToolOutput { .. } => MAX_OUTPUT,
+        _ => MAX_ITEM_TEXT,
+    };
+    if content.size() > most {
+        let message = format!("The item is over {most} bytes long.");
         return Err(Fault::new("string_above_max_length", "item", message));
     }
     Ok(content)

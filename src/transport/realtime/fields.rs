@@ -409,7 +409,7 @@ pub(super) const ITEM: &[Field] = &[
     honoured("object", ""),
     honoured(
         "type",
-        "`message`, `function_call`, `function_call_output`; at most 32 KiB each and 1 MiB in all",
+        "`message`, `function_call`, `function_call_output`; at most 32 KiB each, outputs 256 KiB, and 1 MiB in all",
     ),
     echoed("status", "has no effect in the protocol either"),
     honoured("role", "`system`, `user`, `assistant`"),

@@ -1463,6 +1463,29 @@ fn a_call_that_is_deleted_is_forgotten() {
     assert!(realtime.calls.is_empty() && realtime.created_text == 0);
 }
 
+/// Behind an output that was refused, the model was asked without one.
+#[test]
+fn an_output_of_a_hundred_kilobytes_is_taken() {
+    let mut realtime = realtime(false);
+    let call = json!({"type": "function_call", "call_id": "call_x", "name": "search",
+        "arguments": "{}"});
+    let long = "word ".repeat(20 * 1024);
+    let output = json!({"type": "function_call_output", "call_id": "call_x", "output": long});
+    let items = added(&mut realtime, &[create(None, call), create(None, output)]);
+    let NewItem::ToolOutput { output, .. } = &items[1].2 else {
+        panic!("{items:?}");
+    };
+    assert_eq!(*output, json!(long));
+    let longer = json!({"type": "function_call_output", "call_id": "call_x",
+        "output": long.repeat(3)});
+    for item in [longer, message("m", "user", &long)] {
+        let refused = realtime.client(ClientMessage::Text(&create(None, item)));
+        let error = &events(&refused)[0]["error"];
+        assert_eq!(error["code"], "string_above_max_length", "{error}");
+        assert_eq!(error["param"], "item");
+    }
+}
+
 #[test]
 fn a_call_whose_output_was_deleted_may_be_answered_again() {
     let mut realtime = realtime(false);
