@@ -77,6 +77,17 @@ impl Outbox {
         true
     }
 
+    /// Adds a message before all others: one that was taken and not written, or that belongs before them.
+    pub fn put_back(&mut self, text: String) {
+        let bytes = text.len();
+        self.messages += 1;
+        self.bytes += bytes;
+        self.frames.push_front(Waiting {
+            frame: Frame::Text(text),
+            share: Share::Message { bytes },
+        });
+    }
+
     /// Drops the audio; the messages stay.
     pub fn drop_audio(&mut self) {
         self.frames
@@ -131,6 +142,21 @@ mod tests {
         assert!(outbox.push("words".into()));
         outbox.pop();
         assert!(outbox.push_audio(frame(), Micros::from_ms(20)));
+    }
+
+    #[test]
+    fn a_message_that_is_put_back_is_the_next_one_and_counts_again() {
+        let mut outbox = Outbox::default();
+        assert!(outbox.push("a".into()) && outbox.push("b".into()));
+        let Some(Frame::Text(taken)) = outbox.pop() else {
+            panic!("no message");
+        };
+        assert_eq!((taken.as_str(), outbox.messages()), ("a", 1));
+        outbox.put_back(taken);
+        assert_eq!(outbox.messages(), 2);
+        for text in ["a", "b"] {
+            assert!(matches!(outbox.pop(), Some(Frame::Text(next)) if next == text));
+        }
     }
 
     #[test]

@@ -368,6 +368,7 @@ impl Call {
                 }
             }
             PeerEvent::Opened => self.open(),
+            PeerEvent::Moved => self.begin_again(),
             PeerEvent::Text(text) => self.read(text),
             PeerEvent::Binary(bytes) => {
                 let actions = self.dialect.client(ClientMessage::Binary(&bytes));
@@ -417,6 +418,21 @@ impl Call {
         }
         let actions = self.dialect.start();
         self.apply(actions)?;
+        self.offer_return()
+    }
+
+    /// Tells the client over the channel that it has opened last what it was told first over the one before.
+    fn begin_again(&mut self) -> Result<(), End> {
+        let unsaid = self.unsaid.take();
+        let welcome = self.dialect.welcome();
+        for event in unsaid.into_iter().chain([welcome]) {
+            self.outbox.put_back(event);
+        }
+        self.offer_return()
+    }
+
+    /// Tells the client how it may come back, if it may.
+    fn offer_return(&mut self) -> Result<(), End> {
         let (Some(keeping), Some(returns)) = (&mut self.keeping, self.dialect.returns()) else {
             return Ok(());
         };

@@ -20,7 +20,7 @@ use str0m::media::{Frequency, MediaKind, MediaTime, Mid, Pt};
 use str0m::net::{Protocol, Receive, TcpType};
 use str0m::{Candidate, Event, IceCreds, Input, Output, Rtc, RtcError};
 
-/// The data channel of the Realtime API's events.
+/// The usual name of the data channel of the Realtime API's events.
 const EVENTS: &str = "oai-events";
 
 /// Packets that wait for a missing one, and how long: a listening server must not wait longer, since the
@@ -70,6 +70,10 @@ pub(super) struct Peer {
     ufrag: String,
     track: Option<(Mid, Pt)>,
     events: Option<ChannelId>,
+    /// The channel of events has their usual name.
+    is_named: bool,
+    /// An event was sent over it.
+    has_told: bool,
     /// The client asked for a data channel.
     wants_events: bool,
     /// The longest message that it takes, bytes.
@@ -92,6 +96,8 @@ pub(super) enum PeerEvent {
     Connected,
     /// Events can be sent from now on.
     Opened,
+    /// From now on events are sent over another channel, and the client has got none of those before.
+    Moved,
     /// An event of the client.
     Text(String),
     /// A binary message of the client.
@@ -159,6 +165,8 @@ impl Peer {
             ufrag,
             track: None,
             events: None,
+            is_named: false,
+            has_told: false,
             wants_events,
             longest: longest_message(offer),
             wake: now,
@@ -249,10 +257,7 @@ impl Peer {
                 time: data.time.rebase(Frequency::FORTY_EIGHT_KHZ).numer(),
                 packet: data.data,
             }),
-            Event::ChannelOpen(id, label) if label == EVENTS && self.events.is_none() => {
-                self.events = Some(id);
-                Some(PeerEvent::Opened)
-            }
+            Event::ChannelOpen(id, label) => self.channel_opened(id, label == EVENTS),
             Event::ChannelData(data) if Some(data.id) == self.events => {
                 Some(match String::from_utf8(data.data) {
                     Ok(text) if !data.binary => PeerEvent::Text(text),
@@ -265,6 +270,19 @@ impl Peer {
             Event::Closed => Some(PeerEvent::Closed),
             _ => None,
         }
+    }
+
+    /// Events go over the channel with their usual name, and over the first one until that is open: clients with a
+    /// single channel name it as they like.
+    fn channel_opened(&mut self, id: ChannelId, is_named: bool) -> Option<PeerEvent> {
+        if self.events.is_some() && (self.is_named || !is_named) {
+            return None;
+        }
+        (self.events, self.is_named) = (Some(id), is_named);
+        Some(match std::mem::take(&mut self.has_told) {
+            true => PeerEvent::Moved,
+            false => PeerEvent::Opened,
+        })
     }
 
     fn add_track(&mut self, mid: Mid) {
@@ -317,9 +335,10 @@ impl Peer {
         let Some(mut channel) = self.events.and_then(|id| self.rtc.channel(id)) else {
             return Ok(false);
         };
-        channel
-            .write(false, event.as_bytes())
-            .map_err(|_| Unsendable(event.len()))
+        let sent = channel.write(false, event.as_bytes());
+        let sent = sent.map_err(|_| Unsendable(event.len()))?;
+        self.has_told |= sent;
+        Ok(sent)
     }
 
     /// Closes the connection: the client is told.

@@ -156,8 +156,12 @@ fn now() -> Instant {
 
 impl World {
     fn new(weather: Weather, seed: u64) -> Self {
+        Self::with_channels(weather, seed, &["oai-events"])
+    }
+
+    fn with_channels(weather: Weather, seed: u64, labels: &[&str]) -> Self {
         let begins = now();
-        let (mut client, offer) = Client::offer(CLIENT.into(), begins.into_std());
+        let (mut client, offer) = Client::offer_channels(CLIENT.into(), begins.into_std(), labels);
         let identity = Identity::new().unwrap();
         let here = vec![SocketAddr::from(SERVER)];
         let answered = Peer::answer(&offer, &here, false, &identity, begins.into_std());
@@ -467,6 +471,22 @@ async fn the_session_opens_with_the_channel_and_the_client_is_told_first() {
         matches!(&requests[..], [Input::Configure(_)]),
         "{requests:?}"
     );
+}
+
+/// The sessions of clients that name their channel otherwise, as Microsoft's examples do, never opened.
+#[tokio::test(start_paused = true)]
+async fn events_go_over_a_channel_of_any_name_and_over_theirs_if_there_are_two() {
+    for labels in [&["realtime-channel"][..], &["telemetry", "oai-events"]] {
+        let mut world = World::with_channels(CALM, 1, labels);
+        world
+            .pass(Duration::from_secs(5), |world| world.is_open)
+            .await;
+        world.pass(ms(500), |_| false).await;
+        assert_eq!(world.kinds(), ["session.created"], "{labels:?}");
+        world.tell(json!({"type": "session.update", "session": {"type": "realtime"}}));
+        world.pass(ms(100), |_| false).await;
+        assert_eq!(world.kinds(), ["session.created", "session.updated"]);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -36,6 +36,15 @@ pub(in super::super) struct Client {
 impl Client {
     /// A client at `address`, and its offer.
     pub(in super::super) fn offer(address: SocketAddr, now: Instant) -> (Self, String) {
+        Self::offer_channels(address, now, &[EVENTS])
+    }
+
+    /// The same with these data channels, of which the client reads the last.
+    pub(in super::super) fn offer_channels(
+        address: SocketAddr,
+        now: Instant,
+        labels: &[&str],
+    ) -> (Self, String) {
         let provider = Arc::new(str0m::crypto::from_feature_flags());
         let mut rtc = Rtc::builder()
             .set_crypto_provider(provider)
@@ -46,7 +55,11 @@ impl Client {
         rtc.add_local_candidate(Candidate::host(address, "udp").unwrap());
         let mut change = rtc.sdp_api();
         let mid = change.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None);
-        let events = change.add_channel(EVENTS.to_owned());
+        let channels: Vec<ChannelId> = labels
+            .iter()
+            .map(|label| change.add_channel((*label).to_owned()))
+            .collect();
+        let events = *channels.last().unwrap();
         let (offer, pending) = change.apply().unwrap();
         let offer = offer.to_sdp_string();
         let bare: Vec<&str> = offer
@@ -105,7 +118,7 @@ impl Client {
                 Output::Event(Event::ChannelOpen(id, _)) if id == self.events => {
                     got.push(Got::Opened);
                 }
-                Output::Event(Event::ChannelData(data)) => {
+                Output::Event(Event::ChannelData(data)) if data.id == self.events => {
                     got.push(Got::Text(String::from_utf8(data.data).unwrap()));
                 }
                 Output::Event(Event::MediaData(data)) => {
