@@ -63,6 +63,10 @@ const READ: Duration = Duration::from_secs(25);
 /// Samples per second of the speech, Hz: a convention of OpenAI's clients, which `pcm` does not tell.
 const SPEECH_RATE: u32 = 24_000;
 
+/// Characters of text, and samples of speech, that count as a token: about what OpenAI's models take.
+const TOKEN_TEXT: usize = 4;
+const TOKEN_SPEECH: usize = SPEECH_RATE as usize / 20;
+
 const EVENTS: &str = "text/event-stream";
 
 /// The models behind these routes.
@@ -332,11 +336,16 @@ async fn speech(
     };
     let audio = written(turn, first, spoken, writer);
     if wording.as_events {
-        return events(audio_events(audio));
+        let asked = wording.text.chars().count().div_ceil(TOKEN_TEXT);
+        return events(audio_events(audio, asked));
     }
     let kind = wording.container.kind();
+    let audio = audio.map(|piece| piece.map(|(bytes, _)| bytes));
     ([(CONTENT_TYPE, kind)], Body::from_stream(audio)).into_response()
 }
+
+/// Bytes of the speech, and the number of samples spoken so far.
+type Piece = (Vec<u8>, usize);
 
 /// All clauses in their container. An error ends them: the connection breaks, so that the client does not take a part
 /// for the whole.
@@ -345,23 +354,27 @@ fn written(
     first: Vec<f32>,
     spoken: Spoken,
     writer: Box<dyn Writer>,
-) -> impl Stream<Item = Result<Vec<u8>, String>> {
-    let state = Some((turn, Some(first), spoken, writer));
+) -> impl Stream<Item = Result<Piece, String>> {
+    let state = Some((turn, Some(first), spoken, writer, 0_usize));
     stream::unfold(state, async |state| {
-        let (turn, first, mut spoken, writer) = state?;
+        let (turn, first, mut spoken, writer, before) = state?;
         let samples = match first {
             Some(first) => Ok(Some(first)),
             None => spoken.next().await.transpose(),
         };
         turn.place.goes_on();
+        let so_far = match &samples {
+            Ok(Some(samples)) => before + samples.len(),
+            _ => before,
+        };
         let written = match samples {
             Ok(samples) => encoded(writer, samples).await,
             Err(failure) => Err(failure),
         };
         match written {
             Ok((bytes, writer)) => {
-                let rest = writer.map(|writer| (turn, None, spoken, writer));
-                Some((Ok(bytes), rest))
+                let rest = writer.map(|writer| (turn, None, spoken, writer, so_far));
+                Some((Ok((bytes, so_far)), rest))
             }
             Err(failure) => {
                 tracing::warn!(failure, "a text was only partly spoken");
@@ -370,7 +383,7 @@ fn written(
         }
     })
     // An encoder may wait for more samples.
-    .filter(|bytes| std::future::ready(!bytes.as_ref().is_ok_and(Vec::is_empty)))
+    .filter(|piece| std::future::ready(!matches!(piece, Ok((bytes, _)) if bytes.is_empty())))
 }
 
 /// Bytes to send, and what writes the next ones; `None` behind the last.
@@ -391,21 +404,34 @@ async fn encoded(
     encoded.unwrap_or_else(|_| Err("the encoder has failed".to_owned()))
 }
 
-fn audio_events(audio: impl Stream<Item = Result<Vec<u8>, String>>) -> impl Stream<Item = Value> {
-    audio
-        .map(Some)
-        .chain(stream::once(async { None }))
-        .scan(false, |is_over, bytes| {
-            let event = (!*is_over).then(|| match &bytes {
-                Some(Ok(bytes)) => {
+/// Speech as events of OpenAI's API. `asked` is the length of its text, tokens.
+fn audio_events(
+    audio: impl Stream<Item = Result<Piece, String>>,
+    asked: usize,
+) -> impl Stream<Item = Value> {
+    audio.map(Some).chain(stream::once(async { None })).scan(
+        Some(0),
+        move |spoken: &mut Option<usize>, piece| {
+            let event = spoken.as_mut().map(|spoken| match &piece {
+                Some(Ok((bytes, so_far))) => {
+                    *spoken = *so_far;
                     json!({"type": "speech.audio.delta", "audio": STANDARD.encode(bytes)})
                 }
                 Some(Err(failure)) => broken(failure),
-                None => json!({"type": "speech.audio.done"}),
+                None => {
+                    let said = spoken.div_ceil(TOKEN_SPEECH);
+                    let usage = json!({
+                        "input_tokens": asked, "output_tokens": said, "total_tokens": asked + said,
+                    });
+                    json!({"type": "speech.audio.done", "usage": usage})
+                }
             });
-            *is_over |= matches!(bytes, Some(Err(_)));
+            if matches!(piece, Some(Err(_))) {
+                *spoken = None;
+            }
             std::future::ready(event)
-        })
+        },
+    )
 }
 
 fn events(events: impl Stream<Item = Value> + Send + 'static) -> Response {

@@ -189,6 +189,14 @@ async fn events_carry_the_form_that_the_client_named() {
     }
     assert_eq!(file[0], 0xff);
     assert!(seconds(&file) > 1.0);
+    // Typed clients require it, and failed at the last event.
+    let usage = &done["usage"];
+    let tokens = |field: &str| usage[field].as_u64().expect("a number");
+    assert_eq!(tokens("input_tokens"), SENTENCES.len().div_ceil(4) as u64);
+    let spoken = tokens("output_tokens") as f64 / 20.0;
+    assert!((spoken - seconds(&file)).abs() < 0.2, "{usage}");
+    let both = tokens("input_tokens") + tokens("output_tokens");
+    assert_eq!(tokens("total_tokens"), both);
 }
 
 /// A recogniser of German and English that says in which language it heard.
