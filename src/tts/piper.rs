@@ -135,6 +135,8 @@ struct Voice {
     espeak: EspeakVoice,
     inference: Inference,
     phoneme_id_map: HashMap<String, Vec<i64>>,
+    /// The source of the phonemes; espeak-ng if `None`.
+    phoneme_type: Option<String>,
     #[serde(default)]
     dataset: String,
 }
@@ -370,6 +372,12 @@ impl Voice {
         };
         let json = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
         let voice: Self = serde_json::from_str(&json).map_err(|error| failed(error.to_string()))?;
+        let kind = voice.phoneme_type.as_deref();
+        if let Some(other) = kind.filter(|kind| *kind != "espeak") {
+            return Err(failed(format!(
+                "phoneme_type is {other:?}; only \"espeak\" is supported"
+            )));
+        }
         for needed in ["^", "_", "$"] {
             if voice.id(needed).is_none() {
                 return Err(failed(format!("phoneme_id_map lacks {needed:?}")));
@@ -620,6 +628,7 @@ mod tests {
             "audio": {"sample_rate": 22_050},
             "espeak": {"voice": language},
             "inference": {},
+            "phoneme_type": "espeak",
             "phoneme_id_map": {
                 "_": [0], "^": [1], "$": [2], "c": [16], "l": [24], "t": [32], "ç": [40], "ɪ": [74], "ˈ": [120],
                 "\u{327}": [140],
@@ -634,6 +643,18 @@ mod tests {
         let phonemes = Espeak::start("de").unwrap().phonemes("Licht").unwrap();
         let ids = [1, 0, 24, 0, 120, 0, 74, 0, 16, 0, 140, 0, 32, 0, 2];
         assert_eq!(voice.ids(&phonemes), ids, "{phonemes}");
+    }
+
+    /// It spoke a jumble of the few phonemes that its letters have in common with espeak-ng's.
+    #[test]
+    fn a_voice_that_reads_letters_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("uk_UA-lada-x_low.onnx");
+        let mut settings = settings("uk");
+        settings["phoneme_type"] = "text".into();
+        std::fs::write(path.with_extension("onnx.json"), settings.to_string()).unwrap();
+        let error = Piper::on_demand(&path).err().unwrap().to_string();
+        assert!(error.contains("phoneme_type is \"text\""), "{error}");
     }
 
     #[test]
