@@ -64,9 +64,13 @@ const SYMBOLS: &[(i64, &str)] = &[
 ];
 
 /// espeak-ng's spelling of sounds, and the model's, in all languages.
-const SOUNDS: &[(&str, &str)] = &[("dʒ", "ʤ"), ("tʃ", "ʧ"), ("ts", "ʦ")];
+const SOUNDS: &[(&str, &str)] = &[("dʒ", "ʤ"), ("tʃ", "ʧ")];
 
-/// The same in English: diphthongs are symbols of their own, and long vowels have no mark. British English keeps it.
+/// The same in all languages but English, whose "cats" ends in two sounds.
+const OTHERS: &[(&str, &str)] = &[("ts", "ʦ")];
+
+/// The same in English, of which the model knows the symbols of the library misaki alone: diphthongs have their own, and
+/// long vowels have no mark. British English keeps it.
 const ENGLISH: &[(&str, &str)] = &[
     ("eɪ", "A"),
     ("aɪ", "I"),
@@ -75,6 +79,14 @@ const ENGLISH: &[(&str, &str)] = &[
     ("əʊ", "Q"),
     ("ɔɪ", "Y"),
     ("r", "ɹ"),
+    ("ɚ", "əɹ"),
+    ("ɐ", "ə"),
+    ("ɾ", "T"),
+    ("ʔ", "t"),
+    ("n\u{329}", "ᵊn"),
+    ("x", "k"),
+    ("ç", "k"),
+    ("ɬ", "l"),
 ];
 const AMERICAN: &[(&str, &str)] = &[("ɜːɹ", "ɜɹ"), ("ɜː", "ɜɹ"), ("ɪə", "iə"), ("ː", "")];
 
@@ -262,10 +274,11 @@ fn token(symbol: char) -> Option<i64> {
 
 /// espeak-ng's phonemes in the model's spelling.
 fn respelt(phonemes: &str, language: &str) -> String {
-    let mut rules = vec![SOUNDS];
-    if language.starts_with("en") {
-        rules.push(ENGLISH);
-    }
+    let own = match language.starts_with("en") {
+        true => ENGLISH,
+        false => OTHERS,
+    };
+    let mut rules = vec![SOUNDS, own];
     if language == "en-us" {
         rules.push(AMERICAN);
     }
@@ -397,6 +410,15 @@ mod tests {
         assert_eq!(respelt("wˈɜːk əʊ", "en-gb"), "wˈɜːk Q");
         assert_eq!(respelt("wˈɜːk hˈoʊm", "en-us"), "wˈɜɹk hˈOm");
         assert_eq!(respelt("reɪ", "es"), "reɪ");
+    }
+
+    /// "It's better" had an Italian z and sounds that the model has never heard in English.
+    #[test]
+    fn english_is_spelt_with_the_symbols_that_the_model_learnt_for_it() {
+        assert_eq!(respelt("ɪts ɐ bˈɛɾɚ", "en-us"), "ɪts ə bˈɛTəɹ");
+        assert_eq!(respelt("bˈʌʔn\u{329}", "en-us"), "bˈʌtᵊn");
+        assert_eq!(respelt("lˈɒx ɐ", "en-gb"), "lˈɒk ə");
+        assert_eq!(respelt("pˈittsa", "it"), "pˈitʦa");
     }
 
     #[test]
