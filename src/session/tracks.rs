@@ -4,6 +4,7 @@
 use crate::audio::{Resampler, to_f32, to_i16};
 use crate::conversation::{Samples, Time};
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// The newest part of both sides, which may still change, ms: audio is sent 200 ms before it is heard, and the user's
 /// comes in bursts.
@@ -24,6 +25,8 @@ pub(super) struct Tracks {
     agent: VecDeque<i16>,
     /// The position of the first sample of both that waits.
     from: Samples,
+    /// The positions of the last gap in the user's audio.
+    gap: Range<u64>,
     resampler: Resampler,
 }
 
@@ -34,18 +37,34 @@ impl Tracks {
             user: VecDeque::new(),
             agent: VecDeque::new(),
             from: Samples(0),
+            gap: Range::default(),
             resampler: Resampler::new(rate, Samples::RATE),
         }
     }
 
     /// Adds the user's audio, 16 kHz, which has come in at `now`.
     pub(super) fn user(&mut self, now: Time, samples: &[f32]) {
-        let begins = position(now).0.saturating_sub(samples.len() as u64);
+        let now = position(now).0;
+        let begins = now.saturating_sub(samples.len() as u64);
         let end = self.from.0 + self.user.len() as u64;
         if begins >= end + Samples::from_ms(GAP_MS).0 {
             pad(&mut self.user, begins - self.from.0);
+            self.gap = end..begins;
         }
         add(&mut self.user, &to_i16(samples));
+        self.narrow_gap(now);
+    }
+
+    /// Takes back silence if more audio has come than time has passed: it was late, and the client was not muted.
+    fn narrow_gap(&mut self, now: u64) {
+        let early = (self.from.0 + self.user.len() as u64).saturating_sub(now);
+        let kept = self.gap.end.saturating_sub(early);
+        let kept = kept.max(self.gap.start).max(self.from.0);
+        if kept < self.gap.end {
+            let late = kept - self.from.0..self.gap.end - self.from.0;
+            self.user.drain(late.start as usize..late.end as usize);
+            self.gap.end = kept;
+        }
     }
 
     /// Adds audio that was sent at `now`: it is heard right after what was sent before, or now.
@@ -179,6 +198,21 @@ mod tests {
         let at = |at: u64| left[Samples::from_ms(at).0 as usize] != 0;
         assert!(at(0) && at(150) && at(479));
         assert!(!at(600) && !at(2_890) && at(2_910));
+    }
+
+    /// It stayed late for the rest of the call, whose last words were missing.
+    #[test]
+    fn audio_that_the_network_held_up_stands_where_it_was_said() {
+        let mut tracks = Tracks::new(RATE);
+        tracks.user(ms(1_000), &sound(1_000));
+        for _ in 0..45 {
+            tracks.user(ms(1_900), &sound(20));
+        }
+        tracks.user(ms(1_920), &sound(20));
+        let all = tracks.take_rest(ms(2_000));
+        assert_eq!(heard(&all, 0), Some((0, 1_919)));
+        let silent = all.as_chunks::<2>().0.iter().filter(|frame| frame[0] == 0);
+        assert_eq!(Samples(silent.count() as u64).as_ms(), 80);
     }
 
     #[test]
