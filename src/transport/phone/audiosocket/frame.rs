@@ -15,7 +15,9 @@ const ERROR: u8 = 0xff;
 const HEADER: usize = 3;
 
 /// The audio rates, Hz, in the order of their frame types from 0x10.
-pub const RATES: [u32; 7] = [8_000, 12_000, 16_000, 24_000, 32_000, 44_100, 48_000];
+pub const RATES: [u32; 9] = [
+    8_000, 12_000, 16_000, 24_000, 32_000, 44_100, 48_000, 96_000, 192_000,
+];
 
 /// A decoded frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -147,6 +149,7 @@ mod tests {
         bytes.extend(uuid.as_bytes());
         bytes.extend([0x10, 0x00, 0x04, 0x01, 0x00, 0xff, 0xff]);
         bytes.extend([0x12, 0x00, 0x02, 0x00, 0x80]);
+        bytes.extend([0x17, 0x00, 0x02, 0x02, 0x00, 0x18, 0x00, 0x02, 0x03, 0x00]);
         bytes.extend([0x03, 0x00, 0x01, b'#']);
         bytes.extend([0xff, 0x00, 0x01, 0x02, 0xff, 0x00, 0x00]);
         bytes.extend([0x77, 0x00, 0x01, 0x00]);
@@ -161,6 +164,8 @@ mod tests {
             Ok(Message::Call(uuid)),
             audio(8_000, &[1, -1]),
             audio(16_000, &[i16::MIN]),
+            audio(96_000, &[2]),
+            audio(192_000, &[3]),
             Ok(Message::Key('#')),
             Ok(Message::Error(Some(2))),
             Ok(Message::Error(None)),
@@ -201,7 +206,7 @@ mod tests {
             Just(0x00),
             Just(0x01),
             Just(0x03),
-            0x10..=0x17_u8,
+            0x10..=0x19_u8,
             Just(0xff),
             any::<u8>()
         ];
