@@ -787,6 +787,28 @@ fn is_heard(sound: &Sound, hears: &Receiver<Vec<i16>>) {
     panic!("the microphone is dead");
 }
 
+/// Headsets and sound cards on USB often have 24 bits: they were refused.
+#[test]
+fn devices_of_24_bits_are_opened() {
+    let _alone = alone();
+    let sound = Sound::start();
+    let modules = [
+        "module-null-sink sink_name=card format=s24le",
+        "module-null-sink sink_name=wide channels=1 format=s24le",
+        "module-remap-source master=wide.monitor source_name=headset",
+    ];
+    for module in modules {
+        let load = std::iter::once("load-module").chain(module.split(' '));
+        sound.pactl(&load.collect::<Vec<_>>());
+    }
+    let (url, _hears) = taking_a_call();
+    let mut talk = sound.undertone(&[
+        "talk", "--server", &url, "--input", "headset", "--output", "card",
+    ]);
+    talk.line("microphone headset, ");
+    talk.interrupt();
+}
+
 #[test]
 fn devices_that_fail_right_after_opening_are_opened_again() {
     let _alone = alone();

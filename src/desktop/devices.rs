@@ -6,7 +6,7 @@ use super::playback::{self, Drain, Feed};
 use super::sounds::{Mixer, Sounds, sounds};
 use cpal::traits::{DeviceTrait, HostTrait, StreamTrait};
 use cpal::{
-    BufferSize, Device, ErrorKind, FromSample, Host, SampleFormat, SizedSample, Stream,
+    BufferSize, Device, ErrorKind, FromSample, Host, I24, SampleFormat, SizedSample, Stream,
     StreamConfig, SupportedStreamConfig,
 };
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -31,6 +31,9 @@ const CLOSING: Duration = Duration::from_secs(1);
 
 /// The capacity of the channel for device failures. Only the first is used.
 const FAULTS: usize = 4;
+
+/// The loudest sample: 1 would be out of the range of 24 bits, and wrap round to -1.
+const LOUDEST: f32 = 1.0 - f32::EPSILON;
 
 /// The option of `undertone talk` that chooses the microphone.
 pub const INPUT: &str = "--input";
@@ -415,6 +418,7 @@ fn record(
     match supported.sample_format() {
         SampleFormat::F32 => record_as::<f32>(device, config, faults, name),
         SampleFormat::I16 => record_as::<i16>(device, config, faults, name),
+        SampleFormat::I24 => record_as::<I24>(device, config, faults, name),
         SampleFormat::I32 => record_as::<i32>(device, config, faults, name),
         SampleFormat::U8 => record_as::<u8>(device, config, faults, name),
         other => Err(unsupported(other)),
@@ -461,6 +465,7 @@ fn play(
     match supported.sample_format() {
         SampleFormat::F32 => play_as::<f32>(device, config, faults, name),
         SampleFormat::I16 => play_as::<i16>(device, config, faults, name),
+        SampleFormat::I24 => play_as::<I24>(device, config, faults, name),
         SampleFormat::I32 => play_as::<i32>(device, config, faults, name),
         SampleFormat::U8 => play_as::<u8>(device, config, faults, name),
         other => Err(unsupported(other)),
@@ -503,7 +508,7 @@ fn fill<T: SizedSample + FromSample<f32>>(
             true => 0.0,
             false => drain.next_sample(),
         };
-        let sample = (voice + mixer.next_sample()).clamp(-1.0, 1.0);
+        let sample = (voice + mixer.next_sample()).clamp(-1.0, LOUDEST);
         frame.fill(T::from_sample_(sample));
         // A full ring means that nobody drains the microphone either.
         let _ = played.push(sample);
@@ -522,4 +527,21 @@ fn unsupported(format: SampleFormat) -> cpal::Error {
 )]
 pub(super) fn now() -> Instant {
     Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loudest_sound_fits_into_24_bits() {
+        let (mut feed, mut drain) = playback::queue(4);
+        let (_sounds, mut mixer) = sounds(48_000);
+        let (mut to, _played) = ring(1);
+        feed.push(&[1.0, -1.0]);
+        let mut data = [I24::default(); 4];
+        fill(&mut data, 2, (&mut drain, &mut mixer), &mut to);
+        let loudest = [8_388_607, 8_388_607, -8_388_608, -8_388_608];
+        assert_eq!(data.map(I24::inner), loudest);
+    }
 }
