@@ -122,7 +122,7 @@ impl Tokens {
 }
 
 /// Whisper's name of a language, mostly that of ISO 639-1.
-fn code(tag: &str) -> String {
+pub(super) fn code(tag: &str) -> String {
     match base(tag).as_str() {
         "nb" => "no".into(),
         "fil" => "tl".into(),

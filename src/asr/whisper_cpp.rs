@@ -1,9 +1,10 @@
 //! Whisper on whisper.cpp: any ggml model, on the CPU.
 
 use super::decode::{Candidate, Limits, MAX_SAMPLES, with_retry};
+use super::tokens::code;
 use super::{Asr, AsrError, Hints, Recognised, warn_of_only_english};
 use crate::audio::at_usual_level;
-use crate::language::{ENGLISH, base, is_tag};
+use crate::language::{ENGLISH, is_tag};
 use std::path::Path;
 use whisper_rs::{
     FullParams, SamplingStrategy, WhisperContext, WhisperContextParameters, WhisperState,
@@ -110,11 +111,8 @@ impl Asr for WhisperCpp {
 
     fn hear_with(&mut self, audio: &[f32], hints: &Hints) -> Result<Recognised, AsrError> {
         let language = hints.language.as_deref().filter(|tag| is_tag(tag));
-        let spoken = language
-            .map(base)
-            .filter(|base| whisper_rs::get_lang_id(base).is_some());
         let spoken = match self.is_multilingual {
-            true => spoken.unwrap_or_else(|| ENGLISH.to_owned()),
+            true => known(language).unwrap_or_else(|| ENGLISH.to_owned()),
             false => {
                 warn_of_only_english(&self.name, language);
                 ENGLISH.to_owned()
@@ -139,6 +137,27 @@ impl Asr for WhisperCpp {
     }
 }
 
+/// Whisper's name of a language, if it knows it.
+fn known(language: Option<&str>) -> Option<String> {
+    let code = language.map(code);
+    code.filter(|code| whisper_rs::get_lang_id(code).is_some())
+}
+
 fn failed(error: whisper_rs::WhisperError) -> AsrError {
     AsrError::Run(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Norwegian was heard as English.
+    #[test]
+    fn a_language_goes_by_the_name_that_whisper_has_for_it() {
+        let known = |tag| known(Some(tag));
+        assert_eq!(known("nb-NO").as_deref(), Some("no"));
+        assert_eq!(known("fil").as_deref(), Some("tl"));
+        assert_eq!(known("de-AT").as_deref(), Some("de"));
+        assert_eq!(known("tlh"), None);
+    }
 }
