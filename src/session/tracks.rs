@@ -78,6 +78,8 @@ impl Tracks {
     pub(super) fn flush(&mut self, now: Time) {
         let heard = position(now).0.saturating_sub(self.from.0);
         self.agent.truncate(heard as usize);
+        // Its last milliseconds would begin the next words.
+        drop(self.resampler.flush());
     }
 
     /// Takes what can no longer change, left and right in turn, if it is a second or more.
@@ -179,6 +181,16 @@ mod tests {
         let silent = &right[Samples::from_ms(1_250).0 as usize..Samples::from_ms(1_400).0 as usize];
         assert!(silent.iter().all(|sample| *sample == 0));
         assert_eq!(heard(&all, 1), Some((1_000, 1_419)));
+    }
+
+    #[test]
+    fn the_end_of_what_was_thrown_away_does_not_begin_the_next_words() {
+        let mut tracks = Tracks::new(24_000);
+        tracks.agent(ms(1_000), &[16_000; 12_000]);
+        tracks.flush(ms(1_250));
+        tracks.agent(ms(1_400), &[0; 480]);
+        let all = tracks.take_rest(ms(2_000));
+        assert_eq!(heard(&all, 1), Some((1_000, 1_249)));
     }
 
     #[test]
