@@ -203,6 +203,8 @@ struct Load {
     /// When sessions were admitted whose first turn may be yet to come.
     newcomers: VecDeque<Time>,
     level: Level,
+    /// When the level was last asked for.
+    asked: Time,
     /// Since when the level is higher than it need be.
     relieved: Option<Time>,
 }
@@ -218,6 +220,7 @@ impl Load {
             }),
             newcomers: VecDeque::new(),
             level: Level::default(),
+            asked: Time(0),
             relieved: None,
         }
     }
@@ -248,6 +251,9 @@ impl Load {
     fn level(&mut self, now: Time, waiting: [usize; 2]) -> Level {
         let wait = self.wait(now, waiting);
         let policy = self.policy;
+        let asked = std::mem::replace(&mut self.asked, now);
+        // Nobody asks while hardly anybody is there: what was raised before is over.
+        let is_stale = now.since(asked) >= policy.calm;
         let raised = || Level::RAISED.into_iter().zip(policy.bounds);
         let reached = raised().rfind(|(_, bound)| wait >= *bound);
         let reached = reached.map_or(Level::Calm, |(level, _)| level);
@@ -256,7 +262,7 @@ impl Load {
         if reached >= self.level || wait.0 * policy.relief >= bound.0 {
             self.relieved = None;
             self.level = self.level.max(reached);
-        } else if now.since(*self.relieved.get_or_insert(now)) >= policy.calm {
+        } else if is_stale || now.since(*self.relieved.get_or_insert(now)) >= policy.calm {
             self.relieved = None;
             self.level = reached;
         }
@@ -452,6 +458,18 @@ mod tests {
             let waiting = if second % 2 == 0 { queue } else { NOBODY };
             assert_eq!(load.level(at(second * 1_000), waiting), Level::Refusing);
         }
+    }
+
+    /// Half of a morning's first callers were refused, and nothing ran early for those who were not.
+    #[test]
+    fn an_overload_in_the_evening_refuses_nobody_after_a_quiet_night() {
+        let mut load = load();
+        turns(&mut load, 1_000, 8, 700);
+        assert_eq!(load.level(at(8_900), NOBODY), Level::Refusing);
+        let morning: u64 = 8 * 3_600_000;
+        let admitted = (0..8).filter(|ms| load.admit(at(morning + ms), NOBODY, 0));
+        assert_eq!(admitted.count(), 8);
+        assert_eq!(load.level(at(morning + 10), NOBODY), Level::Calm);
     }
 
     #[test]
