@@ -1,6 +1,6 @@
 // Statistics of the waits in a conversation.
 
-import { deadAir, end, isEarly, playout, speech } from './turns.js';
+import { deadAir, end, isEarly, isRefused, playout, speech } from './turns.js';
 import { el, seconds, span } from './text.js';
 
 /** The figures of one turn; null where unknown. Times are those of playout in this page. */
@@ -10,7 +10,7 @@ export function figures(turn) {
   const since = (piece) => (piece && origin !== null ? piece.from - origin : null);
   const fillers = heard.some((piece) => piece.kind === 'filler');
   const answer = heard.find((piece) => piece.kind === 'answer');
-  const early = turn.runs.filter(isEarly);
+  const early = turn.runs.filter((run) => isEarly(run) && !isRefused(run));
   const { bargeIn } = turn;
   const onset = bargeIn ? (speech(bargeIn.by).from ?? bargeIn.at) : null;
   return {

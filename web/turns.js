@@ -510,6 +510,14 @@ export function isEarly(run) {
   return Boolean(run.source) && (run.committed === undefined || run.committed - run.started >= EARLY);
 }
 
+/** Discard reasons of calls that the server never ran. */
+const REFUSED = ['budget', 'overloaded'];
+
+/** Whether the server refused to run an early call. */
+export function isRefused(run) {
+  return run.discarded !== undefined && REFUSED.includes(run.reason);
+}
+
 /** The least noticeable saving, ms. */
 export const FELT = 100;
 

@@ -194,6 +194,14 @@ test('a change is told as a question, and a no is no failure', () => {
   assert.notEqual(story(declined).mood, 'failed');
 });
 
+test('a call that the server refused to run early counts as none, as in the metrics', () => {
+  for (const reason of ['overloaded', 'budget']) {
+    const refused = { ...EARLY, run: 2, committed: undefined, finished: null, discarded: 2010, reason, wasted: us(10) };
+    const { starts, hits, wasted } = figures(turnOf({ runs: [refused, EARLY] }));
+    assert.deepEqual([starts, hits, wasted], [1, 1, 0]);
+  }
+});
+
 test('while the user speaks no number is told, and what runs early is', () => {
   const turns = new Turns();
   turns.take({ type: 'input_audio_buffer.speech_started', audio_start_ms: 1000, undertone_at: us(1100) }, 1100);
