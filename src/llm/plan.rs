@@ -514,12 +514,18 @@ impl Part {
             return is_name(field).then(|| (Self::Field(field.to_owned()), rest));
         }
         let text = text.strip_prefix('[')?;
+        // A quoted field may contain brackets.
+        let quoted = |quote: &str| {
+            let inside = text.strip_prefix(quote)?;
+            inside.split_once(&format!("{quote}]"))
+        };
+        if let Some((field, rest)) = quoted("\"").or_else(|| quoted("'")) {
+            return Some((Self::Field(field.to_owned()), rest));
+        }
         let (inside, rest) = text.split_once(']')?;
-        let quoted = |quote: char| inside.strip_prefix(quote)?.strip_suffix(quote);
-        let part = match quoted('"').or_else(|| quoted('\'')) {
-            Some(field) => Self::Field(field.to_owned()),
-            None if inside == "*" => Self::Each,
-            None => Self::Index(inside.parse().ok()?),
+        let part = match inside {
+            "*" => Self::Each,
+            index => Self::Index(index.parse().ok()?),
         };
         Some((part, rest))
     }

@@ -35,6 +35,18 @@ fn references_find_fields_elements_and_lists() {
     );
 }
 
+/// The model was told that this is no reference, and that a field may be any text in quotes.
+#[test]
+fn a_quoted_field_may_contain_brackets_as_column_names_do() {
+    for field in ["price [EUR]", "rows[0]", "a b", "it's"] {
+        let mut plan = travel();
+        let rows = json!({ field: {"x]": [80]} });
+        plan.result = Some(json!(format!("$flights[\"{field}\"]['x]'][0]")));
+        let found = [Some(rows), Some(Value::Null), Some(Value::Null)];
+        assert_eq!(plan.outcome(&found), Ok(json!(80)), "{field}");
+    }
+}
+
 #[test]
 fn an_error_names_the_step_the_reference_and_what_is_missing() {
     let many = Value::from_iter((0..17).map(|at| json!({"id": at})));
