@@ -18,7 +18,7 @@ use std::process::ExitCode;
 const SHOWN: usize = 160;
 
 /// The names of the rows of [`column`].
-const FIGURES: [&str; 19] = [
+const FIGURES: [&str; 20] = [
     "",
     "turns",
     "first audio p50",
@@ -34,6 +34,7 @@ const FIGURES: [&str; 19] = [
     "blocked state-changing",
     "asked at the pause",
     "asked at the result",
+    "asked at the commit",
     "draft model right",
     "fillers said",
     "fillers dropped",
@@ -169,6 +170,7 @@ fn column(name: &str, stats: &Stats, tokens: u64) -> [String; FIGURES.len()] {
         stats.blocked_state_changing.to_string(),
         ahead(&stats.preemptive),
         ahead(&stats.assumed),
+        ahead(&stats.continued),
         drafts(&stats.drafts),
         stats.fillers.to_string(),
         stats.fillers_dropped.to_string(),
@@ -283,4 +285,38 @@ fn around_difference(difference: &Difference) -> (String, String) {
         format!("{before}{part}")
     };
     (shown(recorded), shown(replayed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The answers that were asked for at the commit were left out.
+    #[test]
+    fn a_policy_is_judged_by_all_answers_that_were_asked_for_early_as_in_stats() {
+        let asked = |begun, saved_seconds| Ahead {
+            begun,
+            used: 1,
+            saved_seconds,
+            ..Ahead::default()
+        };
+        let stats = Stats {
+            preemptive: asked(1, 0.1),
+            assumed: asked(2, 0.2),
+            continued: asked(3, 0.3),
+            ..Stats::default()
+        };
+        let shown = FIGURES.into_iter().zip(column("changed", &stats, 0));
+        let shown = shown.filter(|(name, _)| name.starts_with("asked at"));
+        let shown: Vec<String> = shown.map(|(name, cell)| format!("{name} {cell}")).collect();
+        let all = [
+            "asked at the pause 1/1 100 ms",
+            "asked at the result 1/2 200 ms",
+            "asked at the commit 1/3 300 ms",
+        ];
+        assert_eq!(shown, all);
+        let table = crate::cli::stats::table(&stats);
+        let names = table.lines().filter(|line| line.starts_with("asked at"));
+        assert_eq!(names.count(), all.len());
+    }
 }
