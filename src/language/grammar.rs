@@ -297,7 +297,9 @@ impl Reader {
 
     /// The request of a sentence or a part of it: several if they are about timers.
     fn part(&self, part: &str) -> Vec<Request> {
-        let several = self.several.captures(part);
+        // The number of "10 minuten timer" is a length.
+        let without = self.without_lengths(part);
+        let several = self.several.captures(&without);
         match (self.one(part), several) {
             (Request::Talk(Talk::WhichLength), Some(_)) => self.timers(part),
             (timer @ Request::SetTimer { .. }, Some(several)) => {

@@ -148,6 +148,14 @@ fn none_of_several_timers_is_dropped() {
     );
     let same = (WORDING.requests)("Stell zwei Timer auf zehn Minuten.");
     assert_eq!(same, [timer(600), timer(600)]);
+    for (said, seconds) in [
+        ("Stell einen Zehn-Minuten-Timer.", 600),
+        ("Stell einen fünf Minuten Timer", 300),
+    ] {
+        assert_eq!((WORDING.requests)(said), [timer(seconds)], "{said}");
+    }
+    let pair = (WORDING.requests)("Stell zwei 5-Minuten-Timer.");
+    assert_eq!(pair, [timer(300), timer(300)]);
     let unclear = one("Stell einen Timer auf 5 und 10 Minuten.");
     assert_eq!(unclear, Request::Talk(Talk::WhichLength));
     let cancelled = (WORDING.requests)("Lösche die Timer auf 5 und 10 Minuten.");
