@@ -709,6 +709,10 @@ fn rain_may_be_asked_for_behind_the_day_and_the_place() {
         ),
         ("Wird es heute regnen?", weather(None, "today")),
         (
+            "Wie ist das Wetter in den Vereinigten Staaten?",
+            weather(Some("United States"), "now"),
+        ),
+        (
             "Wie viel Grad hat es in Köln?",
             weather(Some("Cologne"), "now"),
         ),
