@@ -32,7 +32,7 @@ pub(super) fn talk(talk: Talk, can: &str, before: Option<&str>) -> String {
         Talk::Goodbye => "Goodbye!",
         Talk::WhoAreYou => "I'm undertone's built-in assistant, a small program.",
         Talk::Yes => "Okay. What can I do for you?",
-        Talk::No | Talk::Stop => "Okay.",
+        Talk::No | Talk::Stop | Talk::Wait => "Okay.",
         Talk::WhichSum => "Sorry, I could not make out that sum.",
         Talk::TimeOfDay => {
             "I can only set a timer for a length of time, such as ten minutes, not for a time of day."

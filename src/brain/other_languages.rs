@@ -117,7 +117,7 @@ impl OtherLanguage<'_> {
         if let Some(target) = which.then(|| (self.wording.target_of)(said)).flatten() {
             return vec![Request::CancelTimer(target)];
         }
-        if let Some(requests) = self.corrected(said, before) {
+        if !answers && let Some(requests) = self.corrected(said, before) {
             return requests;
         }
         let mut requests = (self.wording.requests)(said);
@@ -302,7 +302,7 @@ impl OtherLanguage<'_> {
             Talk::Goodbye => wording.goodbye,
             Talk::WhoAreYou => wording.who_are_you,
             Talk::Yes => wording.go_on,
-            Talk::No | Talk::Stop => wording.okay,
+            Talk::No | Talk::Stop | Talk::Wait => wording.okay,
             Talk::WhichSum => wording.which_sum,
             Talk::TimeOfDay => wording.time_of_day,
             Talk::BadLength => wording.bad_length,

@@ -524,9 +524,12 @@ impl Reader {
         }
     }
 
-    /// The length that corrects a timer of so many seconds: "no, I meant ten".
+    /// The length that corrects a timer of so many seconds: "no, I meant ten", but not "sorry, one second".
     pub(super) fn other_length(&self, said: &str, seconds: u64) -> Option<u64> {
         let said = (self.grammar.normalise)(said);
+        if self.one(&said) == Request::Talk(Talk::Wait) {
+            return None;
+        }
         let found = self.corrects.captures(&said)?;
         let length = found.name("length")?.as_str();
         let unit = if seconds.is_multiple_of(60) { 60 } else { 1 };

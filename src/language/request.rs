@@ -59,6 +59,8 @@ pub(crate) enum Talk {
     Yes,
     No,
     Stop,
+    /// The user asks for a moment, which takes nothing back.
+    Wait,
     /// A sum that could not be read.
     WhichSum,
     /// A timer at a time of day.

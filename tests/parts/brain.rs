@@ -1197,6 +1197,31 @@ async fn the_last_timer_is_corrected_and_one_of_several_cancelled_in_every_langu
             assert_eq!(calls, both, "{other}");
         }
     }
+    for (language, set, other) in [
+        (
+            "de",
+            "Stell einen Timer auf fünf Minuten.",
+            "Sorry, eine Sekunde.",
+        ),
+        (
+            "de",
+            "Stell einen Timer auf fünf Minuten.",
+            "Moment, zwei Minuten bitte.",
+        ),
+        (
+            "es",
+            "Pon un temporizador de cinco minutos.",
+            "Espera un segundo.",
+        ),
+        (
+            "es",
+            "Pon un temporizador de cinco minutos.",
+            "Perdone, un minuto.",
+        ),
+    ] {
+        let calls = called_in(Some(language), &[set, other]).await;
+        assert_eq!(calls, "", "{other}");
+    }
     for (language, which, answer, target) in [
         (
             "de",

@@ -49,8 +49,12 @@ static GRAMMAR: Grammar = Grammar {
         ),
         ("nein|nee|nö|nein danke", Talk::No),
         (
-            "stopp|stop|halt|sei still|ruhe|hör auf|hören sie auf|vergiss es|vergessen sie es|schon gut|abbrechen|(?:(?:einen|nur einen|ein) )?(?:moment|augenblick)(?: bitte| mal)?|warte(?: kurz| mal| bitte)*|warten sie(?: kurz| mal| bitte)*",
+            "stopp|stop|halt|sei still|ruhe|hör auf|hören sie auf|vergiss es|vergessen sie es|schon gut|abbrechen|moment(?: mal)?|warte(?: kurz| mal| bitte)*|warten sie(?: kurz| mal| bitte)*",
             Talk::Stop,
+        ),
+        (
+            "(?:(?:nein|sorry|ach) )?(?:(?:nur )?(?:einen?|ein) )?(?:moment|augenblick|sekunde)(?: bitte| mal)*|(?:sorry )?(?:nur )?eine minute(?: bitte)?",
+            Talk::Wait,
         ),
     ],
     time: r"\b(?:wie spät|wie ?viel uhr|welche uhrzeit|die uhrzeit|uhrzeit)\b",
@@ -118,7 +122,7 @@ static GRAMMAR: Grammar = Grammar {
     reminds: r"\berinner(?:e|n sie|n)? mich\b|\bmich (?:\S+ ){0,12}erinnern\b",
     asks: r"^(?:(?:um|bis|seit|in|ab) )?(?:wann|wie lange|wie ?viele?|wie weit|welche[rns]?)\b|^(?:ist|sind|läuft|laufen|habe? ich|gibt es|bleibt|bleiben|was ist mit|was macht|was sagt)\b|\bwie (?:lange|viel) (?:noch|läuft|geht|dauert|bleibt)\b",
     rest: r"^(?:wie lange|wie ?viel zeit|wie ?viele minuten)(?: (?:ist|sind|hab|habe|ich|bleibt|bleiben|dauert|läuft|geht|es|er|das|mir|uns))* (?:noch|übrig)(?: übrig)?$",
-    corrects: r"^(?:(?:nein|nee|doch|ach|äh|sorry|entschuldigung|moment|ich (?:meinte|meine|sagte|wollte)|mach(?:en sie)?|daraus|lieber|eher|besser|bitte) )+(?:(?:auf|für) )?(?P<length>.+?)(?: (?:bitte|lieber|stattdessen|daraus|draus))*$",
+    corrects: r"^(?:(?:moment|bitte|äh) )*(?:(?:nein|nee|doch|ach|sorry|entschuldigung|ich (?:meinte|meine|sagte|wollte)|mach(?:en sie)?|daraus|lieber|eher|besser)(?: bitte| äh)* )+(?:(?:auf|für) )?(?P<length>.+?)(?: (?:bitte|lieber|stattdessen|daraus|draus))*$",
     wonders: r"^(?:warum|wieso|weshalb|wozu|wer)\b",
     // An infinitive after "zu" or "zum" is what a new timer is for.
     changes: r"\b(?:(?:verlänger|verkürz|erhöh|reduzier|änder|veränder)e?|(?:verlängert|verkürzt|geändert) werden)\b|[^\sum] (?:verlängern|verkürzen|erhöhen|reduzieren|ändern|verändern)\b|^(?:verlängern|verkürzen|erhöhen|reduzieren|ändern|verändern) sie\b|\b(?:dem|zum|meinem) (?:timer|wecker|countdown)\b.* (?:hinzu|hinzufügen|dazu|dazugeben|drauf|mehr)\b|\b(?:stunden?|minuten?|sekunden?) (?:(?:vom|zum|von dem|von meinem) (?:timer|wecker|countdown)\b|länger\b|kürzer\b|mehr (?:auf|für|zu) (?:den|dem|meinen|meinem)\b)",

@@ -675,7 +675,8 @@ fn everyday_small_talk_is_answered() {
         ("Bist du ein Roboter?", Talk::WhoAreYou),
         ("Wer hat Sie programmiert?", Talk::WhoAreYou),
         ("Kannst du das noch mal sagen?", Talk::Repeat),
-        ("Einen Moment, bitte.", Talk::Stop),
+        ("Einen Moment, bitte.", Talk::Wait),
+        ("Entschuldigung, eine Sekunde.", Talk::Wait),
         ("Warten Sie kurz.", Talk::Stop),
     ] {
         assert_eq!(one(said), Request::Talk(talk), "{said}");
@@ -684,6 +685,10 @@ fn everyday_small_talk_is_answered() {
         let requests = (WORDING.requests)(said);
         assert_ne!(requests, [Request::Talk(Talk::Goodbye)], "{said}");
     }
+    let patient = (WORDING.requests)("Stell einen Timer auf zehn Minuten. Einen Moment, bitte.");
+    assert_eq!(patient, [timer(600)]);
+    let taken_back = (WORDING.requests)("Lösche alle Timer. Warte!");
+    assert_eq!(taken_back, [Request::Talk(Talk::Stop)]);
 }
 
 /// Only "wird es regnen" was understood.

@@ -49,8 +49,12 @@ static GRAMMAR: Grammar = Grammar {
         ),
         ("no|no gracias", Talk::No),
         (
-            "para|pare|alto|silencio|cállate|cállese|déjalo|déjelo|olvídalo|olvídelo|no importa|cancela|cancele|basta|espera(?: un (?:momento|segundo|poco))?|espere(?: un (?:momento|segundo|poco))?|(?:solo )?un (?:momento|momentito|segundo)",
+            "para|pare|alto|silencio|cállate|cállese|déjalo|déjelo|olvídalo|olvídelo|no importa|cancela|cancele|basta|espera|espere",
             Talk::Stop,
+        ),
+        (
+            "(?:(?:no|espera|espere) )?(?:solo )?un (?:momento|momentito|segundo|segundito)|(?:(?:espera|espere) )?un minut(?:o|ito)|(?:espera|espere) un poco",
+            Talk::Wait,
         ),
     ],
     time: r"\b(?:qué hora|la hora|qué horas)\b",
@@ -102,7 +106,7 @@ static GRAMMAR: Grammar = Grammar {
     reminds: r"\b(?:recuérdame|recuérdeme|recordarme)\b",
     asks: r"^(?:(?:a|en|hasta|desde|por|dentro de) )?(?:cuándo|cuánt[oa]s?|cuáles|cuál|qué hora|qué (?:temporizador(?:es)?|alarmas?|cronómetros?|tiempo))\b|^(?:está|están|hay|sigue|siguen|tengo|queda|quedan|falta|faltan|ha terminado|ha sonado|terminó|sonó|ya)\b|\bcuánt[oa]s? (?:tiempo |minutos |horas )?(?:(?:le|les|me) )?(?:queda|quedan|falta|faltan)\b",
     rest: r"^(?:cuánto(?: tiempo)?|cuántos minutos) (?:(?:me|le|nos) )?(?:queda|quedan|falta|faltan)(?: todavía| aún)?$",
-    corrects: r"^(?:(?:no|perdón|perdona|perdone|espera|espere|mejor|digo|quería decir|quise decir|he dicho|que sean) )+(?:(?:de|a|en) )?(?P<length>.+?)(?: (?:por favor|mejor))*$",
+    corrects: r"^(?:(?:(?:espera|espere) )*(?:no|perdón|perdona|perdone|mejor|digo|quería decir|quise decir|he dicho|que sean) )+(?:(?:de|a|en) )?(?P<length>.+?)(?: (?:por favor|mejor))*$",
     wonders: r"^(?:por qué|para qué|quién)\b",
     // An infinitive after "para" is what a new timer is for.
     changes: r"\b(?:alarga|alargue|amplía|amplíe|extiende|extienda|prolonga|prolongue|acorta|acorte|reduce|reduzca|aumenta|aumente|cambia|cambie|modifica|modifique) (?:\S+ ){0,8}?(?:temporizador|alarma|cronómetro|cuenta|despertador)\b|(?:^|[^\sa] |[^r]a )(?:alargar|ampliar|extender|prolongar|acortar|reducir|aumentar|cambiar|modificar)\b|\b(?:añád|agrég|súm|quít)\p{L}*\b.*\b(?:horas?|minutos?|segundos?)(?: más)? (?:al|del|a la|de la|a mi|de mi) (?:temporizador|alarma|cronómetro|cuenta|despertador)\b|\b(?:añád|agrég|súm)\p{L}* (?:al|a la|a mi) (?:temporizador|alarma|cronómetro|cuenta|despertador)\b|\b(?:horas?|minutos?|segundos?) más (?:al|a la|a mi|en el|en la|en mi) (?:temporizador|alarma|cronómetro|cuenta|despertador)\b",

@@ -600,7 +600,9 @@ fn everyday_small_talk_is_answered() {
         ("¿Eres un robot?", Talk::WhoAreYou),
         ("¿Quién te ha creado?", Talk::WhoAreYou),
         ("¿Puede repetir eso, por favor?", Talk::Repeat),
-        ("Un momento, por favor.", Talk::Stop),
+        ("Un momento, por favor.", Talk::Wait),
+        ("Espere un segundo.", Talk::Wait),
+        ("Perdona, un segundo.", Talk::Wait),
         ("Espere.", Talk::Stop),
     ] {
         assert_eq!(one(said), Request::Talk(talk), "{said}");
