@@ -541,26 +541,34 @@ impl Reader {
         length.filter(|seconds| TIMER.contains(seconds))
     }
 
-    /// The timer that the answer to "which one?" names.
+    /// The timer that the answer to "which one?" names; `None` if the answer is small talk or another request.
     pub(super) fn target_of(&self, said: &str) -> Option<Target> {
+        let is_talk = |request: &Request| matches!(request, Request::Talk(_));
         let core = self.core(&(self.grammar.normalise)(said));
-        if self.refused.is_match(&core) {
+        if self.refused.is_match(&core) || self.requests(said).iter().all(is_talk) {
             return None;
         }
         if self.all.is_match(&core) {
             return Some(Target::All);
         }
-        if let [seconds] = self.lengths(core.clone()).as_slice() {
-            return Some(Target::Seconds(*seconds));
-        }
         let means_nothing = |word: &&str| {
             let grammar = self.grammar;
             grammar.articles.contains(word) || grammar.before_length.contains(word)
         };
-        let words = core.split(' ').filter(|word| !means_nothing(word));
+        let rest = self.without_lengths(&core);
+        let words = rest.split_whitespace().filter(|word| !means_nothing(word));
         let words: Vec<&str> = words.filter(|word| !self.timer.is_match(word)).collect();
-        let is_name = |word: &&str| !word.is_empty() && word.chars().all(char::is_alphabetic);
-        let fits = matches!(words.len(), 1 | 2) && words.iter().all(is_name);
+        match self.lengths(core.clone()).as_slice() {
+            [] => {}
+            // "Stell einen auf fünf Minuten" cancels none.
+            [seconds] => return (words.len() <= 1).then_some(Target::Seconds(*seconds)),
+            _ => return None,
+        }
+        if words.is_empty() {
+            return self.label_of(&core).map(Target::Label);
+        }
+        let is_name = |word: &&str| word.chars().all(char::is_alphabetic);
+        let fits = words.len() <= 2 && words.iter().all(is_name);
         let label = || Target::Label(words.join(" "));
         (fits && !self.grammar.no_labels.contains(&words[0])).then(label)
     }

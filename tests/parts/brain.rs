@@ -1236,6 +1236,12 @@ async fn the_last_timer_is_corrected_and_one_of_several_cancelled_in_every_langu
             r#"{"label":"pasta"}"#,
         ),
         (
+            "de",
+            "Welchen Timer soll ich beenden?",
+            "Den Nudeltimer.",
+            r#"{"label":"nudel"}"#,
+        ),
+        (
             "es",
             "¿Qué temporizador cancelo?",
             "El de cinco minutos.",
@@ -1251,6 +1257,12 @@ async fn the_last_timer_is_corrected_and_one_of_several_cancelled_in_every_langu
         let messages = [user("Stopp."), agent(which), user(answer)];
         let said = generate_in(&BRAIN, Some(language), &messages, TOOLS.specs()).await;
         assert_eq!(said.calls(), format!("cancel_timer {target}"), "{answer}");
+    }
+    let which = agent("Welchen Timer soll ich beenden?");
+    for answer in ["Wie bitte?", "Nein.", "Stell einen auf fünf Minuten."] {
+        let messages = [user("Stopp."), which.clone(), user(answer)];
+        let said = generate_in(&BRAIN, Some("de"), &messages, TOOLS.specs()).await;
+        assert_eq!(said.calls(), "", "{answer}");
     }
     let berlin = called_in(
         Some("de"),
