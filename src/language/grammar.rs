@@ -52,12 +52,13 @@ pub(super) struct Grammar {
     pub(super) long_time: &'static str,
     /// A sentence is about timers.
     pub(super) timer: &'static str,
-    /// Such a sentence asks about those that run, whatever its verb; or it asks for a reason.
+    /// Such a sentence asks about those that run, whatever its verb.
     pub(super) asks: &'static str,
     /// A whole sentence that asks how much time is left, without a timer in it.
     pub(super) rest: &'static str,
     /// Corrects the length of the timer that was just set, with the other in the group `length`.
     pub(super) corrects: &'static str,
+    /// A sentence about timers asks for a reason, or tells something.
     pub(super) wonders: &'static str,
     /// Such a sentence gives a timer that runs another length.
     pub(super) changes: &'static str,

@@ -118,19 +118,19 @@ static GRAMMAR: Grammar = Grammar {
     place: r"\b(?:in|auf|bei|für) (?:der |den |dem )?(?P<place>[\p{L}' ]+?)(?: ist es| es ist| regnen| schneien)?$",
     there: r"\b(?:dort|da)\b",
     // No "Oldtimer".
-    timer: r"\b(?:(?:\p{L}{2,}[a-ce-zäöüß])?timer|wecker|kurzzeitwecker|countdown|eieruhr|küchenuhr)\b|\bweck(?:e|en sie)? mich\b|\berinner(?:e|n sie|n)? mich\b|\bmich (?:\S+ ){0,12}erinnern\b|\bin \d+ (?:stunden?|minuten?|sekunden?) bescheid\b",
+    timer: r"\b(?:(?:\p{L}{2,}[a-ce-zäöüß])?timer|wecker|kurzzeitwecker|countdown|eieruhr|küchenuhr)\b|\bweck(?:e|en sie)? mich\b|\berinner(?:e|n sie|n)? mich\b|\bmich (?:\S+ ){0,12}erinnern\b|(?:^|\b(?:mir|uns) (?:\S+ ){0,2})in \d+ (?:stunden?|minuten?|sekunden?) bescheid\b",
     reminds: r"\berinner(?:e|n sie|n)? mich\b|\bmich (?:\S+ ){0,12}erinnern\b",
     asks: r"^(?:(?:um|bis|seit|in|ab) )?(?:wann|wie lange|wie ?viele?|wie weit|welche[rns]?)\b|^(?:ist|sind|läuft|laufen|habe? ich|gibt es|bleibt|bleiben|was ist mit|was macht|was sagt)\b|\bwie (?:lange|viel) (?:noch|läuft|geht|dauert|bleibt)\b",
     rest: r"^(?:wie lange|wie ?viel zeit|wie ?viele minuten)(?: (?:ist|sind|hab|habe|ich|bleibt|bleiben|dauert|läuft|geht|es|er|das|mir|uns))* (?:noch|übrig)(?: übrig)?$",
     corrects: r"^(?:(?:moment|bitte|äh) )*(?:(?:nein|nee|doch|ach|sorry|entschuldigung|ich (?:meinte|meine|sagte|wollte)|mach(?:en sie)?|daraus|lieber|eher|besser)(?: bitte| äh)* )+(?:(?:auf|für) )?(?P<length>.+?)(?: (?:bitte|lieber|stattdessen|daraus|draus))*$",
-    wonders: r"^(?:warum|wieso|weshalb|wozu|wer)\b",
+    wonders: r"^(?:warum|wieso|weshalb|wozu|wer)\b|\bich erinnere mich\b|\b(?:ich (?:\S+ )?|an )mich (?:\S+ ){0,12}erinnern\b|\b(?:gibt|sagt|gab|sagte)\b.* bescheid\b",
     // An infinitive after "zu" or "zum" is what a new timer is for.
     changes: r"\b(?:(?:verlänger|verkürz|erhöh|reduzier|änder|veränder)e?|(?:verlängert|verkürzt|geändert) werden)\b|[^\sum] (?:verlängern|verkürzen|erhöhen|reduzieren|ändern|verändern)\b|^(?:verlängern|verkürzen|erhöhen|reduzieren|ändern|verändern) sie\b|\b(?:dem|zum|meinem) (?:timer|wecker|countdown)\b.* (?:hinzu|hinzufügen|dazu|dazugeben|drauf|mehr)\b|\b(?:stunden?|minuten?|sekunden?) (?:(?:vom|zum|von dem|von meinem) (?:timer|wecker|countdown)\b|länger\b|kürzer\b|mehr (?:auf|für|zu) (?:den|dem|meinen|meinem)\b)",
     cancel: r"\b(?:stopp|stop|stoppe|stoppen|lösch|lösche|löschen|beende|beenden|abbrechen|brich|breche|brechen|entferne|entfernen|storniere|stornieren|ausschalten|ausmachen|ausstellen|abstellen|abschalten)\b|\b(?:mach|mache|machen|schalt|schalte|schalten|stell|stelle|stellen)\b.* (?:aus|ab)$|^(?:(?:den|die|alle|meinen|meine) )?(?:timer|wecker) (?:aus|ab|weg)$|\bkann weg$",
     list: r"\b(?:liste|zeig|zeige|zeigen|nenn|nenne|nennen|auflisten|anzeigen|laufende[nr]?)\b|\b(?:timer|wecker) (?:läuft|laufen)\b",
     all: r"\b(?:alle|beide|sämtliche|jeden)\b",
     time_of_day: r"\b(?:um|gegen|bis) (?:(?:halb|viertel|viertel vor|viertel nach|dreiviertel|kurz vor|kurz nach) )?\d{1,2}(?: \d{1,2})?(?: uhr)?\b|\b(?:auf|für) \d{1,2}(?:[ .]\d{1,2})? uhr\b|\b(?:auf|für) (?:halb|viertel|viertel vor|viertel nach|dreiviertel) \d{1,2}\b|\bweck.*\b(?:auf|für) \d{1,2}(?: \d{1,2})?$|\b(?:morgen|übermorgen|mittag|mitternacht|(?:mon|diens|donners|frei|sams|sonn)tags?|mittwochs?|sonnabends?)\b|\b(?:am|für den|zum) \d{1,2}(?:\.\d{1,2})?(?:\.\d{2,4})?\b",
-    weather: r"\b(?:wetter|wettervorhersage|regnet es|wird es (?:\p{L}+ ){0,5}(?:regnen|schneien)|schneit es|wie (?:warm|kalt|heiß) (?:ist|wird)|wie ?viel grad (?:hat|sind|ist) es|scheint (?:\p{L}+ ){0,2}die sonne|(?:brauche|brauch) ich (?:\p{L}+ ){0,3}(?:regenschirm|schirm))\b",
+    weather: r"\b(?:wetter|wettervorhersage|regnet es|wird es (?:\p{L}+ ){0,5}(?:regnen|schneien)|schneit es|wie (?:warm|kalt|heiß) (?:ist|wird)|wie ?viel grad (?:hat|sind|ist) es|(?:brauche|brauch) ich (?:\p{L}+ ){0,3}(?:regenschirm|schirm))\b|^scheint (?:\p{L}+ ){0,2}die sonne\b",
     no_forecast: r"\b(?:übermorgen|gestern|vorgestern|montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonnabend|sonntag|wochenende|wochen?|tagen|stunden?|monat|nächste[nrs]?|kommende[nrs]?|januar|februar|märz|april|mai|juni|juli|august|september|oktober|november|dezember|ostern|weihnachten|silvester|neujahr)\b|\b(?:am|den|zum|vom|bis) (?:\d{1,2}(?:\.\d{1,2})?|ersten|zweiten|dritten|vierten|fünften|sechsten|siebten|achten|neunten|elften|zwölften|\p{L}*zehnten|\p{L}+zigsten|\p{L}*dreißigsten)\b|\b\d{1,2}\.\d{1,2}\.\d{2,4}\b",
     days: &[
         (
