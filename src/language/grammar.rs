@@ -246,7 +246,7 @@ impl Reader {
                 }
                 all.push(request);
             }
-            if self.points(&sentence) {
+            if self.is_there(&sentence) {
                 Request::share_place(&mut all, None);
             }
         }
@@ -445,9 +445,17 @@ impl Reader {
         (Some(day), rest.join(" "))
     }
 
-    /// Whether normalised words point at a place that was named before: "there".
-    pub(super) fn points(&self, words: &str) -> bool {
-        self.there.is_match(words)
+    /// Whether a question of what was said points at a place that was named before: "there".
+    pub(super) fn points(&self, said: &str) -> bool {
+        let sentences = self.sentences(said).into_iter();
+        let mut sentences = sentences.map(self.grammar.normalise);
+        sentences.any(|sentence| self.is_there(&sentence))
+    }
+
+    /// Whether a normalised sentence is such a question. "Sind Sie noch da?" is none.
+    fn is_there(&self, sentence: &str) -> bool {
+        let is_placeless = |mut request: Request| matches!(request.place_mut(), Some(None));
+        self.there.is_match(sentence) && self.sentence(sentence).into_iter().any(is_placeless)
     }
 
     /// A sentence without the words around it.

@@ -1166,6 +1166,11 @@ async fn there_is_the_place_of_the_call_before_in_every_language() {
         let calls = called_in(Some(language), &sentences).await;
         assert_eq!(calls, rome, "{sentences:?}");
     }
+    let here = [
+        "Wie ist das Wetter in Rom?",
+        "Sind Sie noch da? Wie spät ist es?",
+    ];
+    assert_eq!(called_in(Some("de"), &here).await, "get_time {}");
 }
 
 /// Such words were beyond the brain in other languages than English.

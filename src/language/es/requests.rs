@@ -343,7 +343,7 @@ pub(super) static WORDING: Wording = Wording {
     again: |said, asked, before| READER.as_ref()?.again(said, asked, before),
     points: |said| {
         let reader = READER.as_ref();
-        reader.is_some_and(|reader| reader.points(&normalise(said)))
+        reader.is_some_and(|reader| reader.points(said))
     },
     result,
     question,
