@@ -389,7 +389,8 @@ impl Reader {
             let place = place.filter(|found| found.get(0).is_some_and(|all| all.start() == 0));
             let place = place.and_then(|found| Some(found.name("place")?.as_str()));
             let (name, known) = self.named(place.unwrap_or(rest).trim());
-            let other = || (answers && place.is_some()).then(|| places::title_case(name));
+            let names_one = answers && place.is_some() && !self.refused.is_match(rest);
+            let other = || names_one.then(|| places::title_case(name));
             known.or_else(other)
         };
         let place = match rest.as_str() {

@@ -1269,6 +1269,13 @@ async fn the_last_timer_is_corrected_and_one_of_several_cancelled_in_every_langu
         let said = generate_in(&BRAIN, Some("de"), &messages, TOOLS.specs()).await;
         assert_eq!(said.calls(), "", "{answer}");
     }
+    let nowhere = [
+        user("Wie ist das Wetter?"),
+        agent("Für welchen Ort?"),
+        user("Für keinen."),
+    ];
+    let said = generate_in(&WITH_DECLARED, Some("de"), &nowhere, DECLARED.specs()).await;
+    assert_eq!(said.calls(), "");
     let berlin = called_in(
         Some("de"),
         &["Wie spät ist es in Rom?", "Nein, ich meinte Berlin."],
