@@ -78,6 +78,11 @@ async function choose(browser) {
   assert.equal(await next(page, 'Language'), 'es');
   assert.ok(!(await page.locator('#demo').isVisible()), 'only espeak-ng speaks Spanish, and no recogniser understands it');
   assert.equal(await next(page, 'Language', 'ArrowUp'), 'de');
+  // The first answer waits for its voice, however long that takes to load.
+  const first = await page.locator('.message.agent').count();
+  await page.fill('#words', 'Hallo!');
+  await page.keyboard.press('Enter');
+  await heard(page, first);
   const before = await page.locator('.message.agent').count();
   await page.click('#microphone');
   await page.waitForFunction(() => document.getElementById('log').innerText.includes('Was ist zwei plus drei?'), null, { timeout: PATIENCE });
