@@ -127,7 +127,7 @@ impl Clauses {
     /// The beginning of the last line, if it turns out to be a numbered item.
     fn item_start(&self, at: usize, c: char) -> Option<usize> {
         let start = self.line?;
-        let item = self.pending.get(start..at)?.strip_suffix('.')?;
+        let item = self.pending.get(start..at)?.strip_suffix(['.', ')'])?;
         (c == ' ' && start > 0 && is_item_number(item)).then_some(start)
     }
 
@@ -137,13 +137,11 @@ impl Clauses {
         if before.ends_with(['。', '！', '？', '।', '۔', '؟']) {
             return Some(at);
         }
-        if c == ' ' {
-            return (self.language.sentences.ending(before) == Ending::Sentence).then_some(at);
+        let sentences = self.language.sentences;
+        if c == ' ' && sentences.ending(before) == Ending::Sentence {
+            return Some(at);
         }
-        let before = before.strip_suffix(' ')?;
-        let goes_on = c.is_lowercase() || c.is_ascii_digit() || ",;:)-".contains(c);
-        (self.language.sentences.ending(before) == Ending::Perhaps && !goes_on)
-            .then_some(before.len())
+        sentences.end_before(&self.pending)
     }
 
     /// The end of a sentence before the last word, which is complete with the character `c` at `at`.
@@ -205,6 +203,8 @@ fn has_word(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    mod ends;
+
     use super::cleaner::is_unspoken;
     use super::*;
     use proptest::prelude::*;

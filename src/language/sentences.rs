@@ -1,6 +1,8 @@
 //! Where sentences end, and which words show that a sentence goes on: the same rules for all languages, over tables
 //! of words.
 
+use super::spoken::roman;
+
 /// The words of one language that the rules need, in lower case.
 #[derive(Debug)]
 pub(crate) struct Sentences {
@@ -20,6 +22,7 @@ pub(crate) struct Sentences {
     /// A dot after a number makes it an ordinal: "1. März".
     pub(super) ordinal_dots: bool,
     /// Abbreviations, such as those of numbers, which go on unless the next word begins a sentence: "5 Mio. Euro".
+    /// Initials and ordinals do so as well, and need not be here.
     pub(super) scales: &'static [&'static str],
     /// Words with a capital that begin a sentence, for those.
     pub(super) beginnings: &'static [&'static str],
@@ -54,29 +57,47 @@ impl Sentences {
         let spaced = with_letters(text);
         let is_of =
             |table: &[&str]| table.contains(&word.as_str()) || table.contains(&spaced.as_str());
-        let initials = last.chars().all(|c| c.is_uppercase() || c == '.') && last != "I";
         let number_alone = last.len() == text.trim_start().len() && is_item_number(last);
         if last.ends_with('.') {
             return Ending::Sentence;
         }
-        let ordinal = self.ordinal_dots && is_item_number(last);
-        if is_of(self.always_go_on) || number_alone || ordinal || is_initials(last, initials) {
+        let ordinal = self.ordinal_dots && is_ordinal(last);
+        if is_of(self.always_go_on) || number_alone || ordinal || is_initials(last) {
             return Ending::None;
         }
-        if is_of(self.may_go_on) || is_rate(&word) {
+        let date = self.ordinal_dots && is_date(last);
+        if is_of(self.may_go_on) || is_rate(&word) || date {
             return Ending::Perhaps;
         }
         Ending::Sentence
     }
 
-    /// The end of the sentence before the last word of `text`, if only this word shows that it ended: "5 Mio. Das".
+    /// The end of the sentence before the last word of `text`, of which the first letters are known, if it ends with an
+    /// abbreviation that may also end one: "4 p.m. They".
+    pub(crate) fn end_before(&self, text: &str) -> Option<usize> {
+        let (before, word) = text.trim_end().rsplit_once(' ')?;
+        let mut letters = word.chars();
+        let first = letters.next()?;
+        let goes_on = first.is_lowercase() || first.is_ascii_digit() || ",;:)-".contains(first);
+        let second = letters.next().or(text.ends_with(' ').then_some(' '));
+        // A second capital goes on, as in a time zone: "7 p.m. EST".
+        let is_open = first.is_uppercase() && second.is_none_or(char::is_uppercase);
+        (!goes_on && !is_open && self.ending(before) == Ending::Perhaps).then_some(before.len())
+    }
+
+    /// The end of the sentence before the last word of `text`, if only this word shows that it ended: "5 Mio. Das",
+    /// "Vitamin C. It".
     pub(crate) fn end_before_last(&self, text: &str) -> Option<usize> {
         let (before, word) = text.rsplit_once(' ')?;
         let text = before.strip_suffix('.')?;
-        let scale = text.rsplit(' ').next()?.to_lowercase();
-        let is_scale = self.scales.contains(&scale.as_str())
-            || self.scales.contains(&with_letters(text).as_str());
-        let ends = is_scale && self.beginnings.contains(&word);
+        let (_, last) = text.rsplit_once(' ')?;
+        let (word_before, spaced) = (last.to_lowercase(), with_letters(text));
+        let is_fixed = spaced.contains('.') && self.always_go_on.contains(&spaced.as_str());
+        let may_end = self.scales.contains(&word_before.as_str())
+            || self.scales.contains(&spaced.as_str())
+            || self.ordinal_dots && is_ordinal(last)
+            || is_initials(last) && !is_fixed;
+        let ends = may_end && self.beginnings.contains(&word);
         ends.then_some(before.len())
     }
 
@@ -144,9 +165,26 @@ fn is_rate(word: &str) -> bool {
 }
 
 /// "J" of "J. Smith", "U.S" of "U.S.".
-fn is_initials(word: &str, capitals: bool) -> bool {
+fn is_initials(word: &str) -> bool {
+    let capitals = word.chars().all(|c| c.is_uppercase() || c == '.') && word != "I";
     let mut letters = word.split('.');
     capitals && letters.all(|letter| letter.chars().count() == 1)
+}
+
+/// "1" of "1. März", "1.–3" of "1.–3. März", "XIV" of "Ludwig XIV. war".
+fn is_ordinal(word: &str) -> bool {
+    let day = match word.rsplit_once(['-', '–']) {
+        Some((first, last)) if first.ends_with('.') => last,
+        _ => word,
+    };
+    is_item_number(day) || word.len() > 1 && roman(word).is_some()
+}
+
+/// "24.12" of "Am 24.12. ist".
+fn is_date(word: &str) -> bool {
+    let mut numbers = word.split(['.', '-', '–']).filter(|part| !part.is_empty());
+    let is_number = word.starts_with(|c: char| c.is_ascii_digit());
+    is_number && word.contains('.') && numbers.all(is_item_number)
 }
 
 /// Whether `word` is the number of a list item: "1" of "1. Milk".

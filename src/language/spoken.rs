@@ -54,6 +54,18 @@ pub(super) fn without_zeros(number: &str) -> &str {
     }
 }
 
+/// The value of a Roman numeral in capitals below 40; `None` if it is none or is written in another way.
+pub(super) fn roman(numeral: &str) -> Option<usize> {
+    const TENS: [&str; 4] = ["", "X", "XX", "XXX"];
+    const ONES: [&str; 10] = ["", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX"];
+    let ten = numeral.chars().take_while(|&c| c == 'X').count();
+    let one = ONES.iter().position(|one| {
+        let tens = TENS.get(ten).copied();
+        tens.is_some_and(|tens| numeral.strip_prefix(tens) == Some(*one))
+    })?;
+    Some(10 * ten + one).filter(|&value| value > 0)
+}
+
 /// The digits of a number one by one: "05" is "0 5". Other characters are left out.
 pub(super) fn digits(number: &str) -> String {
     let digits = number.chars().filter(char::is_ascii_digit);

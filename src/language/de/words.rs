@@ -16,12 +16,16 @@ pub(super) static SENTENCES: Sentences = Sentences {
     always_go_on: &[
         "hr", "fr", "dr", "prof", "st", "nr", "ca", "z.b", "d.h", "u.a", "bzw", "vgl", "evtl",
         "ggf", "inkl", "zzgl", "str", "mr", "mrs", "mio", "mrd", "tsd", "z", "d", "u", "i", "o",
-        "v", "n", "e", "i.d.r", "v.a", "u.u", "z.t", "zt", "z.zt", "m.e", "s.o", "s.u", "o.ä",
-        "u.ä", "u.v.a", "u.v.m", "e.v", "chr", "v.chr", "n.chr",
+        "v", "n", "e", "med", "z.hd", "std", "min", "sek", "i.d.r", "v.a", "u.u", "z.t", "zt",
+        "z.zt", "m.e", "s.o", "s.u", "o.ä", "u.ä", "u.v.a", "u.v.m", "e.v", "chr", "v.chr",
+        "n.chr",
     ],
     may_go_on: &[
-        "usw", "etc", "co", "max", "min", "jh", "h", "a", "s", "mo.-do", "mo.-fr", "mo.-sa",
-        "mo.-so", "sa.-so",
+        "usw", "etc", "co", "max", "jh", "h", "a", "s", "abs", "art", "bd", "kap", "abb", "tel",
+        "temp", "mind", "gegr", "geb", "gest", "hbf", "ff", "mwst", "ehem", "bzgl", "abzgl",
+        "einschl", "exkl", "sog", "jan", "febr", "feb", "mär", "apr", "jun", "jul", "aug", "sept",
+        "sep", "okt", "nov", "dez", "mo", "di", "mi", "do", "sa", "so", "mo.-do", "mo.-fr",
+        "mo.-sa", "mo.-so", "sa.-so",
     ],
     leading_on: &[
         "aber", "als", "am", "an", "auf", "aus", "bei", "bis", "damit", "das", "dass", "dem",
@@ -36,8 +40,8 @@ pub(super) static SENTENCES: Sentences = Sentences {
     opens_a_question: [&[]; 3],
     ordinal_dots: true,
     scales: &[
-        "mio", "mrd", "tsd", "u.a", "o.ä", "u.ä", "u.v.a", "u.v.m", "e.v", "chr", "s.o", "s.u",
-        "i.d.r",
+        "mio", "mrd", "tsd", "std", "min", "sek", "u.a", "o.ä", "u.ä", "u.v.a", "u.v.m", "e.v",
+        "chr", "s.o", "s.u", "i.d.r",
     ],
     beginnings: &super::ordinals::BEGINNINGS,
 };

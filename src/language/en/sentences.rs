@@ -10,8 +10,8 @@ pub(super) const SENTENCES: Sentences = Sentences {
     ends_a_question: ENDS_A_QUESTION,
     opens_a_question: OPENS_A_QUESTION,
     ordinal_dots: false,
-    scales: &[],
-    beginnings: &[],
+    scales: &["st"],
+    beginnings: BEGINNINGS,
 };
 
 const CONJUNCTIONS: &[&str] = &[
@@ -26,8 +26,20 @@ const ALWAYS_GO_ON: &[&str] = &[
 
 const MAY_GO_ON: &[&str] = &[
     "a.m", "p.m", "etc", "inc", "ltd", "co", "corp", "jr", "sr", "dept", "est", "no", "vol", "min",
-    "max", "ave", "blvd", "jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "sept", "oct",
-    "nov", "dec", "mon.-thu", "mon.-fri", "mon.-sat", "mon.-sun", "sat.-sun",
+    "max", "ave", "blvd", "rd", "hwy", "pkwy", "apt", "ste", "rm", "ext", "nos", "p", "pp", "sec",
+    "ch", "tsp", "tbsp", "oz", "lb", "lbs", "hr", "hrs", "ft", "yd", "yds", "gal", "qt", "ph.d",
+    "jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "sept", "oct", "nov", "dec", "mon",
+    "tue", "tues", "wed", "thu", "thur", "thurs", "fri", "sat", "sun", "mon.-thu", "mon.-fri",
+    "mon.-sat", "mon.-sun", "sat.-sun",
+];
+
+/// Words with a capital that begin a sentence and are no names.
+const BEGINNINGS: &[&str] = &[
+    "Also", "And", "Are", "At", "But", "Can", "Do", "Does", "For", "From", "He", "Here", "How",
+    "I", "I'll", "I'm", "I've", "If", "In", "Is", "It", "It's", "Its", "Let", "My", "On", "Our",
+    "Please", "Shall", "She", "Should", "So", "That", "That's", "The", "Their", "Then", "There",
+    "There's", "These", "They", "They're", "This", "Those", "We", "We'll", "We're", "What", "When",
+    "Where", "Which", "Would", "You", "You'll", "You're", "You've", "Your",
 ];
 
 const LEADING_ON: &[&str] = &[

@@ -14,10 +14,13 @@ pub(super) static SENTENCES: Sentences = Sentences {
     ],
     always_go_on: &[
         "sr", "sra", "srta", "dr", "dra", "d", "dña", "prof", "núm", "p.ej", "aprox", "av", "pág",
-        "ud", "uds", "vs", "p", "a", "ej", "ee",
+        "ud", "uds", "vd", "vds", "vs", "p", "a", "ej", "ee", "lic", "ing", "arq",
     ],
     may_go_on: &[
-        "etc", "a.m", "p.m", "m", "ee.uu", "uu", "máx", "mín", "cía", "s.a",
+        "etc", "a.m", "p.m", "m", "ee.uu", "uu", "máx", "mín", "max", "min", "cía", "s.a", "avda",
+        "tel", "ext", "art", "cap", "vol", "fig", "nro", "no", "depto", "dpto", "h", "hrs", "seg",
+        "ene", "feb", "mar", "abr", "may", "jun", "jul", "ago", "sept", "sep", "oct", "nov", "dic",
+        "lun", "mié", "jue", "vie", "sáb", "dom", "lun.-vie",
     ],
     leading_on: &[
         "a", "al", "ante", "como", "con", "cuando", "cuyo", "de", "del", "desde", "e", "el", "en",
@@ -28,8 +31,12 @@ pub(super) static SENTENCES: Sentences = Sentences {
     ends_a_question: &["este"],
     opens_a_question: [&[]; 3],
     ordinal_dots: false,
-    scales: &[],
-    beginnings: &[],
+    scales: &["ud", "uds"],
+    beginnings: &[
+        "Además", "Con", "Desea", "El", "En", "Es", "Esta", "Este", "Esto", "Está", "Hay", "La",
+        "Las", "Le", "Lo", "Los", "Me", "No", "Para", "Pero", "Por", "Puede", "Puedo", "Quiere",
+        "Se", "Si", "Son", "Su", "También", "Te", "Tiene", "Tu", "Un", "Una", "Ya",
+    ],
 };
 
 pub(super) static ASSENT: Assent = Assent {
