@@ -18,6 +18,8 @@ pub(super) struct Cleaner {
     last: Option<char>,
     /// Line ends since the last visible character.
     lines: usize,
+    /// What may be the target of a Markdown link: "(https://exa".
+    target: Option<String>,
 }
 
 impl Cleaner {
@@ -25,6 +27,22 @@ impl Cleaner {
         if is_unspoken(c) {
             return;
         }
+        if let Some(mut target) = self.target.take() {
+            target.push(c);
+            match is_target(&target) {
+                true if c == ')' => {}
+                true => self.target = Some(target),
+                false => target.chars().for_each(|c| self.weigh(c)),
+            }
+        } else if c == '(' && self.held.is_empty() && self.last == Some(']') {
+            self.target = Some(c.to_string());
+        } else {
+            self.weigh(c);
+        }
+    }
+
+    /// Holds a markup character; passes any other on.
+    fn weigh(&mut self, c: char) {
         if !self.held.is_empty() && !self.held.starts_with(c) {
             self.release(c);
         }
@@ -79,6 +97,13 @@ impl Cleaner {
         }
         self.last = Some(c);
     }
+}
+
+/// Whether this is, or begins, the target of a link in brackets, which is not read out: "(https://example.com".
+fn is_target(text: &str) -> bool {
+    let begins = |scheme: &&str| text.starts_with(*scheme) || scheme.starts_with(text);
+    let known = ["(http://", "(https://", "(mailto:", "(tel:"];
+    known.iter().any(begins) && !text.contains(char::is_whitespace)
 }
 
 /// Emoji, and invisible or control characters: bidi marks, zero-width characters, tags, variation selectors.

@@ -87,3 +87,16 @@ fn a_sentence_that_ends_with_a_letter_or_an_ordinal_is_not_held_back() {
 fn items_with_a_bracket_behind_their_number_are_apart() {
     check("1) Milk\n2) Eggs", &["1) Milk", "2) Eggs"]);
 }
+
+/// The address was read out.
+#[test]
+fn the_target_of_a_link_is_not_spoken() {
+    check(
+        "See [the page](https://example.com/a_b?c=1).",
+        &["See [the page]."],
+    );
+    check(
+        "Ask [us](mailto:a@b.com) or [1](see below).",
+        &["Ask [us] or [1](see below)."],
+    );
+}
