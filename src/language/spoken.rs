@@ -31,7 +31,8 @@ impl Rules {
 
     /// `text` as it is said.
     pub(super) fn applied(&self, text: &str) -> String {
-        let mut spoken = text.replace(['’', '‘'], "'").replace('−', "-");
+        let text = text.replace(['’', '‘'], "'").replace('−', "-");
+        let mut spoken = with_plain_digits(&text);
         for (pattern, say) in &self.0 {
             if pattern.is_match(&spoken) {
                 spoken = pattern.replace_all(&spoken, say).into_owned();
@@ -46,6 +47,30 @@ pub(super) const PAGE: &str = r"(?i)\bhttps?://(?:www\.)?([\w.-]*\w)(?:[:/?#]\S*
 /// The name of a site, in the group 1.
 pub(super) const SITE: &str = r"\b(?:www\.)?((?:[A-Za-z][\w-]*\.)+(?:com|org|net|io|dev|gov|edu|ai|co|eu|de|at|ch|es|mx))\b(?:/[\w/-]*)?";
 
+/// A day and a time as programs write them: the day in the group 1, hours and minutes in 2, and "Z" in 3.
+pub(super) const INSTANT: &str =
+    r"\b(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(?::\d\d(?:\.\d+)?)?(?:(Z)|[+-]\d\d:?\d\d)?\b";
+/// The way through menus, one step: "Settings > Network".
+pub(super) const STEP: &str = r"(\p{L}{2}) > (\p{L}{2})";
+/// An arrow.
+pub(super) const ARROW: &str = r"\s?[→⇒]\s?";
+/// "<" or ">" right before a number, in the group 2, and what is before and after it in 1 and 3.
+pub(super) const BOUND: &str = r"(^|[\s(])([<>])(\d)";
+/// Carbon dioxide.
+pub(super) const GAS: &str = r"\bCO2\b";
+
+/// Text that matches [`INSTANT`], with this word before the time.
+pub(super) fn instant(found: &Captures<'_>, at: &str) -> String {
+    let zone = if found.get(3).is_some() { " UTC" } else { "" };
+    format!("{} {at} {}{zone}", &found[1], &found[2])
+}
+
+/// Text that matches [`BOUND`], with these words for the signs.
+pub(super) fn bound(found: &Captures<'_>, less: &str, more: &str) -> String {
+    let word = if &found[2] == "<" { less } else { more };
+    format!("{}{word} {}", &found[1], &found[3])
+}
+
 /// A number without the zeros before it: "05" is "5", "00" is "0".
 pub(super) fn without_zeros(number: &str) -> &str {
     match number.trim_start_matches('0') {
@@ -54,16 +79,66 @@ pub(super) fn without_zeros(number: &str) -> &str {
     }
 }
 
-/// The value of a Roman numeral in capitals below 40; `None` if it is none or is written in another way.
+/// The value of a Roman numeral in capitals below 90; `None` if it is none or is written in another way.
 pub(super) fn roman(numeral: &str) -> Option<usize> {
-    const TENS: [&str; 4] = ["", "X", "XX", "XXX"];
+    const TENS: [&str; 9] = ["", "X", "XX", "XXX", "XL", "L", "LX", "LXX", "LXXX"];
     const ONES: [&str; 10] = ["", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX"];
-    let ten = numeral.chars().take_while(|&c| c == 'X').count();
-    let one = ONES.iter().position(|one| {
-        let tens = TENS.get(ten).copied();
-        tens.is_some_and(|tens| numeral.strip_prefix(tens) == Some(*one))
-    })?;
-    Some(10 * ten + one).filter(|&value| value > 0)
+    let value = TENS.iter().enumerate().find_map(|(ten, tens)| {
+        let rest = numeral.strip_prefix(tens)?;
+        let one = ONES.iter().position(|one| *one == rest)?;
+        Some(10 * ten + one)
+    });
+    value.filter(|&value| value > 0)
+}
+
+/// The text with small digits in their usual size: "CO₂" is "CO2", "10⁶" is "10^6". "²" and "³" alone stay, and so does no
+/// mark of a footnote.
+fn with_plain_digits(text: &str) -> String {
+    const RAISED: &str = "⁰¹²³⁴⁵⁶⁷⁸⁹⁻";
+    const LOWERED: &str = "₀₁₂₃₄₅₆₇₈₉";
+    let plain = |c: char, among: &str| {
+        let at = among.chars().position(|digit| digit == c)?;
+        "0123456789-".chars().nth(at)
+    };
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        let Some(first) = plain(c, RAISED) else {
+            out.push(plain(c, LOWERED).unwrap_or(c));
+            continue;
+        };
+        let mut power = String::from(first);
+        while let Some(digit) = rest.peek().and_then(|&next| plain(next, RAISED)) {
+            power.push(digit);
+            rest.next();
+        }
+        let mut before = out.chars().rev();
+        let is_base = match (before.next(), before.next()) {
+            (Some(last), _) if last.is_ascii_digit() || last == ')' => true,
+            (Some(last), before) => {
+                last.is_alphabetic() && !before.is_some_and(char::is_alphabetic)
+            }
+            (None, _) => false,
+        };
+        match c {
+            '²' | '³' if power.len() == 1 => out.push(c),
+            _ if is_base => {
+                out.push('^');
+                out.push_str(&power);
+            }
+            _ => {}
+        }
+    }
+    out
+}
+
+/// Letters and digits one by one, with a pause at each hyphen: "AB-12" is "A B, 1 2".
+pub(super) fn one_by_one(code: &str) -> String {
+    let parts = code.split('-').map(|part| {
+        let signs: Vec<String> = part.chars().map(String::from).collect();
+        signs.join(" ")
+    });
+    parts.collect::<Vec<_>>().join(", ")
 }
 
 /// The digits of a number one by one: "05" is "0 5". Other characters are left out.

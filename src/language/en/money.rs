@@ -72,10 +72,35 @@ const SYMBOLS: &[(&str, Currency)] = &[
         "A$",
         currency("AUD", ("Australian dollar", "Australian dollars"), CENT),
     ),
+    (
+        "C$",
+        currency("CAD", ("Canadian dollar", "Canadian dollars"), CENT),
+    ),
+    (
+        "HK$",
+        currency("HKD", ("Hong Kong dollar", "Hong Kong dollars"), CENT),
+    ),
+    (
+        "NZ$",
+        currency("NZD", ("New Zealand dollar", "New Zealand dollars"), CENT),
+    ),
+    (
+        "S$",
+        currency("SGD", ("Singapore dollar", "Singapore dollars"), CENT),
+    ),
+    (
+        "R$",
+        currency(
+            "BRL",
+            ("Brazilian real", "Brazilian reais"),
+            Some(("centavo", "centavos")),
+        ),
+    ),
     ("$", currency("", ("dollar", "dollars"), CENT)),
     ("€", currency("EUR", ("euro", "euros"), CENT)),
     ("£", currency("", ("pound", "pounds"), PENNY)),
     ("¥", currency("JPY", ("yen", "yen"), None)),
+    ("₩", currency("KRW", ("Korean won", "Korean won"), None)),
     (
         "₹",
         currency("", ("rupee", "rupees"), Some(("paisa", "paise"))),

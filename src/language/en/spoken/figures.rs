@@ -3,7 +3,7 @@
 use super::stop;
 use crate::language::en::dates::{MONTHS, WEEKDAYS};
 use crate::language::en::money::{self, Currency};
-use crate::language::spoken::digits;
+use crate::language::spoken::{digits, roman};
 use regex::Captures;
 
 const DENOMINATORS: &[(&str, &str)] = &[
@@ -374,13 +374,45 @@ pub(super) fn fraction(numerator: &str, denominator: &str) -> String {
         .find(|(number, _)| *number == denominator);
     match (numerator, name) {
         ("24", None) if denominator == "7" => "24 7".to_owned(),
-        ("50", None) if denominator == "50" => "50 50".to_owned(),
+        ("50", None) | ("20", None) if denominator == numerator => {
+            format!("{numerator} {numerator}")
+        }
+        ("9", None) if denominator == "11" => "9 11".to_owned(),
         (_, Some(("10", _))) if numerator != "1" => format!("{numerator} out of 10"),
         _ if denominator == "100" || numerator == denominator => {
             format!("{numerator} out of {denominator}")
         }
         ("1", Some((_, name))) => format!("1 {name}"),
         (_, Some((_, name))) if *name != "half" => format!("{numerator} {name}s"),
-        _ => format!("{numerator} over {denominator}"),
+        _ => match name_of_month(numerator, denominator) {
+            Some(month) => format!("{month} {}", ordinal(denominator)),
+            None => format!("{numerator} over {denominator}"),
+        },
+    }
+}
+
+/// The month of a date as in "12/25", whose day is too large for the denominator of a usual share.
+fn name_of_month(month: &str, day: &str) -> Option<&'static str> {
+    let is_day = matches!(day.parse::<u8>(), Ok(13..=31)) && day != "20";
+    is_day.then(|| name(month)).flatten()
+}
+
+/// Kings, queens and popes, whose numbers are ordinals.
+const RULERS: &str = "Alexander|Benedict|Catherine|Charles|Christian|Clement|Edward|Elizabeth|Ferdinand|Francis|Frederick|George|Gregory|Gustav|Henry|Innocent|Ivan|James|John|Leo|Louis|Mary|Napoleon|Nicholas|Paul|Peter|Philip|Pius|Ramesses|Ramses|Richard|Urban|Wilhelm|William";
+/// Words in lower case before a Roman numeral of one letter.
+const NUMBERED: &str = "act|article|chapter|class|part|phase|section|stage|tier|title|type|volume";
+
+/// A Roman numeral in the group 2 and the word before it in 1: "Henry VIII" as "Henry the 8th", "World War II" as "World
+/// War 2". A letter alone and a size are none.
+pub(super) fn numeral(c: &Captures<'_>) -> String {
+    let is_one_of = |words: &str, word: &str| words.split('|').any(|known| known == word);
+    let (word, written) = (&c[1], &c[2]);
+    let is_ruler = is_one_of(RULERS, word);
+    let is_sure = written.len() > 1 && written != "XL";
+    let is_known = is_sure || is_ruler || is_one_of(NUMBERED, &word.to_lowercase());
+    match roman(written).filter(|_| is_known) {
+        Some(value) if is_ruler => format!("{word} the {}", ordinal(&value.to_string())),
+        Some(value) => format!("{word} {value}"),
+        None => c[0].to_owned(),
     }
 }

@@ -332,3 +332,150 @@ fn the_dot_behind_a_version_ends_the_sentence() {
         ("Update to 1.2.3.", "Update to 1 point 2 point 3."),
     ]);
 }
+
+/// Abbreviations kept their dot before a small letter, which was heard as the end of a sentence, and were not written out.
+#[test]
+fn abbreviations_are_written_out_without_their_dot() {
+    says(&[
+        (
+            "It weighs 5 lbs. and 3 oz. or so",
+            "It weighs 5 pounds and 3 ounces or so",
+        ),
+        (
+            "It takes approx. 5 min. to get there",
+            "It takes approximately 5 minutes to get there",
+        ),
+        ("1/2 tsp. salt", "1 half teaspoon salt"),
+        ("1 oz. of gold", "1 ounce of gold"),
+        ("Call 555-0123 ext. 4.", "Call 5 5 5, 0 1 2 3 extension 4."),
+        ("Mr. & Mrs. Smith", "Mister and Missus Smith"),
+        (
+            "Martin Luther King Jr. was here",
+            "Martin Luther King Junior was here",
+        ),
+        ("Apple Inc. is big", "Apple Incorporated is big"),
+        ("George W. Bush", "George W Bush"),
+        (
+            "He lives at 221B Baker St. in London",
+            "He lives at 221B Baker Street in London",
+        ),
+        ("St. Mary's St. is near", "Saint Mary's Street is near"),
+        ("123 Main St., Apt. 4", "123 Main Street, apartment 4"),
+        ("12 Oak Dr. is here", "12 Oak Drive is here"),
+        ("at 9 AM Dr. Smith comes", "at 9 AM Doctor Smith comes"),
+        ("10 Downing St.", "10 Downing Street."),
+        (
+            "on 5th Ave. and Sunset Blvd.",
+            "on 5th Avenue and Sunset Boulevard.",
+        ),
+        (
+            "Gov. Newsom and Sen. Cruz",
+            "Governor Newsom and Senator Cruz",
+        ),
+        ("p. 42 and pp. 10-12", "page 42 and pages 10 to 12"),
+        (
+            "Fig. 3, Sec. 2.1, Vol. 3, Ch. 4",
+            "figure 3, section 2 point 1, volume 3, chapter 4",
+        ),
+        ("Nos. 1 and 2", "numbers 1 and 2"),
+        ("a Ph.D. in physics", "a PhD in physics"),
+        ("Jr.", "Junior."),
+    ]);
+}
+
+/// "Dec. 25th", "Mon. at 5" and "12/25" were not read as dates, and "2025-11-29T14:30:00Z" was "2025 to 11 to 29T14".
+#[test]
+fn short_days_and_months_are_said_whole() {
+    says(&[
+        ("on Dec. 25th", "on December 25th"),
+        ("in Jan. 2026", "in January 20 26"),
+        ("on 5 Jan. it rained", "on 5 January it rained"),
+        ("on 3 Dec 2025", "on 3 December 20 25"),
+        ("See you Mon. at 5", "See you Monday at 5"),
+        ("Sun, Dec 7", "Sunday, December 7th"),
+        ("Sat 5 PM", "Saturday 5 PM"),
+        ("The Sun, 5 planets", "The Sun, 5 planets"),
+        ("after 9/11", "after 9 11"),
+        ("It ships 11/30.", "It ships November 30th."),
+        ("12/25", "December 25th"),
+        ("20/20 vision", "20 20 vision"),
+        ("5/16 of an inch", "5 sixteenths of an inch"),
+        ("the 2000s", "the 2 thousands"),
+        (
+            "at 2025-11-29T14:30:00Z.",
+            "at November 29th, 20 25 at 14 30 UTC.",
+        ),
+        ("2025-11-29 14:30", "November 29th, 20 25 at 14 30"),
+    ]);
+}
+
+/// "Henry VIII" was "Henry Roman eight" and "World War II" "World War Roman two".
+#[test]
+fn roman_numerals_are_numbers() {
+    says(&[
+        ("Henry VIII", "Henry the 8th"),
+        ("Pope Leo XIV", "Pope Leo the 14th"),
+        ("World War II", "World War 2"),
+        ("World War I", "World War 1"),
+        ("Chapter IV, Part II", "Chapter 4, Part 2"),
+        ("Super Bowl LVIII", "Super Bowl 58"),
+        ("Malcolm X", "Malcolm X"),
+        ("size XL", "size XL"),
+        ("Vitamin X", "Vitamin X"),
+        ("I am", "I am"),
+    ]);
+}
+
+/// "Settings > Wi-Fi" was "greater than", and small digits, "<", arrows and strokes were dropped or read as signs.
+#[test]
+fn signs_of_today_are_said_as_people_say_them() {
+    says(&[
+        ("Settings > Network > Wi-Fi", "Settings, Network, Wi-Fi"),
+        ("5 > 3", "5 greater than 3"),
+        ("x > 5", "x greater than 5"),
+        ("<5 min, >100", "less than 5 minutes, more than 100"),
+        ("File → Save", "File, Save"),
+        ("CO₂ and H₂O", "C O 2 and H2O"),
+        (
+            "10⁶ and 10⁻³",
+            "10 to the power of 6 and 10 to the power of -3",
+        ),
+        ("a note¹", "a note"),
+        ("1e-3", "1 times 10 to the power of minus 3"),
+        ("1.5e+6", "1 point 5 times 10 to the power of 6"),
+        ("75°/60°", "75 degrees, 60 degrees"),
+        (
+            "100 °C / 212 °F",
+            "100 degrees Celsius, 212 degrees Fahrenheit",
+        ),
+        ("I/O and N/A", "I O and not applicable"),
+        ("w/o sugar", "without sugar"),
+        ("1920x1080", "1920 by 1080"),
+        ("3x4 = 12", "3 times 4 equals 12"),
+        ("3 m/s²", "3 meters per second squared"),
+        ("5 µg, 20 mcg", "5 micrograms, 20 micrograms"),
+        ("10 mg/dL", "10 milligrams per deciliter"),
+        ("120/80 mmHg", "120 over 80 millimeters of mercury"),
+        ("60fps", "60 frames per second"),
+        ("a 30-min walk", "a 30 minute walk"),
+        ("a 6' ladder", "a 6 feet ladder"),
+        ("'5' is", "'5' is"),
+        (
+            "C$20 and HK$100",
+            "20 Canadian dollars and 100 Hong Kong dollars",
+        ),
+        ("1-800-FLOWERS", "1 800 FLOWERS"),
+    ]);
+}
+
+/// "code X7K9P2" was left to the voice, which read "AB12" as "ab twelve".
+#[test]
+fn letters_and_digits_of_a_code_are_spelled() {
+    says(&[
+        ("Your code is AB12CD.", "Your code is A B 1 2 C D."),
+        ("booking number AB-1234", "booking number A B, 1 2 3 4"),
+        ("order #A-10293", "order #A, 1 0 2 9 3"),
+        ("in that case COVID-19", "in that case COVID-19"),
+        ("Flight BA2490", "Flight BA2490"),
+    ]);
+}
