@@ -66,7 +66,7 @@ impl Sentences {
             return Ending::None;
         }
         let date = self.ordinal_dots && is_date(last);
-        if is_of(self.may_go_on) || is_rate(&word) || date {
+        if is_of(self.may_go_on) || is_rate(&word) || date || word.ends_with("str") {
             return Ending::Perhaps;
         }
         Ending::Sentence

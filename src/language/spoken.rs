@@ -59,6 +59,18 @@ pub(super) const BOUND: &str = r"(^|[\s(])([<>])(\d)";
 /// Carbon dioxide.
 pub(super) const GAS: &str = r"\bCO2\b";
 
+/// A power in languages that have one word for it: the base in the group 1, the exponent in 2 or 3.
+pub(super) const POWER: &str = r"([\p{L}\d)])(?: ?\^ ?(-?\d+)|([²³]))";
+
+/// The exponent of text that matches [`POWER`], in digits.
+pub(super) fn exponent<'a>(found: &Captures<'a>) -> &'a str {
+    match found.get(3).map(|raised| raised.as_str()) {
+        Some("²") => "2",
+        Some(_) => "3",
+        None => found.get(2).map_or("", |exponent| exponent.as_str()),
+    }
+}
+
 /// Text that matches [`INSTANT`], with this word before the time.
 pub(super) fn instant(found: &Captures<'_>, at: &str) -> String {
     let zone = if found.get(3).is_some() { " UTC" } else { "" };

@@ -2,6 +2,7 @@
 //! follows from the words before them.
 
 use super::words::MONTHS;
+use crate::language::spoken::roman;
 
 /// Words that begin a sentence and are no nouns. After them the dot ended one.
 pub(super) const BEGINNINGS: [&str; 52] = [
@@ -92,7 +93,7 @@ const NEUTER: [&str; 12] = [
 
 /// The text with its ordinals in words.
 pub(super) fn spelled(text: &str) -> String {
-    if !text.contains(|c: char| c.is_ascii_digit()) {
+    if !text.contains(|c: char| c.is_ascii_digit() || matches!(c, 'I' | 'V' | 'X')) {
         return text.to_owned();
     }
     let words: Vec<&str> = text.split(' ').collect();
@@ -101,6 +102,13 @@ pub(super) fn spelled(text: &str) -> String {
     let mut last: Option<(&str, usize)> = None;
     for (at, word) in words.iter().enumerate() {
         let found = number(word).and_then(|number| {
+            if let Some((article, ending)) = ruler(&words, at) {
+                let ends = if at + 1 == words.len() { "." } else { "" };
+                return Some((
+                    format!("{article} {}{ending}{ends}", ordinal(number)?),
+                    ending,
+                ));
+            }
             let (ending, ends) = ending(&words, at, last)?;
             Some((format!("{}{ending}{ends}", ordinal(number)?), ending))
         });
@@ -115,9 +123,32 @@ pub(super) fn spelled(text: &str) -> String {
     spelled.join(" ")
 }
 
-/// 19 of "19.".
+/// The article and the ending of the number of a king or a pope: "Ludwig XIV." is "Ludwig der vierzehnte".
+fn ruler(words: &[&str], at: usize) -> Option<(&'static str, &'static str)> {
+    let before = |back: usize| at.checked_sub(back).map(|at| words[at]);
+    let is_roman = words[at].starts_with(['I', 'V', 'X']);
+    let is_name = |word: &&str| is_noun(word) && !is_article(&word.to_lowercase());
+    before(1).filter(|_| is_roman).filter(is_name)?;
+    match before(2) {
+        Some(word) if PREPOSITIONS.contains(&word.to_lowercase().as_str()) => Some(("dem", "n")),
+        _ => Some(("der", "")),
+    }
+}
+
+/// Whether a word in lower case shows the ending of an ordinal behind it.
+fn is_article(word: &str) -> bool {
+    let short = [
+        "am", "im", "vom", "zum", "beim", "zur", "ins", "und", "oder", "bis",
+    ];
+    short.contains(&word) || word.starts_with("d") && word.len() == 3
+}
+
+/// 19 of "19.", 14 of "XIV.".
 fn number(word: &str) -> Option<usize> {
     let digits = word.strip_suffix('.')?;
+    if digits.len() > 1 && digits.starts_with(['I', 'V', 'X']) {
+        return roman(digits);
+    }
     let fits = (1..=3).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
     fits.then(|| digits.parse().ok()).flatten()
 }

@@ -5,15 +5,60 @@ use super::words::{self, MONTHS};
 use super::{one, ordinals};
 use crate::language::figures::{self, Between};
 use crate::language::spoken::{
-    PAGE, Phrase, Rules, SITE, Say, cut, measured, sign, with_names, without_zeros, written_out,
+    ARROW, BOUND, GAS, INSTANT, PAGE, POWER, Phrase, Rules, SITE, STEP, Say, bound, cut, exponent,
+    instant, measured, one_by_one, roman, sign, with_names, without_zeros, written_out,
 };
 use regex::Captures;
 use std::sync::LazyLock;
 
 /// Cuts `text` at its marks into spoken phrases of at most `most_words` words.
 pub(super) fn phrases(text: &str, most_words: usize) -> Vec<Phrase> {
-    cut(&RULES.applied(&ordinals::spelled(text)), most_words)
+    let whole = NAMES.applied(text);
+    cut(&RULES.applied(&ordinals::spelled(&whole)), most_words)
 }
+
+/// Short names of days and months, and Roman numerals behind what they number, before ordinals are told from plain
+/// numbers by the words around them.
+static NAMES: LazyLock<Rules> = LazyLock::new(|| {
+    let rules: Vec<(&str, Say)> = vec![
+        (INSTANT, |found| instant(found, "um")),
+        (
+            r"((?:\d\. ?|\b(?:[Ii]m|[Aa]b|[Bb]is|[Ss]eit|Anfang|Mitte|Ende) ))(Jan|Febr?|Mär|Mrz|Apr|Jun|Jul|Aug|Sept?|Okt|Nov|Dez)\.(\s*$)?",
+            |found| {
+                let stop = if found.get(3).is_some() { "." } else { "" };
+                format!("{}{}{stop}", &found[1], month(&found[2]))
+            },
+        ),
+        (
+            r"\b(Jan|Febr?|Mär|Mrz|Apr|Jun|Jul|Aug|Sept?|Okt|Nov|Dez)\.( \d{4}\b| bis )",
+            |found| format!("{}{}", month(&found[1]), &found[2]),
+        ),
+        (
+            r"\b(Mo|Di|Mi|Do|Fr|Sa|So)\.? bis (Mo|Di|Mi|Do|Fr|Sa|So)\b\.?",
+            |found| format!("{} bis {}", week_day(&found[1]), week_day(&found[2])),
+        ),
+        (
+            r"\b((?:[Aa]m|[Bb]is|[Aa]b) )(Mo|Di|Mi|Do|Fr|Sa|So)\.( [a-zäöü\d]|,)",
+            |found| format!("{}{}{}", &found[1], week_day(&found[2]), &found[3]),
+        ),
+        (
+            r"\b(Mo|Di|Mi|Do|Fr|Sa|So)\.(,? (?:\d|den |um |ab ))",
+            |found| format!("{}{}", week_day(&found[1]), &found[2]),
+        ),
+        (
+            r"\b(Mo|Di|Mi|Do|Fr|Sa)(, (?:den )?\d{1,2}\.|,? \d{1,2}(?:[.:]\d\d)?(?: ?[–-] ?\d{1,2}(?:[.:]\d\d)?)? ?Uhr)",
+            |found| format!("{}{}", week_day(&found[1]), &found[2]),
+        ),
+        (
+            r"\b(Kapitel|Teil|Band|Akt|Typ|Phase|Stufe|Klasse|Artikel|Buch) ([IVXL]+)\b",
+            |found| match roman(&found[2]) {
+                Some(number) => format!("{} {number}", &found[1]),
+                None => found[0].to_owned(),
+            },
+        ),
+    ];
+    Rules::new(rules)
+});
 
 /// Patterns and what is said, applied in this order.
 static RULES: LazyLock<Rules> = LazyLock::new(|| {
@@ -23,6 +68,23 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
         (r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+", |found| address(&found[0])),
         (PAGE, |found| address(&found[1])),
         (SITE, |found| address(&found[1])),
+        (SPELLED, |found| {
+            format!("{}{}", &found[1], one_by_one(&found[2]))
+        }),
+        (r"(\d),[-–—]+", |found| found[1].to_owned()),
+        (r"\b(Abs\. ?\d+) S\. ?(\d)", |found| {
+            format!("{} Satz {}", &found[1], &found[2])
+        }),
+        (r"\b(Art|Abs|Kap|Bd|Abb|Tel|S)\. ?(\d)", |found| {
+            format!("{} {}", written_out(&found[1], ABBREVIATIONS), &found[2])
+        }),
+        (r"(\p{L}*[Ss])tr\.( ?\d| \p{Ll}|,|\s*$)", |found| {
+            let stop = if found[2].trim().is_empty() { "." } else { "" };
+            format!("{}traße{stop}{}", &found[1], &found[2])
+        }),
+        (r"\bSt\. ?(\p{Lu})", |found| format!("Sankt {}", &found[1])),
+        (r"§§ ?", |_| "Paragrafen ".to_owned()),
+        (r" ?/ ?(100 ?km)\b", |found| format!(" pro {}", &found[1])),
         (TIMES, times),
         (DAYS, |found| {
             let stop = if found.get(3).is_some() { "." } else { "" };
@@ -98,7 +160,7 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
         (CODE, figures::code),
         (POSTCODE, figures::identifier),
         (
-            r"\b(\d{1,2})(?::(\d{2})(?: ?Uhr)?|\.(\d{2}) ?Uhr)\b",
+            r"\b(\d{1,2})(?::(\d{2})(?: ?(?:Uhr|h))?|\.(\d{2}) ?Uhr)\b",
             |found| {
                 let minute = found.get(2).or_else(|| found.get(3));
                 clock(&found[1], minute.map_or("", |minute| minute.as_str()))
@@ -120,18 +182,18 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
             measured(found, UNITS)
         }),
         (
-            r"([\d½]) ?(km/h|m/s|MB/s|Mbit/s|km|cm|mm|kg|mg|ml|kWh|kW|GB|MB|TB|m|g|l|h|min|Std\.|Min\.)(?:\b|$| )",
+            r"([\d½]) ?(km/h|m/s|MB/s|Mbit/s|Gbit/s|km|cm|mm|kg|mg|µg|μg|ml|cl|dl|kcal|mAh|kWh|kW|W|V|GB|MB|TB|m|g|l|h|min|TL|EL|Std\.|Min\.|Sek\.)(?:\b|$| )",
             |found| measured(found, UNITS),
         ),
         (
-            r"\b(u\. ?v\. ?[am]\.|[Uu]\. ?a\.|[ou]\. ?[äÄ]\.|e\. ?V\.|[vn]\. ?Chr\.|s\. ?[ou]\.|[Ii]\. ?d\. ?R\.|usw\.)(\s*$)?",
+            r"\b(u\. ?v\. ?[am]\.|[Uu]\. ?a\.|[ou]\. ?[äÄ]\.|e\. ?V\.|[vn]\. ?Chr\.|s\. ?[ou]\.|[Ii]\. ?d\. ?R\.|n\. ?V\.|usw\.|etc\.|Hbf\.|ff\.)(\s*$)?",
             |found| {
                 let stop = if found.get(2).is_some() { "." } else { "" };
                 format!("{}{stop}", written_out(&found[1], ABBREVIATIONS))
             },
         ),
         (
-            r"\b([Zz]\. ?B\.|[Dd]\. ?h\.|[Vv]\. ?a\.|u\. ?U\.|z\. ?T\.|z\. ?Zt\.|m\. ?E\.|bzw\.|[Cc]a\.|MwSt\.|Nr\.|Dr\.|Hr\.|Fr\.|inkl\.|evtl\.|ggf\.)",
+            r"\b([Zz]\. ?B\.|[Dd]\. ?h\.|[Vv]\. ?a\.|u\. ?U\.|z\. ?T\.|z\. ?Zt\.|m\. ?E\.|z\. ?Hd\.|[Oo]\. ?g\.|bzw\.|[Cc]a\.|MwSt\.|Nr\.|Prof\.|Dr\.|Hr\.|Fr\.|inkl\.|evtl\.|ggf\.|geb\.|gest\.|gegr\.|[Vv]gl\.|zzgl\.|abzgl\.|bzgl\.|einschl\.|exkl\.|sog\.|ehem\.|med\.|max\.|[Mm]ind\.|Temp\.)",
             |found| written_out(&found[1], ABBREVIATIONS),
         ),
         (RATE, |found| figures::rate(found, "pro", RATES)),
@@ -154,6 +216,13 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
         (figures::QUOTIENT, |found| {
             format!("{} geteilt durch {}", &found[1], &found[2])
         }),
+        (POWER, |found| {
+            format!("{} hoch {}", &found[1], exponent(found))
+        }),
+        (GAS, |_| "C O 2".to_owned()),
+        (BOUND, |found| bound(found, "weniger als", "mehr als")),
+        (STEP, |found| format!("{}, {}", &found[1], &found[2])),
+        (ARROW, |_| ", ".to_owned()),
         (r"# ?(\d)", |found| format!("Nummer {}", &found[1])),
         (figures::SIGNS, |found| sign(found, SIGNS)),
         (r"\s[-–—]+\s", |_| ", ".to_owned()),
@@ -187,6 +256,9 @@ const IDENTIFIER: &str = r"((?i:nummer|code|pin|telefon|tel\.|handy|konto)(?:\W+
 /// Digits after a word for something that people read digit by digit however short it is, also at the end of a compound;
 /// in the group 3 what they count.
 const CODE: &str = r#"((?i:\b(?:\p{L}*(?:code|kennung|kennziffer|kennwort|passwort)|\p{L}+nummer|(?:\p{L}+-)?(?:pin|tan|id)|durchwahl|aktenzeichen|kennzeichen)(?:[\s:#*„“"]+(?:ist|lautet|war|die)){0,2}[\s:#*„“"]+))(\d{4,6})\b( ?[%€$£°]| \p{Lu}\p{Ll})?"#;
+
+/// Letters and digits, in the group 2, behind a word for something that people spell.
+const SPELLED: &str = r#"((?i:\b(?:\p{L}*(?:code|nummer|kennung|kennzeichen|referenz|passwort)|(?:\p{L}+-)?(?:pin|tan|id))(?:[\s:#*„“"]+(?:ist|lautet|war|die)){0,2}[\s:#*„“"]+|\bbestellung #))((?:[A-Z0-9]+-)*[A-Z0-9]*(?:[A-Z]-?\d|\d-?[A-Z])[A-Z0-9]*(?:-[A-Z0-9]+)*)\b"#;
 
 /// Digits that stand before the name of a place.
 const POSTCODE: &str = r#"((?i:\b(?:\p{L}*leitzahl|plz)(?:[\s:#*„“"]+(?:ist|lautet|war|die)){0,2}[\s:#*„“"]+))(\d{4,6})\b"#;
@@ -294,6 +366,13 @@ fn times(found: &Captures<'_>) -> String {
     )
 }
 
+/// "Dezember" of "Dez".
+fn month(short: &str) -> &str {
+    let short = if short == "Mrz" { "Mär" } else { short };
+    let begins = |month: &&&str| month.starts_with(short);
+    MONTHS.iter().find(begins).map_or(short, |month| month)
+}
+
 /// "Montag" of "Mo".
 fn week_day(short: &str) -> &str {
     let begins = |day: &&&str| day.starts_with(short);
@@ -351,6 +430,7 @@ const UNITS: &[(&str, &str)] = &[
     ("m/s", "Meter pro Sekunde"),
     ("MB/s", "Megabyte pro Sekunde"),
     ("Mbit/s", "Megabit pro Sekunde"),
+    ("Gbit/s", "Gigabit pro Sekunde"),
     ("km²", "Quadratkilometer"),
     ("m²", "Quadratmeter"),
     ("cm²", "Quadratzentimeter"),
@@ -360,7 +440,18 @@ const UNITS: &[(&str, &str)] = &[
     ("mm", "Millimeter"),
     ("kg", "Kilogramm"),
     ("mg", "Milligramm"),
+    ("µg", "Mikrogramm"),
+    ("μg", "Mikrogramm"),
     ("ml", "Milliliter"),
+    ("cl", "Zentiliter"),
+    ("dl", "Deziliter"),
+    ("kcal", "Kilokalorien"),
+    ("mAh", "Milliamperestunden"),
+    ("W", "Watt"),
+    ("V", "Volt"),
+    ("TL", "Teelöffel"),
+    ("EL", "Esslöffel"),
+    ("Sek.", "Sekunden"),
     ("kWh", "Kilowattstunden"),
     ("kW", "Kilowatt"),
     ("GB", "Gigabyte"),
@@ -462,4 +553,36 @@ const ABBREVIATIONS: &[(&str, &str)] = &[
     ("inkl.", "inklusive"),
     ("evtl.", "eventuell"),
     ("ggf.", "gegebenenfalls"),
+    ("n.V.", "nach Verlängerung"),
+    ("etc.", "et cetera"),
+    ("Hbf.", "Hauptbahnhof"),
+    ("ff.", "folgende"),
+    ("z.Hd.", "zu Händen"),
+    ("o.g.", "oben genannt"),
+    ("O.g.", "Oben genannt"),
+    ("Prof.", "Professor"),
+    ("geb.", "geboren"),
+    ("gest.", "gestorben"),
+    ("gegr.", "gegründet"),
+    ("vgl.", "vergleiche"),
+    ("Vgl.", "Vergleiche"),
+    ("zzgl.", "zuzüglich"),
+    ("abzgl.", "abzüglich"),
+    ("bzgl.", "bezüglich"),
+    ("einschl.", "einschließlich"),
+    ("exkl.", "exklusive"),
+    ("sog.", "sogenannt"),
+    ("ehem.", "ehemals"),
+    ("med.", "med"),
+    ("max.", "maximal"),
+    ("mind.", "mindestens"),
+    ("Mind.", "Mindestens"),
+    ("Temp.", "Temperatur"),
+    ("Art", "Artikel"),
+    ("Abs", "Absatz"),
+    ("Kap", "Kapitel"),
+    ("Bd", "Band"),
+    ("Abb", "Abbildung"),
+    ("Tel", "Telefon"),
+    ("S", "Seite"),
 ];

@@ -1447,3 +1447,89 @@ fn a_question_goes_on_with_another_place_or_day() {
     assert_eq!(there("Wie spät ist es in Tokio?"), Some(time("Rome")));
     assert_eq!(there("Welcher Tag ist in Tokio?"), None, "a date");
 }
+
+/// "Abs. 2", "Hauptstr. 5", "Tel." and others kept their dot, "bis Fr." was "bis Frau", and "19:30 h" "19 Uhr 30 Stunden".
+#[test]
+fn abbreviations_are_written_out() {
+    for (text, spoken) in [
+        ("§ 5 Abs. 2 BGB", "Paragraf 5 Absatz 2 BGB"),
+        ("§§ 5–7", "Paragrafen 5 bis 7"),
+        ("Art. 3 Abs. 1 S. 2 GG", "Artikel 3 Absatz 1 Satz 2 GG"),
+        ("Hauptstr. 5, Berlin", "Hauptstraße 5, Berlin"),
+        ("in der Hauptstr.", "in der Hauptstraße"),
+        ("St. Pauli", "Sankt Pauli"),
+        ("Tel. 0800 1234567", "Telefon 0 8 0 0 1 2 3 4 5 6 7"),
+        (
+            "Geöffnet Mo. bis Fr. von 9:00 bis 18:00 Uhr",
+            "Geöffnet Montag bis Freitag von 9 Uhr bis 18 Uhr",
+        ),
+        ("Sa 10–14 Uhr", "Samstag 10 bis 14 Uhr"),
+        ("So 5 Minuten", "So 5 Minuten"),
+        ("Am Mo. um 9 Uhr", "Am Montag um 9 Uhr"),
+        ("Mi., 3.12.2025", "Mittwoch, dritte Dezember 2025"),
+        ("Am 3. Dez. um 9 Uhr", "Am dritten Dezember um 9 Uhr"),
+        ("Jan. bis Feb. 2026", "Januar bis Februar 2026"),
+        ("Das ist Jan.", "Das ist Jan"),
+        (
+            "max. 5 kg, mind. 3 Personen",
+            "maximal 5 Kilogramm, mindestens 3 Personen",
+        ),
+        ("Prof. Dr. Müller", "Professor Doktor Müller"),
+        (
+            "zzgl. MwSt., inkl. Versand",
+            "zuzüglich Mehrwertsteuer, inklusive Versand",
+        ),
+        ("Köln Hbf. hält", "Köln Hauptbahnhof hält"),
+        ("19:30 h", "19 Uhr 30"),
+        ("5,- € oder 1.299,– €", "5 Euro oder 1299 Euro"),
+        (
+            "1/2 TL Salz, 2 EL Öl",
+            "ein halber Teelöffel Salz, 2 Esslöffel Öl",
+        ),
+        ("7 l/100 km", "7 Liter pro 100 Kilometer"),
+        ("5 µg, 65 W, 230 V", "5 Mikrogramm, 65 Watt, 230 Volt"),
+    ] {
+        speaks(text, spoken);
+    }
+}
+
+/// "Ludwig XIV." was "Ludwig römisch vierzehn".
+#[test]
+fn roman_numerals_are_numbers() {
+    for (text, spoken) in [
+        ("Ludwig XIV. war König", "Ludwig der vierzehnte war König"),
+        ("Mit Heinrich VIII. kam", "Mit Heinrich dem achten kam"),
+        ("im II. Weltkrieg", "im zweiten Weltkrieg"),
+        ("Kapitel IV", "Kapitel 4"),
+    ] {
+        speaks(text, spoken);
+    }
+}
+
+/// Powers, small digits, arrows and "<" were dropped, and a way through menus was "größer als".
+#[test]
+fn signs_of_today_are_said_as_people_say_them() {
+    for (text, spoken) in [
+        ("10^6 und x²", "10 hoch 6 und x hoch 2"),
+        ("10⁻³", "10 hoch -3"),
+        ("CO₂", "C O 2"),
+        ("A → B", "A, B"),
+        (
+            "Einstellungen > Netzwerk > WLAN",
+            "Einstellungen, Netzwerk, WLAN",
+        ),
+        ("5 > 3", "5 größer als 3"),
+        ("<5 min", "weniger als 5 Minuten"),
+        (
+            "um 2025-11-29T14:30:00Z",
+            "um neunundzwanzigste November 2025 um 14 Uhr 30 UTC",
+        ),
+        (
+            "Ihr Buchungscode lautet X7K9P2.",
+            "Ihr Buchungscode lautet X 7 K 9 P 2",
+        ),
+        ("Bestellung #A-10293", "Bestellung #A, 1 0 2 9 3"),
+    ] {
+        speaks(text, spoken);
+    }
+}

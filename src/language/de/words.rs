@@ -16,8 +16,8 @@ pub(super) static SENTENCES: Sentences = Sentences {
     always_go_on: &[
         "hr", "fr", "dr", "prof", "st", "nr", "ca", "z.b", "d.h", "u.a", "bzw", "vgl", "evtl",
         "ggf", "inkl", "zzgl", "str", "mr", "mrs", "mio", "mrd", "tsd", "z", "d", "u", "i", "o",
-        "v", "n", "e", "med", "z.hd", "std", "min", "sek", "i.d.r", "v.a", "u.u", "z.t", "zt",
-        "z.zt", "m.e", "s.o", "s.u", "o.ä", "u.ä", "u.v.a", "u.v.m", "e.v", "chr", "v.chr",
+        "v", "n", "e", "med", "z.hd", "o.g", "std", "min", "sek", "i.d.r", "v.a", "u.u", "z.t",
+        "zt", "z.zt", "m.e", "s.o", "s.u", "o.ä", "u.ä", "u.v.a", "u.v.m", "e.v", "chr", "v.chr",
         "n.chr",
     ],
     may_go_on: &[
