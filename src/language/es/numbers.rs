@@ -118,6 +118,13 @@ fn number(words: &[&str]) -> Option<(u64, usize)> {
                     None => break,
                 }
             }
+            // "ciento un euros"
+            (Some("un" | "una"), _)
+                if group >= 100 && group % 100 == 0 && words[length - 1] != "cien" =>
+            {
+                group += 1;
+                length += 1;
+            }
             (_, Some(1000)) if total == 0 && group > 1 => {
                 (total, group) = (group * 1000, 0);
                 length += 1;
@@ -163,6 +170,10 @@ mod tests {
             ("treinta y un minutos", "31 minutos"),
             ("cuarenta y una, veintiuna", "41 21"),
             ("quiero uno", "quiero 1"),
+            ("ciento un euros", "101 euros"),
+            ("doscientas una páginas", "201 páginas"),
+            ("mil quinientos un días", "1501 días"),
+            ("cien una vez", "100 una vez"),
         ] {
             assert_eq!(normalise(text), expected, "{text}");
         }
