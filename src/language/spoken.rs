@@ -51,7 +51,7 @@ pub(super) const SITE: &str = r"\b(?:www\.)?((?:[A-Za-z][\w-]*\.)+(?:com|org|net
 pub(super) const INSTANT: &str =
     r"\b(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(?::\d\d(?:\.\d+)?)?(?:(Z)|[+-]\d\d:?\d\d)?\b";
 /// The way through menus, one step: "Settings > Network".
-pub(super) const STEP: &str = r"(\p{L}{2}) > (\p{L}{2})";
+pub(super) const STEP: &str = r"(\p{L}{2}) > (\p{L})";
 /// An arrow.
 pub(super) const ARROW: &str = r"\s?[→⇒]\s?";
 /// "<" or ">" right before a number, in the group 2, and what is before and after it in 1 and 3.
@@ -103,8 +103,8 @@ pub(super) fn roman(numeral: &str) -> Option<usize> {
     value.filter(|&value| value > 0)
 }
 
-/// The text with small digits in their usual size: "CO₂" is "CO2", "10⁶" is "10^6". "²" and "³" alone stay, and so does no
-/// mark of a footnote.
+/// The text with small digits in their usual size: "CO₂" is "CO2", "10⁶" is "10^6". "²" and "³" alone stay; marks
+/// of footnotes are left out.
 fn with_plain_digits(text: &str) -> String {
     const RAISED: &str = "⁰¹²³⁴⁵⁶⁷⁸⁹⁻";
     const LOWERED: &str = "₀₁₂₃₄₅₆₇₈₉";

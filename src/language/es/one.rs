@@ -37,6 +37,15 @@ const MASCULINE: &[(&str, &str)] = &[
     ("billete", "billetes"),
     ("resultado", "resultados"),
     ("habitante", "habitantes"),
+    ("vaso", "vasos"),
+    ("huevo", "huevos"),
+    ("diente", "dientes"),
+    ("paquete", "paquetes"),
+    ("producto", "productos"),
+    ("artículo", "artículos"),
+    ("vuelo", "vuelos"),
+    ("adulto", "adultos"),
+    ("niño", "niños"),
 ];
 const FEMININE: &[(&str, &str)] = &[
     ("hora", "horas"),
@@ -57,6 +66,20 @@ const FEMININE: &[(&str, &str)] = &[
     ("unidad", "unidades"),
     ("nota", "notas"),
     ("alarma", "alarmas"),
+    ("taza", "tazas"),
+    ("cucharadita", "cucharaditas"),
+    ("cucharada", "cucharadas"),
+    ("pizca", "pizcas"),
+    ("cebolla", "cebollas"),
+    ("botella", "botellas"),
+    ("lata", "latas"),
+    ("caja", "cajas"),
+    ("mesa", "mesas"),
+    ("maleta", "maletas"),
+    ("entrada", "entradas"),
+    ("parada", "paradas"),
+    ("opción", "opciones"),
+    ("cita", "citas"),
 ];
 
 /// A number that ends in one before one of the nouns: what is before it, the number, and the noun.

@@ -5,8 +5,8 @@ use super::one;
 use super::words::MONTHS;
 use crate::language::figures::{self, Between};
 use crate::language::spoken::{
-    PAGE, Phrase, Rules, SITE, Say, cut, digits, measured, sign, with_names, without_zeros,
-    written_out,
+    ARROW, BOUND, GAS, INSTANT, PAGE, POWER, Phrase, Rules, SITE, STEP, Say, bound, cut, digits,
+    exponent, instant, measured, one_by_one, roman, sign, with_names, without_zeros, written_out,
 };
 use regex::Captures;
 use std::sync::LazyLock;
@@ -24,6 +24,63 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
         (r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+", |found| address(&found[0])),
         (PAGE, |found| address(&found[1])),
         (SITE, |found| address(&found[1])),
+        (INSTANT, |found| instant(found, "a las")),
+        (SPELLED, |found| {
+            format!("{}{}", &found[1], one_by_one(&found[2]))
+        }),
+        (SHORT_DAYS, |found| {
+            let word = |at: usize| found.get(at).map_or("", |group| group.as_str());
+            let to = if word(2).is_empty() { "" } else { " a " };
+            let (first, last) = (week_day(word(1)), week_day(word(2)));
+            format!("{first}{to}{last}{}", word(3))
+        }),
+        (
+            r"\b((?:\d|\d de|[Ee]n|[Dd]e|[Dd]esde|[Hh]asta) )(ene|feb|abr|jun|jul|ago|sept?|oct|nov|dic)\b\.?( de \d| \d|,)?",
+            |found| {
+                let after = found.get(3).map_or("", |after| after.as_str());
+                format!("{}{}{after}", &found[1], month(&found[2]))
+            },
+        ),
+        (r"\b(\d{1,2})(?:r|d|t|m|v|n)([oa])\b", |found| {
+            let ending = if &found[2] == "a" { "ª" } else { "º" };
+            format!("{}{ending}", &found[1])
+        }),
+        (
+            r"\b((?i:ext|art|cap|vol|fig|tel|nro|n|dpto|depto)|No)\.[°º]? ?(\d|\()",
+            |found| {
+                let short = found[1].to_lowercase();
+                format!("{} {}", written_out(&short, ABBREVIATIONS), &found[2])
+            },
+        ),
+        (r"\b([Ll]a) (Lic|Ing|Arq|Prof)\. ?", |found| {
+            let title = written_out(&found[2], ABBREVIATIONS);
+            format!("{} {}a ", &found[1], title.trim_end_matches('o'))
+        }),
+        (
+            r"\b(D|Dña|Srta|Lic|Ing|Arq|Prof|Vd|Vds)\. ?(\p{Lu})",
+            |found| format!("{} {}", written_out(&found[1], ABBREVIATIONS), &found[2]),
+        ),
+        (r"\b(Avda|Av)\.? (de |\p{Lu})", |found| {
+            format!("Avenida {}", &found[2])
+        }),
+        (r"\bC/ ?(\p{Lu})", |found| format!("Calle {}", &found[1])),
+        (r"\b([Ll]a) (I{1,3}) (Guerra|República)\b", |found| {
+            format!("{} {}ª {}", &found[1], found[2].len(), &found[3])
+        }),
+        (
+            r"\b(\p{Lu}\p{Ll}+|siglo) ([IVXL]+)\b",
+            |found| match roman(&found[2]).filter(|_| found[2].len() > 1 || is_numbered(&found[1]))
+            {
+                Some(number) if number < 11 && is_ruler(&found[1]) => {
+                    format!("{} {number}º", &found[1])
+                }
+                Some(number) => format!("{} {number}", &found[1]),
+                None => found[0].to_owned(),
+            },
+        ),
+        (r"\b([01]?\d|2[0-3])\.([0-5]\d) ?h\b", |found| {
+            clock(&found[1], &found[2])
+        }),
         (DAYS, |found| format!("{} a {}", &found[1], &found[2])),
         (r"\b(\d{4})-(0\d|1[0-2])-([0-2]\d|3[01])\b", |found| {
             format!("{}/{}/{}", &found[3], &found[2], &found[1])
@@ -102,17 +159,23 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
             measured(found, UNITS)
         }),
         (
-            r"([\d½]) ?(km/h|m/s|MB/s|Mbit/s|km|cm|mm|kg|mg|ml|kWh|kW|GB|MB|TB|m|g|l|h|min)(?:\b|$| )",
-            |found| measured(found, UNITS),
+            r"([\d½]) ?(km/h|m/s|MB/s|Mbit/s|km|cm|mm|kg|mg|µg|μg|ml|cl|dl|kcal|mAh|kWh|kW|W|GB|MB|TB|m|g|l|hrs?|h|min|seg)\b(?:\.( \p{Ll}))?",
+            |found| {
+                let after = found.get(3).map_or("", |after| after.as_str());
+                format!("{} {}{after}", &found[1], written_out(&found[2], UNITS))
+            },
         ),
         (r"\b(etc\.|EE\. ?UU\.)(\s*$)?", |found| {
             let stop = if found.get(2).is_some() { "." } else { "" };
             format!("{}{stop}", written_out(&found[1], ABBREVIATIONS))
         }),
         (
-            r"\b([Pp]\. ?ej\.|Sra\.|Sr\.|Dra\.|Dr\.|aprox\.|núm\.|pág\.|[Nn]\.?º|Uds\.|Ud\.)",
+            r"\b([Pp]\. ?ej\.|Sra\.|Sr\.|Dra\.|Dr\.|aprox\.|núm\.|pág\.|[Nn]\.?º|Uds\.|Ud\.|máx\.|mín\.|vs\.)",
             |found| written_out(&found[1], ABBREVIATIONS),
         ),
+        (r" ?/ ?(100 ?(?:km|kilómetros))\b", |found| {
+            format!(" por {}", &found[1])
+        }),
         (RATE, |found| figures::rate(found, "por", RATES)),
         (
             r" ?/ ?(segundo|minuto|hora|día|semana|mes|año|noche|persona|unidad|litro|kg)\b",
@@ -132,6 +195,15 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
         (figures::QUOTIENT, |found| {
             format!("{} entre {}", &found[1], &found[2])
         }),
+        (POWER, |found| match exponent(found) {
+            "2" => format!("{} al cuadrado", &found[1]),
+            "3" => format!("{} al cubo", &found[1]),
+            exponent => format!("{} elevado a {exponent}", &found[1]),
+        }),
+        (GAS, |_| "C O 2".to_owned()),
+        (BOUND, |found| bound(found, "menos de", "más de")),
+        (STEP, |found| format!("{}, {}", &found[1], &found[2])),
+        (ARROW, |_| ", ".to_owned()),
         (r"(^|[\s(])-(\d)", |found| {
             format!("{}menos {}", &found[1], &found[2])
         }),
@@ -170,6 +242,60 @@ const CODE: &str = r#"((?i:\b(?:código(?: postal| de \p{L}+)?|pin|nip|clave|con
 /// An amount or a measure, in the group 1, and the short unit that it is for, in 2; in 3 the beginning of a word behind
 /// its dot.
 const RATE: &str = r"(\d|[€$£]|\b(?:euros?|dólar(?:es)?|pesos?|libras?|céntimos|centavos|peniques)|\d (?:kilómetros|centímetros|milímetros|metros|kilogramos|miligramos|gramos|mililitros|litros|kilovatios hora|kilovatios|gigabytes|megabytes|terabytes|horas|minutos)) ?/ ?((?:km|kWh|GB|min|h|g|l)\b|m²|m³)(?:\.( \p{Ll}))?";
+
+/// Letters and digits, in the group 2, behind a word for something that people spell.
+const SPELLED: &str = r#"((?i:\b(?:(?:código(?: de \p{L}+)?|pin|clave|contraseña|localizador|referencia|matrícula|número de \p{L}+)(?:[\s:#*“"]+(?:es|era|el)){0,2}[\s:#*“"]+|pedido #)))((?:[A-Z0-9]+-)*[A-Z0-9]*(?:[A-Z]-?\d|\d-?[A-Z])[A-Z0-9]*(?:-[A-Z0-9]+)*)\b"#;
+
+/// A short day of the week, in the group 1, perhaps the last of several in 2, and in 3 what shows that they are days.
+const SHORT_DAYS: &str = r"(?i)\b(lun|mié|jue|vie|sáb|dom)\.?(?: ?(?:[-–]|a) ?(lun|mar|mié|jue|vie|sáb|dom)\b\.?)?(,? (?:de )?\d)";
+
+/// "lunes" of "lun".
+fn week_day(short: &str) -> &'static str {
+    const DAYS: [&str; 7] = [
+        "lunes",
+        "martes",
+        "miércoles",
+        "jueves",
+        "viernes",
+        "sábado",
+        "domingo",
+    ];
+    let short = short.to_lowercase();
+    let begins = |day: &&&str| !short.is_empty() && day.starts_with(&short);
+    DAYS.iter().find(begins).copied().unwrap_or_default()
+}
+
+/// "noviembre" of "nov".
+fn month(short: &str) -> &str {
+    let begins = |month: &&&str| month.starts_with(short);
+    MONTHS.iter().find(begins).map_or(short, |month| month)
+}
+
+/// Whether a word stands before a Roman numeral of one letter.
+fn is_numbered(word: &str) -> bool {
+    let words = ["siglo", "Capítulo", "Tomo", "Acto", "Fase", "Tipo"];
+    words.contains(&word) || is_ruler(word)
+}
+
+/// Whether this is a name of kings, queens and popes, whose numbers up to ten are ordinals.
+fn is_ruler(word: &str) -> bool {
+    let names = [
+        "Alfonso",
+        "Carlos",
+        "Enrique",
+        "Felipe",
+        "Fernando",
+        "Francisco",
+        "Isabel",
+        "Jorge",
+        "Juan",
+        "Pablo",
+        "Luis",
+        "Pío",
+        "Pedro",
+    ];
+    names.contains(&word)
+}
 
 /// Numbers in words, which stay as they are before the name of a currency.
 const SCALE: &str = "(?:mil millones|mil|millón|millones|billón|billones)";
@@ -331,7 +457,17 @@ const UNITS: &[(&str, &str)] = &[
     ("mm", "milímetros"),
     ("kg", "kilogramos"),
     ("mg", "miligramos"),
+    ("µg", "microgramos"),
+    ("μg", "microgramos"),
     ("ml", "mililitros"),
+    ("cl", "centilitros"),
+    ("dl", "decilitros"),
+    ("kcal", "kilocalorías"),
+    ("mAh", "miliamperios hora"),
+    ("W", "vatios"),
+    ("hr", "horas"),
+    ("hrs", "horas"),
+    ("seg", "segundos"),
     ("kWh", "kilovatios hora"),
     ("kW", "kilovatios"),
     ("GB", "gigabytes"),
@@ -405,4 +541,27 @@ const ABBREVIATIONS: &[(&str, &str)] = &[
     ("Ud.", "usted"),
     ("Uds.", "ustedes"),
     ("EE.UU.", "Estados Unidos"),
+    ("máx.", "máximo"),
+    ("mín.", "mínimo"),
+    ("vs.", "contra"),
+    ("ext", "extensión"),
+    ("art", "artículo"),
+    ("cap", "capítulo"),
+    ("vol", "volumen"),
+    ("fig", "figura"),
+    ("tel", "teléfono"),
+    ("nro", "número"),
+    ("no", "número"),
+    ("n", "número"),
+    ("dpto", "departamento"),
+    ("depto", "departamento"),
+    ("D", "don"),
+    ("Dña", "doña"),
+    ("Srta", "señorita"),
+    ("Lic", "licenciado"),
+    ("Ing", "ingeniero"),
+    ("Arq", "arquitecto"),
+    ("Prof", "profesor"),
+    ("Vd", "usted"),
+    ("Vds", "ustedes"),
 ];

@@ -1163,3 +1163,84 @@ fn a_question_goes_on_with_another_place_or_day() {
     assert_eq!(there("¿Qué hora es en Tokio?"), Some(time("Rome")));
     assert_eq!(there("¿Qué día es en Tokio?"), None, "a date");
 }
+
+/// Abbreviations kept their dot, which was heard as the end of a sentence, and were not written out.
+#[test]
+fn abbreviations_are_written_out() {
+    for (text, spoken) in [
+        (
+            "D. Juan, Dña. Ana y la Srta. Pérez",
+            "don Juan, doña Ana y la señorita Pérez",
+        ),
+        ("la Lic. Pérez", "la licenciada Pérez"),
+        (
+            "Av. Libertador 123, C/ Mayor, 5",
+            "Avenida Libertador 123, Calle Mayor, 5",
+        ),
+        ("la Avda. de América", "la Avenida de América"),
+        ("al tel. 600 123 456", "al teléfono 6 0 0 1 2 3 4 5 6"),
+        (
+            "ext. 4, art. 3, cap. 2",
+            "extensión 4, artículo 3, capítulo 2",
+        ),
+        ("No. 5 y n.° 5", "número 5 y número 5"),
+        ("Tarda 15 min. a pie", "Tarda 15 minutos a pie"),
+        ("de 10 a 12 hrs, 3 seg", "de 10 a 12 horas, 3 segundos"),
+        ("máx. 5 kg", "máximo 5 kilogramos"),
+        (
+            "lun.–vie. 9–18 h, sáb. 10–14 h",
+            "lunes a viernes 9 a 18 horas, sábado 10 a 14 horas",
+        ),
+        ("del mar, 5 km", "del mar, 5 kilómetros"),
+        ("en nov. de 2025", "en noviembre de 2025"),
+        ("15 de ene. de 2026", "15 de enero de 2026"),
+        ("A las 14.30 h empieza", "A las 14 y media empieza"),
+        ("2do lugar, 1ra vez", "2º lugar, 1ª vez"),
+        ("7 l/100 km", "7 litros por 100 kilómetros"),
+        ("5 µg, 65 W", "5 microgramos, 65 vatios"),
+        ("1 taza y 1 botella", "una taza y una botella"),
+    ] {
+        speaks(text, spoken);
+    }
+}
+
+/// "Felipe VI" was spelled, and "La II Guerra" "la dos".
+#[test]
+fn roman_numerals_are_numbers() {
+    for (text, spoken) in [
+        ("Felipe VI", "Felipe 6º"),
+        ("Luis XIV", "Luis 14"),
+        ("siglo XXI", "siglo 21"),
+        ("Carlos V", "Carlos 5º"),
+        ("La II Guerra Mundial", "La 2ª Guerra Mundial"),
+        ("Capítulo IV", "Capítulo 4"),
+        ("vitamina X", "vitamina X"),
+    ] {
+        speaks(text, spoken);
+    }
+}
+
+/// Powers, small digits, arrows and "<" were dropped, and a way through menus was "mayor que".
+#[test]
+fn signs_of_today_are_said_as_people_say_them() {
+    for (text, spoken) in [
+        ("10^6 y x²", "10 elevado a 6 y x al cuadrado"),
+        ("10⁻³", "10 elevado a menos 3"),
+        ("CO₂", "C O 2"),
+        ("A → B", "A, B"),
+        ("Ajustes > Red > Wi-Fi", "Ajustes, Red, Wi-Fi"),
+        ("5 > 3", "5 mayor que 3"),
+        ("<5 min", "menos de 5 minutos"),
+        (
+            "2025-11-29T14:30:00Z",
+            "29 de noviembre de 2025 a las 14 y media UTC",
+        ),
+        (
+            "Su código de reserva es X7K9P2.",
+            "Su código de reserva es X 7 K 9 P 2",
+        ),
+        ("pedido #A-10293", "pedido #A, 1 0 2 9 3"),
+    ] {
+        speaks(text, spoken);
+    }
+}
