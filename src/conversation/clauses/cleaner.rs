@@ -7,6 +7,9 @@ pub(super) const BREAK: char = '\n';
 /// The beginning of a line, which may turn out to be a numbered item.
 pub(super) const LINE: char = '\r';
 
+/// The most bytes of a link's target that are held back.
+const LONGEST_TARGET: usize = 2000;
+
 /// Drops what must not be spoken and turns white space into single spaces.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Cleaner {
@@ -29,7 +32,8 @@ impl Cleaner {
         }
         if let Some(mut target) = self.target.take() {
             target.push(c);
-            match is_target(&target) {
+            let goes_on = !c.is_whitespace() && target.len() <= LONGEST_TARGET;
+            match goes_on && begins_target(&target) {
                 true if c == ')' => {}
                 true => self.target = Some(target),
                 false => target.chars().for_each(|c| self.weigh(c)),
@@ -99,11 +103,11 @@ impl Cleaner {
     }
 }
 
-/// Whether this is, or begins, the target of a link in brackets, which is not read out: "(https://example.com".
-fn is_target(text: &str) -> bool {
+/// Whether this is the beginning of a link's target in brackets, which is not read out: "(https://example.com".
+fn begins_target(text: &str) -> bool {
     let begins = |scheme: &&str| text.starts_with(*scheme) || scheme.starts_with(text);
     let known = ["(http://", "(https://", "(mailto:", "(tel:"];
-    known.iter().any(begins) && !text.contains(char::is_whitespace)
+    known.iter().any(begins)
 }
 
 /// Emoji, and invisible or control characters: bidi marks, zero-width characters, tags, variation selectors.

@@ -82,6 +82,27 @@ fn a_sentence_that_ends_with_a_letter_or_an_ordinal_is_not_held_back() {
     );
 }
 
+/// "sat", "sun" and "no" are words, too.
+#[test]
+fn a_word_that_looks_like_an_abbreviation_ends_its_sentence() {
+    check(
+        "He sat. Then he saw the sun. It was no. I mean yes.",
+        &[
+            "He sat.",
+            "Then he saw the sun.",
+            "It was no.",
+            "I mean yes.",
+        ],
+    );
+    check("No. Two of them.", &["No.", "Two of them."]);
+    check_in(
+        "de",
+        "Das ist meine Art. Danach ist es so. Das geht.",
+        &["Das ist meine Art.", "Danach ist es so.", "Das geht."],
+    );
+    check_in("es", "No. Son tres.", &["No.", "Son tres."]);
+}
+
 /// "1) Milk" and "2) Eggs" on lines of their own were one clause.
 #[test]
 fn items_with_a_bracket_behind_their_number_are_apart() {
@@ -99,4 +120,7 @@ fn the_target_of_a_link_is_not_spoken() {
         "Ask [us](mailto:a@b.com) or [1](see below).",
         &["Ask [us] or [1](see below)."],
     );
+    let long = format!("[it](https://{}", "x".repeat(5000));
+    let mut cutter = super::Clauses::default();
+    assert!(!cutter.push(&long).is_empty(), "held back without an end");
 }
