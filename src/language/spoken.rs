@@ -38,9 +38,12 @@ impl Rules {
                 spoken = pattern.replace_all(&spoken, say).into_owned();
             }
         }
-        spoken
+        spoken.replace(APART, "")
     }
 }
+
+/// Keeps what is behind it from being a unit, while rules are applied: "2 L" of a code is not "2 liters".
+const APART: char = '\u{2060}';
 
 /// The address of a page with what is before and after its name, in the group 1.
 pub(super) const PAGE: &str = r"(?i)\bhttps?://(?:www\.)?([\w.-]*\w)(?:[:/?#]\S*[\w/])?";
@@ -48,8 +51,7 @@ pub(super) const PAGE: &str = r"(?i)\bhttps?://(?:www\.)?([\w.-]*\w)(?:[:/?#]\S*
 pub(super) const SITE: &str = r"\b(?:www\.)?((?:[A-Za-z][\w-]*\.)+(?:com|org|net|io|dev|gov|edu|ai|co|eu|de|at|ch|es|mx))\b(?:/[\w/-]*)?";
 
 /// A day and a time as programs write them: the day in the group 1, hours and minutes in 2, and "Z" in 3.
-pub(super) const INSTANT: &str =
-    r"\b(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(?::\d\d(?:\.\d+)?)?(?:(Z)|[+-]\d\d:?\d\d)?\b";
+pub(super) const INSTANT: &str = r"\b(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(?:(?::\d\d(?:\.\d+)?)?(Z)|:\d\d(?:\.\d+)?(?:[+-]\d\d:?\d\d)?|\+\d\d:?\d\d)?\b";
 /// The way through menus, one step: "Settings > Network".
 pub(super) const STEP: &str = r"(\p{L}{2}) > (\p{L})";
 /// An arrow.
@@ -148,7 +150,7 @@ fn with_plain_digits(text: &str) -> String {
 pub(super) fn one_by_one(code: &str) -> String {
     let parts = code.split('-').map(|part| {
         let signs: Vec<String> = part.chars().map(String::from).collect();
-        signs.join(" ")
+        signs.join(&format!(" {APART}"))
     });
     parts.collect::<Vec<_>>().join(", ")
 }

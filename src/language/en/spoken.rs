@@ -210,6 +210,7 @@ fn rules() -> Vec<(String, Say)> {
         (r"\b(\d{1,2})/(5|10)([ -](?:stars?|rating|score|points?)\b)".into(), |c| format!("{} out of {}{}", &c[1], &c[2], &c[3])),
         (MARK.into(), out_of),
         (r"\b(\d+) (\d)/(\d{1,2})\b".into(), |c| format!("{} and {}", &c[1], fraction(&c[2], &c[3]))),
+        (r"\b(\d{1,2})/(1[3-57-9]|2[1-9]|3[01])( (?:of|right|correct|points|questions|answers|tasks|steps|votes|seats|items|people)\b)".into(), |c| format!("{} out of {}{}", &c[1], &c[2], &c[3])),
         (r"\b(\d{1,2})/(\d{1,3})\b".into(), |c| fraction(&c[1], &c[2])),
         (r"\b(\d{3})/(\d{2,3})\b".into(), |c| format!("{} over {}", &c[1], &c[2])),
         (r"(\d)[-–](\d[\d,.]*\s?=)".into(), |c| format!("{} minus {}", &c[1], &c[2])),
@@ -236,20 +237,23 @@ fn rules() -> Vec<(String, Say)> {
         (r"\b0\d+\b".into(), |c| in_threes(&c[0])),
         (r"/ ?(hr|mo|yr)\b(?:\.( [a-z]))?".into(), |c| format!(" per {}{}", written_out(&c[1], RATES), rest(c, 2))),
         (ADDRESS.into(), street),
-        (r"\bSt\.([^\s-]| [a-z\d]|\s*$)".into(), |c| format!("Street{}{}", stop(c[1].trim().is_empty()), &c[1])),
+        (r"\bSt\.([^\s\w-]| [a-z\d]|\s*$)".into(), |c| format!("Street{}{}", stop(c[1].trim().is_empty()), &c[1])),
         (r"\b(Ave|Blvd|Rd|Hwy|Pkwy|Dept)\.(\s*$)?".into(), |c| format!("{}{}", written_out(&c[1], SHORT), stop(c.get(2).is_some()))),
         (r"\b(Blvd|Rd|Hwy|Pkwy)\b".into(), |c| written_out(&c[1], SHORT)),
         (r"\b(Gov|Sen|Rep|Gen|Capt|Lt|Sgt|Col|Rev)\. ?([A-Z])".into(), |c| format!("{} {}", written_out(&c[1], SHORT), &c[2])),
-        (r"(?i)\b(apt|rm|ste|sec|ch|vol|fig|art|nos|pp?|est)\. ?(\d)".into(), |c| format!("{} {}", written_out(&c[1].to_lowercase(), SHORT), &c[2])),
+        (r"\b((?i:apt|rm|ste|sec|ch|vol|fig|art|nos|pp?)|[Ee]st)\. ?(\d)".into(), |c| format!("{} {}", written_out(&c[1].to_lowercase(), SHORT), &c[2])),
         (r"\b(D|M|J|S)r\. ?([\w&])".into(), |c| format!("{} {}", title(&c[1]), &c[2])),
         (r"\b(J|S)r\b\.?(\s*$)?".into(), |c| format!("{}{}", title(&c[1]), stop(c.get(2).is_some()))),
         (r"\b(Inc|Corp|Ltd|Co)\.( [a-z])".into(), |c| format!("{}{}", written_out(&c[1], SHORT), &c[2])),
-        (r"([a-z] [A-Z])\. ([A-Z][a-z])".into(), |c| format!("{} {}", &c[1], &c[2])),
+        (r"\b(World War|Type|Phase|Class|Act|Chapter|Volume) I\b($|[^'])".into(), |c| format!("{} 1{}", &c[1], &c[2])),
+        (r"\b([A-Z][a-z]+|part|chapter|type|phase|volume|section) ([IVXL]{2,}|V|X)\b(\. [A-Z])?".into(), numeral),
+        (r"([A-Za-z]*[a-z]) ([A-Z])\. ([A-Z][a-z])".into(), initial),
         (r"\b(half|quarters?|thirds?) (tsp|tbsp|oz|gal)\b(?:\.( [a-z]))?".into(), |c| format!("{} {}{}", &c[1], named(&c[2]).map_or(&c[2], |unit| unit.1), rest(c, 3))),
-        (r"(^|[\s(x×])(\d{1,3})'( |$|[,.;)])".into(), |c| format!("{}{} feet{}", &c[1], &c[2], &c[3])),
+        (r#"^([^'"]*?[\s(]|)(\d{1,3})'(?:\s?[x×]\s?(\d{1,3})')?( |$|[,.;)])"#.into(), |c| match c.get(3) {
+            Some(width) => format!("{}{} feet by {} feet{}", &c[1], &c[2], width.as_str(), &c[4]),
+            None => format!("{}{} feet{}", &c[1], &c[2], &c[4]),
+        }),
         (r"\bPh\.D\b\.?(\s*$)?".into(), |c| format!("PhD{}", stop(c.get(1).is_some()))),
-        (r"\b(World War|Type|Phase|Class|Act|Chapter|Volume) I\b".into(), |c| format!("{} 1", &c[1])),
-        (r"\b([A-Z][a-z]+|part|chapter|type|phase|volume|section) ([IVXL]{2,}|V|X)\b".into(), numeral),
         (r"\bMrs\.".into(), |_| "Missus".into()),
         (r"\bMs\.".into(), |_| "Miz".into()),
         (r"\bProf\.".into(), |_| "Professor".into()),
@@ -329,6 +333,18 @@ fn street(c: &Captures<'_>) -> String {
             let ends = !c[3].is_empty() && c.get(4).is_some();
             format!("{}{}{}{after}", &c[1], written_out(kind, SHORT), stop(ends))
         }
+    }
+}
+
+/// Words before a letter that is no initial, with strokes between them.
+const LETTERED: &str = "and|answer|building|class|door|exit|gate|grade|group|hall|hepatitis|level|line|option|or|part|plan|platform|point|row|section|size|team|terminal|type|unit|version|vitamin|wing|zone";
+
+/// The initial of a name, in the group 2, without its dot, behind the word in 1. "Vitamin D. Everything" keeps it.
+fn initial(c: &Captures<'_>) -> String {
+    let before = c[1].to_lowercase();
+    match LETTERED.split('|').any(|word| word == before) {
+        true => c[0].to_owned(),
+        false => format!("{} {} {}", &c[1], &c[2], &c[3]),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Dates, times, amounts, ranges and groups of digits as English says them.
 
-use super::stop;
+use super::{rest, stop};
 use crate::language::en::dates::{MONTHS, WEEKDAYS};
 use crate::language::en::money::{self, Currency};
 use crate::language::spoken::{digits, roman};
@@ -374,7 +374,7 @@ pub(super) fn fraction(numerator: &str, denominator: &str) -> String {
         .find(|(number, _)| *number == denominator);
     match (numerator, name) {
         ("24", None) if denominator == "7" => "24 7".to_owned(),
-        ("50", None) | ("20", None) if denominator == numerator => {
+        ("50" | "20", None) if denominator == numerator => {
             format!("{numerator} {numerator}")
         }
         ("9", None) if denominator == "11" => "9 11".to_owned(),
@@ -402,17 +402,26 @@ const RULERS: &str = "Alexander|Benedict|Catherine|Charles|Christian|Clement|Edw
 /// Words in lower case before a Roman numeral of one letter.
 const NUMBERED: &str = "act|article|chapter|class|part|phase|section|stage|tier|title|type|volume";
 
-/// A Roman numeral in the group 2 and the word before it in 1: "Henry VIII" as "Henry the 8th", "World War II" as "World
-/// War 2". A letter alone and a size are none.
+/// Words with a capital that name nothing that has a number: "The IV drip".
+const UNNUMBERED: &str =
+    "An|And|By|Each|For|Her|His|In|My|No|On|Our|Size|That|The|Their|This|Via|With|Your";
+
+/// A Roman numeral in the group 2, the word before it in 1, and in 3 the beginning of the next word behind a dot: "Henry
+/// VIII" as "Henry the 8th", "World War II" as "World War 2". A letter alone, an initial and a size are none.
 pub(super) fn numeral(c: &Captures<'_>) -> String {
     let is_one_of = |words: &str, word: &str| words.split('|').any(|known| known == word);
     let (word, written) = (&c[1], &c[2]);
     let is_ruler = is_one_of(RULERS, word);
     let is_sure = written.len() > 1 && written != "XL";
-    let is_known = is_sure || is_ruler || is_one_of(NUMBERED, &word.to_lowercase());
+    let after = rest(c, 3);
+    let is_initial = written.len() == 1 && !after.is_empty();
+    let is_numbered = is_sure || is_ruler || is_one_of(NUMBERED, &word.to_lowercase());
+    let is_known = is_numbered && !is_initial && !is_one_of(UNNUMBERED, word);
     match roman(written).filter(|_| is_known) {
-        Some(value) if is_ruler => format!("{word} the {}", ordinal(&value.to_string())),
-        Some(value) => format!("{word} {value}"),
+        Some(value) if is_ruler => {
+            format!("{word} the {}{after}", ordinal(&value.to_string()))
+        }
+        Some(value) => format!("{word} {value}{after}"),
         None => c[0].to_owned(),
     }
 }

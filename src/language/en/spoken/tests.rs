@@ -479,3 +479,25 @@ fn letters_and_digits_of_a_code_are_spelled() {
         ("Flight BA2490", "Flight BA2490"),
     ]);
 }
+
+/// "The IV" was "The 4", "plan B. Everything" lost the end of its sentence, a quoted number was in feet, a score a date,
+/// and the L of a code liters.
+#[test]
+fn plain_words_are_no_numerals_initials_or_units() {
+    says(&[
+        ("The IV drip is in", "The IV drip is in"),
+        ("Size XL", "Size XL"),
+        ("James V. Smith", "James V Smith"),
+        ("George V was", "George the 5th was"),
+        ("plan B. Everything else", "plan B. Everything else"),
+        ("Press 'star 5' now", "Press 'star 5' now"),
+        ("a 6' x 4' rug", "a 6 feet by 4 feet rug"),
+        ("You got 9/13 right.", "You got 9 out of 13 right."),
+        (
+            "2025-11-29 14:30-15:30",
+            "November 29th, 20 25 at 14 30 to 15 30",
+        ),
+        ("code A2L9W", "code A 2 L 9 W"),
+        ("at 5 EST. 3 people", "at 5 EST. 3 people"),
+    ]);
+}
