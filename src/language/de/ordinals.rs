@@ -123,24 +123,26 @@ pub(super) fn spelled(text: &str) -> String {
     spelled.join(" ")
 }
 
-/// The article and the ending of the number of a king or a pope: "Ludwig XIV." is "Ludwig der vierzehnte".
+/// Kings, emperors and popes.
+const RULERS: &str = "Albrecht|Alexander|Alfons|Benedikt|Charles|Christian|Clemens|Eduard|Ferdinand|Franz|Franziskus|Friedrich|Georg|Gregor|Gustav|Harald|Heinrich|Innozenz|Iwan|Jakob|Johann|Johannes|Joseph|Karl|Konrad|Leo|Leopold|Ludwig|Maximilian|Napoleon|Nikolaus|Otto|Paul|Peter|Philipp|Pius|Ramses|Richard|Rudolf|Urban|Wilhelm";
+/// Queens and empresses.
+const QUEENS: &str = "Elisabeth|Elizabeth|Katharina|Margarethe|Margrethe|Maria";
+
+/// The article and the ending of the number of a king or a pope: "Ludwig XIV." is "Ludwig der vierzehnte". Behind any
+/// other word, such as "Größe", the dot of a Roman numeral ends a sentence.
 fn ruler(words: &[&str], at: usize) -> Option<(&'static str, &'static str)> {
     let before = |back: usize| at.checked_sub(back).map(|at| words[at]);
-    let is_roman = words[at].starts_with(['I', 'V', 'X']);
-    let is_name = |word: &&str| is_noun(word) && !is_article(&word.to_lowercase());
-    before(1).filter(|_| is_roman).filter(is_name)?;
-    match before(2) {
-        Some(word) if PREPOSITIONS.contains(&word.to_lowercase().as_str()) => Some(("dem", "n")),
-        _ => Some(("der", "")),
+    let name = before(1).filter(|_| words[at].starts_with(['I', 'V', 'X']))?;
+    let is_one_of = |names: &str| names.split('|').any(|known| known == name);
+    let is_dative =
+        before(2).is_some_and(|word| PREPOSITIONS.contains(&word.to_lowercase().as_str()));
+    match (is_one_of(RULERS), is_one_of(QUEENS), is_dative) {
+        (true, _, true) => Some(("dem", "n")),
+        (true, ..) => Some(("der", "")),
+        (_, true, true) => Some(("der", "n")),
+        (_, true, false) => Some(("die", "")),
+        _ => None,
     }
-}
-
-/// Whether a word in lower case shows the ending of an ordinal behind it.
-fn is_article(word: &str) -> bool {
-    let short = [
-        "am", "im", "vom", "zum", "beim", "zur", "ins", "und", "oder", "bis",
-    ];
-    short.contains(&word) || word.starts_with("d") && word.len() == 3
 }
 
 /// 19 of "19.", 14 of "XIV.".

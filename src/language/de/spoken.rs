@@ -38,8 +38,11 @@ static NAMES: LazyLock<Rules> = LazyLock::new(|| {
             |found| format!("{} bis {}", week_day(&found[1]), week_day(&found[2])),
         ),
         (
-            r"\b((?:[Aa]m|[Bb]is|[Aa]b) )(Mo|Di|Mi|Do|Fr|Sa|So)\.( [a-zäöü\d]|,)",
-            |found| format!("{}{}{}", &found[1], week_day(&found[2]), &found[3]),
+            r"\b((?:[Aa]m|[Bb]is|[Aa]b) )(Mo|Di|Mi|Do|Fr|Sa|So)\.( [a-zäöü\d]|,|\s*$)",
+            |found| {
+                let stop = if found[3].trim().is_empty() { "." } else { "" };
+                format!("{}{}{stop}{}", &found[1], week_day(&found[2]), &found[3])
+            },
         ),
         (
             r"\b(Mo|Di|Mi|Do|Fr|Sa|So)\.(,? (?:\d|den |um |ab ))",

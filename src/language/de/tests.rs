@@ -1533,3 +1533,17 @@ fn signs_of_today_are_said_as_people_say_them() {
         speaks(text, spoken);
     }
 }
+
+/// "Größe XL." was "Größe der vierzigste".
+#[test]
+fn a_size_is_no_king() {
+    for (text, spoken) in [
+        ("Das ist Größe XL.", "Das ist Größe XL"),
+        ("Das ist Rocky II.", "Das ist Rocky II"),
+        ("Das war Ludwig XIV.", "Das war Ludwig der vierzehnte"),
+        ("Elisabeth II. war da", "Elisabeth die zweite war da"),
+        ("Der Code ist A2V9W", "Der Code ist A 2 V 9 W"),
+    ] {
+        speaks(text, spoken);
+    }
+}
