@@ -35,7 +35,7 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
             format!("{first}{to}{last}{}", word(3))
         }),
         (
-            r"\b((?:\d|\d de|[Ee]n|[Dd]e|[Dd]esde|[Hh]asta) )(ene|feb|abr|jun|jul|ago|sept?|oct|nov|dic)\b\.?( de \d| \d|,)?",
+            r"\b((?:\d{1,2}|[Ee]n|[Dd]e|[Dd]esde|[Hh]asta) )(ene|feb|abr|jun|jul|ago|sept?|oct|nov|dic)\b(?:(\.\s*$)|\.)?",
             |found| {
                 let after = found.get(3).map_or("", |after| after.as_str());
                 format!("{}{}{after}", &found[1], month(&found[2]))
@@ -57,27 +57,23 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
             format!("{} {}a ", &found[1], title.trim_end_matches('o'))
         }),
         (
-            r"\b(D|Dña|Srta|Lic|Ing|Arq|Prof|Vd|Vds)\. ?(\p{Lu})",
+            r"(^|[,;:(] |\b(?i:a|con|de|es|para|por|que|según|señor|y) )D\. ?(\p{Lu}\p{Ll})",
+            |found| format!("{}don {}", &found[1], &found[2]),
+        ),
+        (
+            r"\b(Dña|Srta|Lic|Ing|Arq|Prof|Vd|Vds)\. ?(\p{Lu})",
             |found| format!("{} {}", written_out(&found[1], ABBREVIATIONS), &found[2]),
         ),
         (r"\b(Avda|Av)\.? (de |\p{Lu})", |found| {
             format!("Avenida {}", &found[2])
         }),
-        (r"\bC/ ?(\p{Lu})", |found| format!("Calle {}", &found[1])),
+        (r"\bC/ ?(\p{Lu}\p{Ll})", |found| {
+            format!("Calle {}", &found[1])
+        }),
         (r"\b([Ll]a) (I{1,3}) (Guerra|República)\b", |found| {
             format!("{} {}ª {}", &found[1], found[2].len(), &found[3])
         }),
-        (
-            r"\b(\p{Lu}\p{Ll}+|siglo) ([IVXL]+)\b",
-            |found| match roman(&found[2]).filter(|_| found[2].len() > 1 || is_numbered(&found[1]))
-            {
-                Some(number) if number < 11 && is_ruler(&found[1]) => {
-                    format!("{} {number}º", &found[1])
-                }
-                Some(number) => format!("{} {number}", &found[1]),
-                None => found[0].to_owned(),
-            },
-        ),
+        (r"\b(\p{Lu}\p{Ll}+|siglo) ([IVXL]+)\b(\. \p{Lu})?", numeral),
         (r"\b([01]?\d|2[0-3])\.([0-5]\d) ?h\b", |found| {
             clock(&found[1], &found[2])
         }),
@@ -269,6 +265,28 @@ fn week_day(short: &str) -> &'static str {
 fn month(short: &str) -> &str {
     let begins = |month: &&&str| month.starts_with(short);
     MONTHS.iter().find(begins).map_or(short, |month| month)
+}
+
+/// A Roman numeral in the group 2, the word before it in 1, and in 3 the beginning of the next word behind a dot: "Felipe
+/// VI" as "Felipe 6º". A letter alone, an initial and a size are none.
+fn numeral(found: &Captures<'_>) -> String {
+    const UNNUMBERED: [&str; 12] = [
+        "Con", "De", "El", "En", "La", "Las", "Los", "Por", "Su", "Talla", "Un", "Una",
+    ];
+    let (word, written) = (&found[1], &found[2]);
+    let after = found.get(3).map_or("", |after| after.as_str());
+    let is_known = match written.len() {
+        1 => written != "L" && after.is_empty() && is_numbered(word),
+        _ => written != "XL" && !UNNUMBERED.contains(&word),
+    };
+    let ending = if word == "Isabel" { "ª" } else { "º" };
+    match roman(written).filter(|_| is_known) {
+        Some(number) if number < 11 && is_ruler(word) => {
+            format!("{word} {number}{ending}{after}")
+        }
+        Some(number) => format!("{word} {number}{after}"),
+        None => found[0].to_owned(),
+    }
 }
 
 /// Whether a word stands before a Roman numeral of one letter.
@@ -555,7 +573,6 @@ const ABBREVIATIONS: &[(&str, &str)] = &[
     ("n", "número"),
     ("dpto", "departamento"),
     ("depto", "departamento"),
-    ("D", "don"),
     ("Dña", "doña"),
     ("Srta", "señorita"),
     ("Lic", "licenciado"),

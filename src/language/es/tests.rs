@@ -1244,3 +1244,18 @@ fn signs_of_today_are_said_as_people_say_them() {
         speaks(text, spoken);
     }
 }
+
+/// "Talla XL" was "Talla 40", and "vitamina D. Luego" "vitamina don Luego".
+#[test]
+fn plain_words_are_no_numerals_or_titles() {
+    for (text, spoken) in [
+        ("Talla XL", "Talla XL"),
+        ("La VI edición", "La VI edición"),
+        ("Pedro V. García", "Pedro V, García"),
+        ("vitamina D. Luego come", "vitamina D, Luego come"),
+        ("Isabel II", "Isabel 2ª"),
+        ("el 15 ene. de 2026", "el 15 enero de 2026"),
+    ] {
+        speaks(text, spoken);
+    }
+}
