@@ -34,8 +34,12 @@ static NAMES: LazyLock<Rules> = LazyLock::new(|| {
             |found| format!("{}{}", month(&found[1]), &found[2]),
         ),
         (
-            r"\b(Mo|Di|Mi|Do|Fr|Sa|So)\.? bis (Mo|Di|Mi|Do|Fr|Sa|So)\b\.?",
-            |found| format!("{} bis {}", week_day(&found[1]), week_day(&found[2])),
+            r"\b(Mo|Di|Mi|Do|Fr|Sa|So)\.? bis (Mo|Di|Mi|Do|Fr|Sa|So)\b(?:(\.\s*$)|\.)?",
+            |found| {
+                let stop = found.get(3).map_or("", |stop| stop.as_str());
+                let (first, last) = (week_day(&found[1]), week_day(&found[2]));
+                format!("{first} bis {last}{stop}")
+            },
         ),
         (
             r"\b((?:[Aa]m|[Bb]is|[Aa]b) )(Mo|Di|Mi|Do|Fr|Sa|So)\.( [a-zäöü\d]|,|\s*$)",
@@ -93,9 +97,6 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
             let stop = if found.get(3).is_some() { "." } else { "" };
             let (first, last) = (week_day(&found[1]), week_day(&found[2]));
             format!("{first} bis {last}{stop}")
-        }),
-        (r"\b(Mo|Di|Mi|Do|Fr|Sa|So)\. (\d)", |found| {
-            format!("{} {}", week_day(&found[1]), &found[2])
         }),
         (r"\b(MONTH) ?[-–] ?(MONTH)\b", |found| {
             format!("{} bis {}", &found[1], &found[2])
