@@ -121,6 +121,11 @@ impl EarlyCalls {
         Some(joined)
     }
 
+    /// The output of the call `id` is deleted: the next one is not late.
+    pub(super) fn forget(&mut self, id: &str) {
+        self.ended.retain(|(ended, _)| ended != id);
+    }
+
     fn end(&mut self, id: String) {
         let goes_on = self.open.remove(&id).is_some_and(|early| early.goes_on);
         if self.ended.len() == MAX_ENDED {

@@ -476,6 +476,7 @@ impl Realtime {
             self.expect(event_id, Asked::Delete(name.to_owned()))?;
             self.ask(Input::DeleteItem { item });
         }
+        self.output_leaves(name);
         Ok(())
     }
 

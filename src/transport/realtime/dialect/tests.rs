@@ -1498,14 +1498,19 @@ fn a_call_whose_output_was_deleted_may_be_answered_again() {
     let ids: Vec<ItemId> = items.iter().filter_map(|(id, ..)| *id).collect();
     let acks = ids.iter().map(|item| Event::ItemAdded { item: *item });
     told(&mut realtime, acks.collect());
-    let delete = |item: ItemId| vec![Event::ItemDeleted { item }];
-    told(&mut realtime, delete(ids[1]));
+    let deleted = |item: ItemId| Event::ItemDeleted { item };
+    let delete = |id: &str| json!({"type": "conversation.item.delete", "item_id": id});
+    send(&mut realtime, &delete("c"));
     let again = added(&mut realtime, &[create(None, output.clone())]);
-    assert_eq!(again[0].2, items[1].2);
+    assert_eq!(again[0].2, items[1].2, "at once");
     let item = again[0].0.expect("an id");
-    told(&mut realtime, vec![Event::ItemAdded { item }]);
-    told(&mut realtime, delete(ids[0]));
-    told(&mut realtime, delete(item));
+    let acks = vec![deleted(ids[1]), Event::ItemAdded { item }];
+    let acks = told(&mut realtime, acks);
+    assert_eq!(acks.last().expect("events")["item"]["id"], "c");
+    for (id, item) in [("b", ids[0]), ("c", item)] {
+        send(&mut realtime, &delete(id));
+        told(&mut realtime, vec![deleted(item)]);
+    }
     let late = realtime.client(ClientMessage::Text(&create(None, output)));
     let code = &events(&late)[0]["error"]["code"];
     assert_eq!(code, "invalid_tool_call_id", "without its call");

@@ -133,6 +133,21 @@ impl Realtime {
         self.item_done(&name, json);
     }
 
+    /// The client deletes an item. If that is the output of a call, the call waits for an output again, which may follow
+    /// at once.
+    pub(super) fn output_leaves(&mut self, name: &str) {
+        let item = self.items.get(name).map(|item| &item.json);
+        let output = item.filter(|json| json["type"] == "function_call_output");
+        let Some(id) = output.and_then(|json| json["call_id"].as_str()) else {
+            return;
+        };
+        if let Some((call, _)) = self.items.call(id) {
+            let id = id.to_owned();
+            self.early.forget(&id);
+            self.calls.insert(id, call);
+        }
+    }
+
     /// Announced only to clients that opted in to vendor events. A client that has declared no MCP
     /// tool does not expect such calls, and one that has would take each for a call whose result it
     /// must answer.

@@ -358,16 +358,10 @@ impl Realtime {
             return;
         };
         self.created_text = self.created_text.saturating_sub(item.created_text);
-        match (item.json["type"].as_str(), item.json["call_id"].as_str()) {
-            (Some("function_call"), Some(id)) => {
-                self.calls.remove(id);
-            }
-            // Its call waits for an output again.
-            (Some("function_call_output"), Some(id)) => {
-                let call = self.items.call(id).map(|(call, _)| call);
-                self.calls.extend(call.map(|call| (id.to_owned(), call)));
-            }
-            _ => {}
+        if item.json["type"] == "function_call"
+            && let Some(call) = item.json["call_id"].as_str()
+        {
+            self.calls.remove(call);
         }
         self.tell("conversation.item.deleted", json!({"item_id": name}));
     }

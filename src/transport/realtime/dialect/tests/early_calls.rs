@@ -104,6 +104,24 @@ fn an_output_is_silent_until_its_call_is_committed() {
     );
 }
 
+/// It was taken for a late one, and ignored.
+#[test]
+fn an_early_call_whose_output_was_deleted_may_be_answered_again() {
+    let (mut realtime, call) = with_call();
+    answers(&mut realtime, &call);
+    let mut all = committed();
+    all.extend([added(), response_done(ResponseStatus::Completed)]);
+    told(&mut realtime, all);
+    let delete = json!({"type": "conversation.item.delete", "item_id": "mine"});
+    assert_eq!(send(&mut realtime, &delete).len(), 1);
+    let again = answers(&mut realtime, &call);
+    let [Action::Request(Input::AddItem { item, .. })] = &again[..] else {
+        panic!("{again:?}");
+    };
+    let output = json!({"degrees": 21});
+    assert_eq!(*item, NewItem::ToolOutput { call: CALL, output });
+}
+
 #[test]
 fn a_call_in_vain_is_discarded_and_its_late_output_ignored() {
     let (mut realtime, call) = with_call();
