@@ -51,7 +51,7 @@ impl Outbox {
     pub fn push(&mut self, text: String) -> bool {
         let bytes = text.len();
         let fits = self.messages == 0 || self.bytes + bytes <= MAX_BYTES;
-        if self.messages == MAX_MESSAGES || !fits {
+        if self.messages >= MAX_MESSAGES || !fits {
             return false;
         }
         self.messages += 1;
@@ -176,6 +176,8 @@ mod tests {
         let mut outbox = Outbox::default();
         let kept = (0..2000).filter(|_| outbox.push("x".into())).count();
         assert_eq!(kept, MAX_MESSAGES);
+        outbox.put_back("y".into());
+        assert!(!outbox.push("x".into()), "nor behind one that is put back");
     }
 
     #[test]
