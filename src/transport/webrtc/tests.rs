@@ -489,6 +489,25 @@ async fn events_go_over_a_channel_of_any_name_and_over_theirs_if_there_are_two()
     }
 }
 
+/// Nothing that was sent over the other channel is read on this one, so it begins with the session.
+#[tokio::test(start_paused = true)]
+async fn events_that_move_to_their_own_channel_begin_with_the_session_and_go_on() {
+    let mut world = World::with_channels(CALM, 1, &["telemetry"]);
+    world
+        .pass(Duration::from_secs(5), |world| world.is_open)
+        .await;
+    world.pass(ms(100), |_| false).await;
+    assert_eq!(world.kinds(), ["session.created"]);
+    let got = world.client.open_channel("oai-events");
+    world.got(got);
+    world.pass(ms(500), |_| false).await;
+    assert_eq!(world.kinds(), ["session.created"; 2]);
+    world.tell(json!({"type": "session.update", "session": {"type": "realtime"}}));
+    world.pass(ms(100), |_| false).await;
+    assert_eq!(world.kinds()[2..], ["session.updated"]);
+    assert!(!world.call.is_finished());
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_answer_names_a_stream_for_the_track() {
     let (_, offer) = Client::offer(CLIENT.into(), now().into_std());

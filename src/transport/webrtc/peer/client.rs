@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 use str0m::change::{SdpAnswer, SdpPendingOffer};
-use str0m::channel::ChannelId;
+use str0m::channel::{ChannelConfig, ChannelId};
 use str0m::format::Codec;
 use str0m::media::{Direction, Frequency, MediaKind, MediaTime, Mid};
 use str0m::net::{Protocol, Receive};
@@ -76,6 +76,16 @@ impl Client {
             sends: Vec::new(),
         };
         (client, bare.join("\r\n") + "\r\n")
+    }
+
+    /// Opens one more data channel, which the client reads from now on.
+    pub(in super::super) fn open_channel(&mut self, label: &str) -> Vec<Got> {
+        let config = ChannelConfig {
+            label: label.to_owned(),
+            ..ChannelConfig::default()
+        };
+        self.events = self.rtc.direct_api().create_data_channel(config);
+        self.drain()
     }
 
     pub(in super::super) fn accept(&mut self, answer: &str) {
