@@ -12,6 +12,7 @@ use super::errors::{error, fault};
 use super::shared::Shared;
 use super::upgrade::RETRY_SECONDS;
 use crate::audio::{RATE, decode, stretches, to_i16};
+use crate::llm::tokens_of;
 use crate::session::{Engines, KnownVoice, LiveEngines, Spoken};
 use crate::transport::realtime::Offered;
 use crate::tts::Speaker;
@@ -63,9 +64,8 @@ const READ: Duration = Duration::from_secs(25);
 /// Samples per second of the speech, Hz: a convention of OpenAI's clients, which `pcm` does not tell.
 const SPEECH_RATE: u32 = 24_000;
 
-/// Characters of text, and samples of speech, that count as a token: about what OpenAI's models take.
-const TOKEN_TEXT: usize = 4;
-const TOKEN_SPEECH: usize = SPEECH_RATE as usize / 20;
+/// Samples of speech that count as a token: 50 ms, as in sessions.
+const TOKEN: usize = SPEECH_RATE as usize / 20;
 
 const EVENTS: &str = "text/event-stream";
 
@@ -336,7 +336,7 @@ async fn speech(
     };
     let audio = written(turn, first, spoken, writer);
     if wording.as_events {
-        let asked = wording.text.chars().count().div_ceil(TOKEN_TEXT);
+        let asked = tokens_of(wording.text.chars().count());
         return events(audio_events(audio, asked));
     }
     let kind = wording.container.kind();
@@ -407,7 +407,7 @@ async fn encoded(
 /// Speech as events of OpenAI's API. `asked` is the length of its text, tokens.
 fn audio_events(
     audio: impl Stream<Item = Result<Piece, String>>,
-    asked: usize,
+    asked: u64,
 ) -> impl Stream<Item = Value> {
     audio.map(Some).chain(stream::once(async { None })).scan(
         Some(0),
@@ -419,7 +419,7 @@ fn audio_events(
                 }
                 Some(Err(failure)) => broken(failure),
                 None => {
-                    let said = spoken.div_ceil(TOKEN_SPEECH);
+                    let said = spoken.div_ceil(TOKEN) as u64;
                     let usage = json!({
                         "input_tokens": asked, "output_tokens": said, "total_tokens": asked + said,
                     });
