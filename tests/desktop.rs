@@ -773,15 +773,16 @@ fn taking_a_call() -> (String, Receiver<Vec<i16>>) {
     (url, hears)
 }
 
-/// Plays a tone into the microphone until the server hears it.
-fn is_heard(sound: &Sound, hears: &Receiver<Vec<i16>>) {
+/// Plays a tone into the microphone until the server hears it, and returns how loud it is at most, dBFS.
+fn is_heard(sound: &Sound, hears: &Receiver<Vec<i16>>) -> f32 {
     let tone: Vec<f32> = (0..RATE).map(|n| 0.3 * (n as f32 * 0.2).sin()).collect();
     for _ in 0..20 {
         hears.try_iter().for_each(drop);
         sound.say(&tone);
-        let loud = |frame: Vec<i16>| level_dbfs(&to_f32(&frame)) > -30.0;
-        if hears.try_iter().any(loud) {
-            return;
+        let levels = hears.try_iter().map(|frame| level_dbfs(&to_f32(&frame)));
+        let loudest = levels.fold(f32::MIN, f32::max);
+        if loudest > -30.0 {
+            return loudest;
         }
     }
     panic!("the microphone is dead");
@@ -789,23 +790,25 @@ fn is_heard(sound: &Sound, hears: &Receiver<Vec<i16>>) {
 
 /// Headsets and sound cards on USB often have 24 bits: they were refused.
 #[test]
-fn devices_of_24_bits_are_opened() {
+fn devices_of_24_bits_are_opened_and_sound_right() {
     let _alone = alone();
     let sound = Sound::start();
     let modules = [
         "module-null-sink sink_name=card format=s24le",
-        "module-null-sink sink_name=wide channels=1 format=s24le",
-        "module-remap-source master=wide.monitor source_name=headset",
+        "module-remap-source master=mic_in.monitor source_name=headset format=s24le",
     ];
     for module in modules {
         let load = std::iter::once("load-module").chain(module.split(' '));
         sound.pactl(&load.collect::<Vec<_>>());
     }
-    let (url, _hears) = taking_a_call();
+    let (url, hears) = taking_a_call();
     let mut talk = sound.undertone(&[
         "talk", "--server", &url, "--input", "headset", "--output", "card",
     ]);
     talk.line("microphone headset, ");
+    let heard = is_heard(&sound, &hears);
+    // It was played at -13 dBFS. Without their sign, negative samples are as loud as can be.
+    assert!(heard < -8.0, "{heard} dBFS");
     talk.interrupt();
 }
 

@@ -416,11 +416,11 @@ fn record(
     name: &str,
 ) -> Result<(Stream, Consumer<f32>), cpal::Error> {
     match supported.sample_format() {
-        SampleFormat::F32 => record_as::<f32>(device, config, faults, name),
-        SampleFormat::I16 => record_as::<i16>(device, config, faults, name),
-        SampleFormat::I24 => record_as::<I24>(device, config, faults, name),
-        SampleFormat::I32 => record_as::<i32>(device, config, faults, name),
-        SampleFormat::U8 => record_as::<u8>(device, config, faults, name),
+        SampleFormat::F32 => record_as::<f32>(device, config, faults, name, f32::from_sample_),
+        SampleFormat::I16 => record_as::<i16>(device, config, faults, name, f32::from_sample_),
+        SampleFormat::I24 => record_as(device, config, faults, name, of_24_bits),
+        SampleFormat::I32 => record_as::<i32>(device, config, faults, name, f32::from_sample_),
+        SampleFormat::U8 => record_as::<u8>(device, config, faults, name, f32::from_sample_),
         other => Err(unsupported(other)),
     }
 }
@@ -430,10 +430,10 @@ fn record_as<T>(
     config: StreamConfig,
     faults: &Faults,
     name: &str,
+    read: fn(T) -> f32,
 ) -> Result<(Stream, Consumer<f32>), cpal::Error>
 where
-    T: SizedSample,
-    f32: FromSample<T>,
+    T: SizedSample + 'static,
 {
     let (mut to, samples) = ring(config.sample_rate);
     let channels = usize::from(config.channels).max(1);
@@ -441,7 +441,7 @@ where
         config,
         move |data: &[T], _| {
             for frame in data.chunks_exact(channels) {
-                let sum: f32 = frame.iter().map(|&sample| f32::from_sample_(sample)).sum();
+                let sum: f32 = frame.iter().map(|&sample| read(sample)).sum();
                 // A full ring means that nobody drains it, and the audio is lost in any case.
                 let _ = to.push(sum / channels as f32);
             }
@@ -450,6 +450,11 @@ where
         None,
     )?;
     Ok((stream, samples))
+}
+
+/// A sample of 24 bits in 32, of which the upper eight may be anything: PulseAudio leaves them empty in negative ones.
+fn of_24_bits(sample: I24) -> f32 {
+    f32::from_sample_(I24::new_unchecked(sample.inner() << 8 >> 8))
 }
 
 /// The feed of a loudspeaker, and the audio that it has played.
@@ -543,5 +548,14 @@ mod tests {
         fill(&mut data, 2, (&mut drain, &mut mixer), &mut to);
         let loudest = [8_388_607, 8_388_607, -8_388_608, -8_388_608];
         assert_eq!(data.map(I24::inner), loudest);
+    }
+
+    /// The lower half of the sound was above its upper half.
+    #[test]
+    fn negative_samples_of_pulseaudio_have_their_sign() {
+        let read = |bits| of_24_bits(I24::new_unchecked(bits));
+        assert_eq!(read(0x0040_0000), 0.5);
+        assert_eq!(read(0x00c0_0000), -0.5);
+        assert_eq!(read(-0x0040_0000), -0.5);
     }
 }
