@@ -78,6 +78,8 @@ const ENGLISH: &[(&str, &str)] = &[
     ("oʊ", "O"),
     ("əʊ", "Q"),
     ("ɔɪ", "Y"),
+    ("eə", "ɛː"),
+    ("o", "ɔ"),
     ("r", "ɹ"),
     ("ɚ", "əɹ"),
     ("ɐ", "ə"),
@@ -87,6 +89,7 @@ const ENGLISH: &[(&str, &str)] = &[
     ("x", "k"),
     ("ç", "k"),
     ("ɬ", "l"),
+    ("\u{303}", ""),
 ];
 const AMERICAN: &[(&str, &str)] = &[("ɜːɹ", "ɜɹ"), ("ɜː", "ɜɹ"), ("ɪə", "iə"), ("ː", "")];
 
@@ -418,6 +421,9 @@ mod tests {
         assert_eq!(respelt("ɪts ɐ bˈɛɾɚ", "en-us"), "ɪts ə bˈɛTəɹ");
         assert_eq!(respelt("bˈʌʔn\u{329}", "en-us"), "bˈʌtᵊn");
         assert_eq!(respelt("lˈɒx ɐ", "en-gb"), "lˈɒk ə");
+        assert_eq!(respelt("hˈeə", "en-gb"), "hˈɛː");
+        assert_eq!(respelt("bᵻfˈoːɹ ɡˈoʊ", "en-us"), "bᵻfˈɔɹ ɡˈO");
+        assert_eq!(respelt("kwˈɑːsɑ̃", "en-us"), "kwˈɑsɑ");
         assert_eq!(respelt("pˈittsa", "it"), "pˈitʦa");
     }
 
