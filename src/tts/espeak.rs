@@ -21,8 +21,11 @@ const SENTINEL: &str = "zxqzxq";
 /// How long one answer may take before the process counts as hung. A clause takes well under 1 ms;
 /// half a second is already heard as a gap.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How long the first answer of a fresh process may take. It takes 50 ms on an idle machine.
-const START_PATIENCE: Duration = Duration::from_secs(2);
+/// How long the first answer of a process may take that is started again while somebody waits. It takes 50 ms on an idle
+/// machine.
+const RESTART_PATIENCE: Duration = Duration::from_secs(2);
+/// The same when a voice is loaded, perhaps while the machine boots.
+const START_PATIENCE: Duration = Duration::from_secs(15);
 /// Bytes of one text; espeak reads lines of at most 1000.
 const LONGEST: usize = 600;
 /// Lines of phonemes that may wait to be read.
@@ -60,7 +63,7 @@ impl Espeak {
     }
 
     fn with_command(command: Vec<String>, patience: Duration) -> Result<Self, TtsError> {
-        let process = Some(Process::start(&command)?);
+        let process = Some(Process::start(&command, START_PATIENCE)?);
         Ok(Self {
             command,
             letters: Letters::Latin,
@@ -112,7 +115,7 @@ impl Espeak {
     fn ask(&mut self, text: &str) -> Result<String, TtsError> {
         let mut process = match self.process.take() {
             Some(process) => process,
-            None => Process::start(&self.command)?,
+            None => Process::start(&self.command, RESTART_PATIENCE)?,
         };
         let answer = process.ask(text, self.patience)?;
         // Only a process that answered is kept; any other was dropped by the `?`, and killed.
@@ -211,7 +214,7 @@ struct Process {
 }
 
 impl Process {
-    fn start(command: &[String]) -> Result<Self, TtsError> {
+    fn start(command: &[String], patience: Duration) -> Result<Self, TtsError> {
         let failed = |reason: &str| TtsError::Phonemes(reason.to_owned());
         let (program, arguments) = command.split_first().ok_or_else(|| failed("no command"))?;
         let mut child = Command::new(program)
@@ -245,7 +248,7 @@ impl Process {
             sentinel: String::new(),
         };
         process.write(SENTINEL)?;
-        process.sentinel = process.line(START_PATIENCE)?;
+        process.sentinel = process.line(patience)?;
         Ok(process)
     }
 

@@ -21,7 +21,7 @@ pub(super) struct Cleaner {
     last: Option<char>,
     /// Line ends since the last visible character.
     lines: usize,
-    /// What may be the target of a Markdown link: "(https://exa".
+    /// Text that may be the target of a Markdown link: "(https://exa".
     target: Option<String>,
 }
 

@@ -139,7 +139,7 @@ fn a_menu_that_speaks_for_long_is_answered() {
     assert_eq!(hung_up(&sim), None);
 }
 
-/// What it said since the recogniser's last part names no key.
+/// Its words since the recogniser's last part name no key.
 #[test]
 fn a_menu_that_goes_on_in_another_part_is_no_machine() {
     let mut sim = placed(MESSAGE);

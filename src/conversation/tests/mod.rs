@@ -223,7 +223,7 @@ fn partials_come_from_a_recogniser_that_is_slower_than_the_gaps_between_words() 
     assert!(partials.count() >= 4);
 }
 
-/// What was too long for the recogniser was cut in the middle of a word, although the user had paused.
+/// A turn too long for the recogniser was cut in the middle of a word, although the user had paused.
 #[test]
 fn a_long_turn_is_transcribed_in_parts_that_begin_in_its_pauses() {
     let mut sim = sim();
