@@ -2,7 +2,7 @@
 //! comma by itself.
 
 use super::one;
-use super::words::MONTHS;
+use super::words::{self, MONTHS};
 use crate::language::figures::{self, Between};
 use crate::language::spoken::{
     ARROW, BOUND, GAS, INSTANT, PAGE, POWER, Phrase, Rules, SITE, STEP, Say, bound, cut, digits,
@@ -247,18 +247,10 @@ const SHORT_DAYS: &str = r"(?i)\b(lun|mié|jue|vie|sáb|dom)\.?(?: ?(?:[-–]|a)
 
 /// "lunes" of "lun".
 fn week_day(short: &str) -> &'static str {
-    const DAYS: [&str; 7] = [
-        "lunes",
-        "martes",
-        "miércoles",
-        "jueves",
-        "viernes",
-        "sábado",
-        "domingo",
-    ];
     let short = short.to_lowercase();
     let begins = |day: &&&str| !short.is_empty() && day.starts_with(&short);
-    DAYS.iter().find(begins).copied().unwrap_or_default()
+    let day = words::DAYS.iter().find(begins);
+    day.copied().unwrap_or_default()
 }
 
 /// "noviembre" of "nov".
