@@ -91,6 +91,22 @@ fn a_tone_takes_the_message_at_once_and_nothing_interrupts_it() {
     assert_eq!(hung_up(&sim).unwrap().1, HangUpReason::Machine);
 }
 
+/// The machine recorded that the caller could not be heard, in place of the message.
+#[test]
+fn a_machine_that_is_not_heard_any_more_gets_the_message() {
+    let mut sim = placed(MESSAGE);
+    sim.silence(500);
+    sim.speak(MACHINE, 6_000);
+    sim.silence(1_000);
+    assert!(sim.saw(is_machine));
+    sim.no_audio(5_000);
+    assert_eq!(sim.spoken(), [GREETING]);
+    sim.input(Input::Unheard);
+    sim.no_audio(6_000);
+    assert_eq!(sim.spoken(), [GREETING, MESSAGE]);
+    assert_eq!(hung_up(&sim).unwrap().1, HangUpReason::Machine);
+}
+
 #[test]
 fn a_tone_alone_tells_a_machine() {
     let mut sim = placed(MESSAGE);

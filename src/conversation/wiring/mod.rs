@@ -212,6 +212,8 @@ impl Conversation {
             Input::Placed { message } => self.watch_for_machine(message),
             Input::Beep => self.on_beep(),
             Input::Unheard if self.ending.hang_up().is_some() => {}
+            // Nobody can tell any more when it is silent.
+            Input::Unheard if self.ending.machine.is_heard() => self.leave_message(),
             Input::Unheard => self.say_goodbye(HangUpReason::Unheard),
             Input::Drain => self.ending.hang_up_for(HangUpReason::Shutdown),
             Input::Farewell => self.say_goodbye(HangUpReason::Shutdown),
