@@ -285,7 +285,11 @@ rule!(
 const TALK: &[(Talk, &str)] = &[
     (
         Talk::Stop,
-        r"^(?:stop|stop (?:it|that|talking|speaking|now)|(?:please )?(?:(?:hold|hang) on|wait|give me|just|1|one)(?: (?:a|an|1|one|just|for))*(?: (?:moment|second|minute|sec|instant|bit|while))(?: please)?|(?:please )?(?:hold|hang) on(?: please)?|(?:just )?be quiet|quiet|shut up|hush|silence|enough|that is enough|never ?mind|forget (?:about )?(?:it|that)|cancel(?: that| it)?|leave it|drop it|skip it|no stop)$",
+        r"^(?:stop|stop (?:it|that|talking|speaking|now)|(?:please )?(?:(?:hold|hang) on|wait)(?: (?:a|an|1|one|just|for))*(?: (?:moment|second|minute|sec|instant|bit|while))(?: please)?|(?:please )?(?:hold|hang) on(?: please)?|(?:just )?be quiet|quiet|shut up|hush|silence|enough|that is enough|never ?mind|forget (?:about )?(?:it|that)|cancel(?: that| it)?|leave it|drop it|skip it|no stop)$",
+    ),
+    (
+        Talk::Wait,
+        r"^(?:please )?(?:give me|just|1|one)(?: (?:a|an|1|one|just|for))*(?: (?:moment|second|minute|sec|instant|bit|while))(?: please)?$",
     ),
     (
         Talk::Repeat,

@@ -1104,6 +1104,11 @@ async fn places_refusals_and_corrections_are_understood_in_their_sentence() {
             ],
             r#"get_weather {"place":"Rome"}; get_time {"place":"Rome"}"#,
         ),
+        // The request was dropped.
+        (
+            &["What time is it in London? Just a second."],
+            r#"get_time {"place":"London"}"#,
+        ),
         (
             &["What time is it in London?", "No, I meant Berlin."],
             r#"get_time {"place":"Berlin"}"#,
