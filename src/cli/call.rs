@@ -111,7 +111,7 @@ impl Call {
     }
 }
 
-/// Tells of a request that was sent and not answered that the call may have been placed.
+/// Adds to the error of a request that was sent and not answered that the call may have been placed.
 fn perhaps_placed(error: anyhow::Error) -> anyhow::Error {
     let sent = error.downcast_ref::<reqwest::Error>();
     match sent.is_some_and(|error| !(error.is_connect() || error.is_builder())) {

@@ -152,8 +152,8 @@ fn delete(files: Vec<PathBuf>) -> io::Result<usize> {
     first.map_or(Ok(files.len()), Err)
 }
 
-/// Takes out the lines from before a time. Those without one are from earlier versions: they are old. What is no JSON stays: the
-/// file may be another's.
+/// Takes out the lines from before a time. Those without one are from earlier versions: they are old. Lines that are not
+/// JSON stay: the file may be another program's.
 fn young_lines(file: &Path, before: Timestamp) -> io::Result<usize> {
     telemetry::retain(file, |line: &Value| {
         let time = line["time"]

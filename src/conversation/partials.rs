@@ -143,8 +143,8 @@ impl Partials {
         (self.asked, self.before) = (None, None);
     }
 
-    /// Handles a finished transcription. `None` if it is no pending partial, `Some(None)` if it failed. One that is not the
-    /// last only tells words.
+    /// Handles a finished transcription. `None` if it is no pending partial, `Some(None)` if it failed. An earlier one only
+    /// brings words.
     pub(super) fn on_transcript(
         &mut self,
         request: RequestId,

@@ -269,7 +269,7 @@ enum Broken {
     TooLong,
 }
 
-/// A field that llama.cpp's server sent until the end of 2025 in place of an event: nobody reads it.
+/// A field that llama.cpp's server sent until the end of 2025 in place of an event. Readers of event streams skip it.
 const ERROR: &str = "error:";
 
 /// Makes events of the fields [`ERROR`].

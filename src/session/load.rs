@@ -252,7 +252,7 @@ impl Load {
         let wait = self.wait(now, waiting);
         let policy = self.policy;
         let asked = std::mem::replace(&mut self.asked, now);
-        // Nobody asks while hardly anybody is there: what was raised before is over.
+        // With few sessions nobody asks, and the level of the last rush is out of date.
         let is_stale = now.since(asked) >= policy.calm;
         let raised = || Level::RAISED.into_iter().zip(policy.bounds);
         let reached = raised().rfind(|(_, bound)| wait >= *bound);

@@ -21,8 +21,7 @@ const SENTINEL: &str = "zxqzxq";
 /// How long one answer may take before the process counts as hung. A clause takes well under 1 ms;
 /// half a second is already heard as a gap.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How long the first answer of a process may take that is started again while somebody waits. It takes 50 ms on an idle
-/// machine.
+/// How long the first answer of a restarted process may take, while somebody waits. It takes 50 ms on an idle machine.
 const RESTART_PATIENCE: Duration = Duration::from_secs(2);
 /// The same when a voice is loaded, perhaps while the machine boots.
 const START_PATIENCE: Duration = Duration::from_secs(15);

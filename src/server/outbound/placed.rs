@@ -37,7 +37,7 @@ pub(in crate::server) enum Refused {
     Uncertain,
 }
 
-/// The status of a call of which the line has not said whether it dials.
+/// The status of a call that the line has not confirmed, and may be dialing.
 const UNCERTAIN: &str = "uncertain";
 
 /// The state of a call, as clients see it.
@@ -104,7 +104,7 @@ impl PlacedCalls {
         let now = Instant::now();
         for call in &mut calls.calls {
             if call.until.is_some_and(|until| until < now) {
-                // Of a call that it has placed, the line would have told the end.
+                // If the line had placed it, it would have reported its end.
                 let is_uncertain = call.state.status == UNCERTAIN;
                 call.end(if is_uncertain { "failed" } else { "completed" });
             }

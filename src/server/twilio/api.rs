@@ -11,7 +11,7 @@ use std::time::Duration;
 /// How long Twilio's API may take.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long connecting to it may take. What was not sent did not dial; of what was, nobody can tell.
+/// How long connecting to it may take. Without a connection no call was placed; after that, nobody can tell.
 const CONNECTING: Duration = Duration::from_secs(5);
 
 impl Twilio {

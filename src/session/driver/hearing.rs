@@ -13,8 +13,8 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument;
 
-/// So much audio that nothing has judged for so long: the caller is not heard any more. After a stall of the network or
-/// the server, a telephone's audio comes in a burst of two seconds at most, which is too little to be mistaken for that.
+/// A caller counts as unheard if this much audio waits for the detector, and if it has judged nothing for this long. After
+/// a stall of the network or the server, a telephone's audio comes in a burst of two seconds at most, which is less.
 const UNHEARD: Micros = Micros::from_ms(5_000);
 
 /// The user's audio on its way to the models.
