@@ -289,7 +289,7 @@ const TALK: &[(Talk, &str)] = &[
     ),
     (
         Talk::Wait,
-        r"^(?:please )?(?:give me|just|1|one)(?: (?:a|an|1|one|just|for))*(?: (?:moment|second|minute|sec|instant|bit|while))(?: please)?$",
+        r"^(?:(?:(?:please|oh|sorry) )*(?:give me|just|1|one)(?: (?:a|an|1|one|just|for))* (?:moment|second|minute|sec|instant|bit|while)|no (?:just )?(?:1|one) (?:moment|second|sec))(?: please)?$",
     ),
     (
         Talk::Repeat,
@@ -523,13 +523,17 @@ pub(super) fn which_one(sentence: &str, labels: &[&str]) -> Option<Target> {
     }
 }
 
-/// The length that corrects a timer of so many seconds: "no, I said 50 minutes", "actually make it 10".
+/// The length that corrects a timer of so many seconds: "no, I said 50 minutes", "actually make it 10", but not "sorry, one
+/// second".
 pub(super) fn other_length(sentence: &str, seconds: u64) -> Option<u64> {
     static INSTEAD_OF: LazyLock<Option<Regex>> = LazyLock::new(|| {
         rule(
             r"^(?:(?:please|oh|no|wait|sorry|actually|rather|i (?:mean|meant|said|wanted)|(?:can you )?make (?:it|that)|(?:can you )?change (?:it|that) to|set it (?:to|for)) ?)+ (?P<length>(?:\d|half|an? (?:hour|minute|quarter|half|couple)).*?)(?: (?:please|instead|timer|then|thanks))*$",
         )
     });
+    if matches!(talk(sentence), Some(Talk::Stop | Talk::Wait)) {
+        return None;
+    }
     let found = INSTEAD_OF.as_ref()?.captures(sentence)?;
     let length = &found["length"];
     let unit = if seconds.is_multiple_of(60) { 60 } else { 1 };

@@ -539,6 +539,9 @@ fn a_timer_is_taken_back_by_it_and_corrected_by_another_length() {
         ("make that fifteen", Some(900)),
         ("No, half an hour please.", Some(1800)),
         ("Ten minutes.", None),
+        // The timer became one of a second or a minute.
+        ("Sorry, one second.", None),
+        ("Wait a minute.", None),
         ("No, make it a large one.", None),
         ("I said no.", None),
     ] {
