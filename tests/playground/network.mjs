@@ -2,7 +2,7 @@
 
 import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
-import { address } from './common.mjs';
+import { address, PATIENCE } from './common.mjs';
 
 /** The network between browser and server, which the test cuts. */
 export class Network {
@@ -34,7 +34,8 @@ export class Network {
 
   /** Lets nothing of the server through to the browser any more. Resolves once it has sent these words. */
   swallow(words) {
-    return new Promise((resolve) => {
+    return new Promise((resolve, reject) => {
+      setTimeout(() => reject(new Error(`the server does not send ${words}`)), PATIENCE).unref();
       for (const [far, line] of this.#answers) {
         let sent = '';
         far.unpipe(line);
