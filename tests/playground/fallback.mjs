@@ -95,6 +95,8 @@ async function refused(browser) {
 async function voiceless(browser) {
   step('who plays a question that cannot be fetched is told why');
   const { context, page } = await open(browser, address);
+  // Its question does not wait until a call has failed.
+  await page.evaluate(() => delete window.RTCPeerConnection);
   const error = { code: 'unavailable', message: 'The voice is busy or has failed.' };
   await page.route('**/playground/questions/*', (route) => route.fulfill({ status: 503, json: { error } }));
   await page.click('#questions button >> nth=0');
