@@ -91,6 +91,8 @@ async function comesBack(browser) {
   assert.equal(await page.inputValue('#words'), 'And then', 'what was typed meanwhile stays');
   assert.equal(await page.locator('.message.user').count(), asked + 1);
   await page.waitForSelector('.message.agent:last-of-type .sounding', { timeout: PATIENCE });
+  // It is answered. The whole answer was heard before.
+  await page.keyboard.press('Escape');
   await page.waitForFunction(() => document.getElementById('status').dataset.state === 'open' && !document.querySelector('.sounding'), null, { timeout: PATIENCE });
 
   step('a message that never reached the server stays in the field');
