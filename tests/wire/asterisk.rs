@@ -442,7 +442,7 @@ async fn keys_reach_the_session() {
 async fn unknown_frame_types_are_skipped() {
     let (_server, address) = Server::of_calls(local(), scripted::factory(Script::default()));
     let mut caller = Caller::dial(address).await;
-    for kind in [0x02, 0x17, 0x80, 0xff, UUID] {
+    for kind in [0x02, 0x19, 0x80, 0xff, UUID] {
         caller.send(kind, &[0; 16]).await;
     }
     assert_eq!(caller.turn().await, ANSWER_FRAMES);
