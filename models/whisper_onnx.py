@@ -6,9 +6,13 @@ reads `model.bin` from SOURCE_DIR and writes, with H heads of D elements,
 T encoder frames (20 ms each) and P tokens decoded so far:
 
 encoder.f32.onnx and encoder.int8.onnx
-    mel f32[1,80,2T]  ->  ck{i} f32[1,H,D,T], cv{i} f32[1,H,T,D]
-    The keys and values that each decoder layer i attends to: all the decoder
-    ever needs from the audio, computed once.
+    mel f32[1,80,2T], sk{i} f32[1,H,D,S], sv{i} f32[1,H,S,D], xk{i} f32[1,H,D,S], xv{i} f32[1,H,S,D]
+        ->  ck{i} f32[1,H,D,max(T,S)], cv{i} f32[1,H,max(T,S),D], ek{i} f32[1,H,D,T], ev{i} f32[1,H,T,D]
+    ck and cv are the keys and values that each decoder layer i attends to: all
+    the decoder ever needs from the audio, computed once. ek and ev are those
+    of the encoder's own layers. If S > T, the encoder takes the frames from T on
+    from an earlier run, whose ek, ev, ck and cv are sk, sv, xk and xv: silence
+    behind speech is computed once for all. Start with S = 0.
 
 decoder.int8.onnx, N tokens per run
     id i64[1,N], pos i64[1,N], pk{i} f32[1,H,D,P], pv{i} f32[1,H,P,D], ck{i}, cv{i}
@@ -95,8 +99,15 @@ class Graph:
         scale = np.float32(self.head_width**-0.5)
         return self.split_heads(self.affine(x, weight * scale, bias * scale), VALUES)
 
-    def self_attention(self, x, prefix, cache=None, mask=None):
-        """Adds self-attention to `x`; with `cache` = i, keys and values join those of layer i's past."""
+    def with_silence(self, own, silence, axis, frames, name=None):
+        """`own`, and behind it the frames of `silence` from its end on."""
+        end, along = (self.constant(np.array([n])) for n in (np.iinfo(np.int64).max, axis))
+        behind = self.op("Slice", silence, frames, end, along)
+        return self.op("Concat", own, behind, axis=axis, name=name)
+
+    def self_attention(self, x, prefix, cache=None, mask=None, silence=None):
+        """Adds self-attention to `x`; with `cache` = i, keys and values join those of layer i's past. `silence` is the
+        number of the layer, and the frames of `x`, in an encoder."""
         normed = self.layer_norm(x, f"{prefix}/layer_norm")
         # The rows of linear_0 are query, key and value; Whisper's keys have no bias.
         query_w, key_w, value_w = np.split(self.weight(f"{prefix}/linear_0/weight"), 3)
@@ -107,6 +118,12 @@ class Graph:
         if cache is not None:
             keys = self.op("Concat", f"pk{cache}", keys, axis=3, name=f"nk{cache}")
             values = self.op("Concat", f"pv{cache}", values, axis=2, name=f"nv{cache}")
+        if silence is not None:
+            layer, frames = silence
+            keys = self.op("Identity", keys, name=f"ek{layer}")
+            values = self.op("Identity", values, name=f"ev{layer}")
+            keys = self.with_silence(keys, f"sk{layer}", 3, frames)
+            values = self.with_silence(values, f"sv{layer}", 2, frames)
         return self.op("Add", x, self.linear(self.attend(query, keys, values, mask), f"{prefix}/linear_1"))
 
     def cross_attention(self, x, prefix, layer):
@@ -127,19 +144,19 @@ class Graph:
         return model
 
 
-def cross_tensors(graph, weights):
-    """Declares ck{i} and cv{i}: the encoder's outputs and inputs of the decoder."""
-    heads, width = weights.decoder_heads, graph.head_width
-    for layer in range(weights.decoder_layers):
-        yield float_tensor(f"ck{layer}", 1, heads, width, "T")
-        yield float_tensor(f"cv{layer}", 1, heads, "T", width)
+def keys_and_values(graph, prefix, layers, heads, length):
+    """Declares {prefix}k{i} and {prefix}v{i} for each layer i."""
+    for layer in range(layers):
+        yield float_tensor(f"{prefix}k{layer}", 1, heads, graph.head_width, length)
+        yield float_tensor(f"{prefix}v{layer}", 1, heads, length, graph.head_width)
 
 
-def cache_tensors(graph, weights, prefix, length):
-    heads, width = weights.decoder_heads, graph.head_width
-    for layer in range(weights.decoder_layers):
-        yield float_tensor(f"{prefix}k{layer}", 1, heads, width, length)
-        yield float_tensor(f"{prefix}v{layer}", 1, heads, length, width)
+def in_decoder(graph, weights, prefix, length):
+    return keys_and_values(graph, prefix, weights.decoder_layers, weights.decoder_heads, length)
+
+
+def in_encoder(graph, weights, prefix, length):
+    return keys_and_values(graph, prefix, weights.encoder_layers, weights.encoder_heads, length)
 
 
 def convolve(graph, x, prefix, stride):
@@ -147,11 +164,16 @@ def convolve(graph, x, prefix, stride):
     return graph.op("Gelu", graph.op("Conv", x, kernel, bias, kernel_shape=[3], pads=[1, 1], strides=[stride]))
 
 
-def add_positions(graph, x):
+def frames_of(graph, x):
+    """How many frames `x` [1,T,width] has: i64[1]."""
+    one, two = (graph.constant(np.array([n])) for n in (1, 2))
+    return graph.op("Slice", graph.op("Shape", x), one, two)
+
+
+def add_positions(graph, x, frames):
     """Adds as many of the encoder's position encodings as `x` [1,T,width] has frames."""
     positions = graph.constant(graph.weight("encoder/position_encodings/encodings")[None])
-    zero, one, two = (graph.constant(np.array([n])) for n in range(3))
-    frames = graph.op("Slice", graph.op("Shape", x), one, two)
+    zero, one = (graph.constant(np.array([n])) for n in (0, 1))
     return graph.op("Add", x, graph.op("Slice", positions, zero, frames, one))
 
 
@@ -159,19 +181,25 @@ def build_encoder(weights):
     graph = Graph(weights, weights.encoder_heads)
     x = convolve(graph, "mel", "encoder/conv1", stride=1)
     x = convolve(graph, x, "encoder/conv2", stride=2)
-    x = add_positions(graph, graph.op("Transpose", x, perm=[0, 2, 1]))
+    x = graph.op("Transpose", x, perm=[0, 2, 1])
+    frames = frames_of(graph, x)
+    x = add_positions(graph, x, frames)
     for layer in range(weights.encoder_layers):
-        x = graph.self_attention(x, f"encoder/layer_{layer}/self_attention")
+        x = graph.self_attention(x, f"encoder/layer_{layer}/self_attention", silence=(layer, frames))
         x = graph.feed_forward(x, f"encoder/layer_{layer}/ffn")
     x = graph.layer_norm(x, "encoder/layer_norm")
     for layer in range(weights.decoder_layers):
         prefix = f"decoder/layer_{layer}/attention/linear_1"
         key_w, value_w = np.split(graph.weight(f"{prefix}/weight"), 2)
         _, value_b = np.split(graph.weight(f"{prefix}/bias"), 2)
-        graph.split_heads(graph.affine(x, key_w), KEYS, name=f"ck{layer}")
-        graph.split_heads(graph.affine(x, value_w, value_b), VALUES, name=f"cv{layer}")
-    inputs = [float_tensor("mel", 1, weights.mel_bands, "M")]
-    return graph.model("whisper_encoder", inputs, list(cross_tensors(graph, weights)))
+        keys = graph.split_heads(graph.affine(x, key_w), KEYS)
+        values = graph.split_heads(graph.affine(x, value_w, value_b), VALUES)
+        graph.with_silence(keys, f"xk{layer}", 3, frames, name=f"ck{layer}")
+        graph.with_silence(values, f"xv{layer}", 2, frames, name=f"cv{layer}")
+    mel = float_tensor("mel", 1, weights.mel_bands, "M")
+    inputs = [mel, *in_encoder(graph, weights, "s", "S"), *in_decoder(graph, weights, "x", "S")]
+    outputs = [*in_decoder(graph, weights, "c", "A"), *in_encoder(graph, weights, "e", "T")]
+    return graph.model("whisper_encoder", inputs, outputs)
 
 
 def embed(graph, table, index):
@@ -204,9 +232,9 @@ def build_decoder(weights):
         x = graph.feed_forward(x, f"decoder/layer_{layer}/ffn")
     x = graph.layer_norm(x, "decoder/layer_norm")
     graph.op("MatMul", x, graph.constant(graph.weight("decoder/embeddings/weight").T), name="logits")
-    inputs = [index_tensor("id"), index_tensor("pos"), *cache_tensors(graph, weights, "p", "P")]
-    outputs = [float_tensor("logits", 1, "N", weights.vocabulary), *cache_tensors(graph, weights, "n", "P1")]
-    return graph.model("whisper_decoder", [*inputs, *cross_tensors(graph, weights)], outputs)
+    inputs = [index_tensor("id"), index_tensor("pos"), *in_decoder(graph, weights, "p", "P")]
+    outputs = [float_tensor("logits", 1, "N", weights.vocabulary), *in_decoder(graph, weights, "n", "P1")]
+    return graph.model("whisper_decoder", [*inputs, *in_decoder(graph, weights, "c", "T")], outputs)
 
 
 def quantise(source, target):

@@ -11,11 +11,11 @@ pub const MAX_SAMPLES: usize = MAX_FRAMES * ENCODER_FRAME;
 
 const MAX_FRAMES: usize = 1_500;
 
-/// Below about 450 frames tiny.en repeats itself.
-const MIN_FRAMES: usize = 512;
+/// The least context of whisper.cpp: below about 450 frames tiny.en repeats itself.
+pub(super) const MIN_FRAMES: usize = 512;
 
 /// Frames of silence after the audio.
-const MARGIN_FRAMES: usize = 64;
+pub(super) const MARGIN_FRAMES: usize = 64;
 
 /// The context with which audio that made the model loop is tried again. The third try has all that the
 /// model was trained with, and takes three times as long.
@@ -80,17 +80,18 @@ impl Candidate {
     }
 }
 
-/// Decodes with as much context as the audio needs, and with more of it while the model seems to
+/// Decodes with as much context as the audio needs, `least` frames at least, and with more of it while the model seems to
 /// loop. What loops even with all of it is not believed. A `partial` is tried once, and what may loop in it is not
 /// believed: three tries would keep the words of the pause waiting for half a second.
 pub(super) fn with_retry<E>(
     samples: usize,
+    least: usize,
     partial: bool,
     mut decode: impl FnMut(usize) -> Result<Candidate, E>,
 ) -> Result<Recognised, E> {
     let mut tried = 0;
     let mut heard = Recognised::default();
-    for context in audio_context(samples) {
+    for context in audio_context(samples, least) {
         if context == tried {
             break;
         }
@@ -133,9 +134,9 @@ impl Limits {
 }
 
 /// The context to try first, and those to try if the model loops.
-fn audio_context(samples: usize) -> [usize; 3] {
+fn audio_context(samples: usize, least: usize) -> [usize; 3] {
     let frames = samples.div_ceil(ENCODER_FRAME) + MARGIN_FRAMES;
-    let first = frames.clamp(MIN_FRAMES, MAX_FRAMES);
+    let first = frames.clamp(least, MAX_FRAMES);
     let second = (first + 256).clamp(RETRY_FRAMES, MAX_FRAMES);
     [first, second, MAX_FRAMES]
 }
@@ -248,7 +249,7 @@ mod tests {
         let tokens = [1, 2, 3, 4, 5, 6, 7, 1, 2, 3, 4, 5, 6, 7];
         let hear = |samples, tokens: &[u32]| {
             let mut tries = 0;
-            let heard = with_retry(samples, false, |_| {
+            let heard = with_retry(samples, MIN_FRAMES, false, |_| {
                 tries += 1;
                 Ok::<_, ()>(candidate(twice, tokens, -0.1))
             });
@@ -264,12 +265,12 @@ mod tests {
     fn a_question_that_loops_is_heard_with_all_the_context_there_is() {
         let looping = candidate("Tell me a joke", &[1, 2, 3, 4].repeat(5), 0.0);
         let clear = candidate("Tell me a joke.", &[1, 2, 3, 4, 5], 0.0);
-        let text = with_retry(16_000, false, |frames| match frames {
+        let text = with_retry(16_000, MIN_FRAMES, false, |frames| match frames {
             MAX_FRAMES => Ok::<_, ()>(clear.clone()),
             _ => Ok(looping.clone()),
         });
         assert_eq!(text, Ok("Tell me a joke.".into()));
-        let text = with_retry(16_000, false, |_| Ok::<_, ()>(looping.clone()));
+        let text = with_retry(16_000, MIN_FRAMES, false, |_| Ok::<_, ()>(looping.clone()));
         assert_eq!(text, Ok(Recognised::default()));
     }
 
@@ -281,7 +282,7 @@ mod tests {
             0.0,
         );
         let mut contexts = Vec::new();
-        let text = with_retry(2 * 16_000, false, |frames| {
+        let text = with_retry(2 * 16_000, MIN_FRAMES, false, |frames| {
             contexts.push(frames);
             Ok::<_, ()>(twice.clone())
         });
@@ -293,13 +294,13 @@ mod tests {
     fn a_partial_that_may_loop_is_dropped_at_once() {
         let looping = candidate("80% of 80% of 80% of", &[1, 2, 1, 2, 1, 2, 1, 2], 0.0);
         let mut tries = 0;
-        let heard = with_retry(2 * 16_000, true, |_| {
+        let heard = with_retry(2 * 16_000, MIN_FRAMES, true, |_| {
             tries += 1;
             Ok::<_, ()>(looping.clone())
         });
         assert_eq!((heard, tries), (Ok(Recognised::default()), 1));
         let clear = candidate("How much is", &[1, 2, 3], 0.0);
-        let heard = with_retry(16_000, true, |_| Ok::<_, ()>(clear.clone()));
+        let heard = with_retry(16_000, MIN_FRAMES, true, |_| Ok::<_, ()>(clear.clone()));
         assert_eq!(heard.unwrap().text, "How much is");
     }
 
@@ -334,7 +335,7 @@ mod tests {
 
     #[test]
     fn the_context_is_never_too_short_or_too_long() {
-        assert_eq!(audio_context(16_000), [512, 768, 1_500]);
-        assert_eq!(audio_context(MAX_SAMPLES), [1_500; 3]);
+        assert_eq!(audio_context(16_000, MIN_FRAMES), [512, 768, 1_500]);
+        assert_eq!(audio_context(MAX_SAMPLES, MIN_FRAMES), [1_500; 3]);
     }
 }

@@ -6,6 +6,7 @@ pub mod deepgram;
 mod detect;
 pub mod keyterms;
 pub mod openai;
+mod silence;
 mod tokens;
 mod whisper_cpp;
 mod whisper_layout;

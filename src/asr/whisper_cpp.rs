@@ -1,6 +1,6 @@
 //! Whisper on whisper.cpp: any ggml model, on the CPU.
 
-use super::decode::{Candidate, Limits, MAX_SAMPLES, with_retry};
+use super::decode::{Candidate, Limits, MAX_SAMPLES, MIN_FRAMES, with_retry};
 use super::tokens::code;
 use super::{Asr, AsrError, Hints, Recognised, warn_of_only_english};
 use crate::audio::at_usual_level;
@@ -122,7 +122,7 @@ impl Asr for WhisperCpp {
         // Shorter audio than 1 s is refused.
         let mut padded = at_usual_level(audio).into_owned();
         padded.resize(audio.len().max(17_600), 0.0);
-        let heard = with_retry(audio.len(), hints.partial, |frames| {
+        let heard = with_retry(audio.len(), MIN_FRAMES, hints.partial, |frames| {
             self.decode(&padded, frames, &spoken)
         });
         heard.map(|heard| heard.text.into())

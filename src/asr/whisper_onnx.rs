@@ -1,12 +1,13 @@
 //! Whisper on ONNX Runtime: the embedded default, several times as fast as whisper.cpp on a CPU.
 
 use super::decode::{Candidate, ENCODER_FRAME, Limits, MAX_SAMPLES, with_retry};
+use super::silence::{CONTEXT_FRAMES, frames_to_encode, sound_like_speech};
 use super::tokens::Tokens;
 use super::{Asr, AsrError, Hints, Recognised, warn_of_only_english};
 use crate::audio::at_usual_level;
 use crate::audio::mel::{BANDS, HOP, LogMel};
 use crate::language::Marks;
-use ort::session::{Session, SessionInputValue};
+use ort::session::{RunOptions, Session, SessionInputValue};
 use ort::value::{DynValue, Outlet, Tensor, TensorRef};
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -25,11 +26,14 @@ const ELLIPSIS: &str = "...";
 /// The most tokens of keyterms. Each costs a step of decoding.
 const LONGEST_PROMPT: usize = 40;
 
-/// Whisper of any size, of English or of many languages, as `models/whisper_onnx.py` builds it. The encoder takes as
-/// much context as the audio needs.
+/// Whisper of any size, of English or of many languages, as `models/whisper_onnx.py` builds it. The encoder computes
+/// the frames of the audio; those of the silence behind it are known (`silence.rs`).
 pub struct WhisperOnnx {
     name: String,
     encoder: Session,
+    /// What the encoder makes of silence behind speech, in [`CONTEXT_FRAMES`] frames.
+    silence: Caches,
+    options: RunOptions,
     decoder: Session,
     tokenizer: Tokenizer,
     sizes: Sizes,
@@ -74,10 +78,17 @@ impl WhisperOnnx {
         let tokenizer = tokenizer.map_err(|error| load_error(&path, error.to_string()))?;
         let tokens = Tokens::of(&tokenizer, sizes.vocabulary);
         let ellipsis = tokenizer.token_to_id(ELLIPSIS).map(|token| token as usize);
+        let path = folder.join("encoder.int8.onnx");
+        let (mut encoder, mut mel) = (load_graph(&path)?, LogMel::new());
+        let none = no_silence(&shapes(encoder.inputs()))?;
+        let none = none.ok_or_else(|| load_error(&path, MADE_BEFORE.into()))?;
+        let silence = silence(&mut encoder, &mut mel, &none)?;
         let model = folder.file_name().unwrap_or_default().to_string_lossy();
         Ok(Self {
             name: format!("{model} (ONNX Runtime)"),
-            encoder: load_graph(&folder.join("encoder.int8.onnx"))?,
+            encoder,
+            silence,
+            options: RunOptions::new().map_err(failed)?,
             decoder,
             tokens: tokens.map_err(|reason| load_error(&path, reason))?,
             tokenizer,
@@ -85,7 +96,7 @@ impl WhisperOnnx {
             goes_on: MARKS_IN_BETWEEN.into_iter().chain(ellipsis).collect(),
             suppressed: config.suppress_ids,
             suppressed_first: config.suppress_ids_begin,
-            mel: LogMel::new(),
+            mel,
         })
     }
 
@@ -109,19 +120,10 @@ impl WhisperOnnx {
         before: &[u32],
         hints: &Hints,
     ) -> Result<Candidate, AsrError> {
-        let mut padded = audio.to_vec();
-        padded.resize(frames * ENCODER_FRAME, 0.0);
-        let features = self.mel.features(&padded);
-        let shape = [1, BANDS, padded.len() / HOP];
-        let mel = TensorRef::from_array_view((shape, &features[..])).map_err(failed)?;
-        let encoded = self
-            .encoder
-            .run(ort::inputs! { "mel" => mel })
-            .map_err(failed)?;
-        let cross = encoded
-            .into_iter()
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect();
+        let frames = frames_to_encode(audio.len(), frames);
+        let (encoder, mel) = (&mut self.encoder, &mut self.mel);
+        let mut cross = encode(encoder, mel, audio, frames, &self.silence, &self.options)?;
+        cross.retain(|(name, _)| name.starts_with('c'));
         let mut decoding = Decoding::new(self.sizes, cross)?;
         let logits = decoding.step(&mut self.decoder, before)?;
         let mut logits = logits[logits.len() - self.sizes.vocabulary..].to_vec();
@@ -252,7 +254,7 @@ impl Asr for WhisperOnnx {
         }
         let before = self.before(hints)?;
         let audio = at_usual_level(&audio[..audio.len().min(MAX_SAMPLES)]);
-        let heard = with_retry(audio.len(), hints.partial, |frames| {
+        let heard = with_retry(audio.len(), CONTEXT_FRAMES, hints.partial, |frames| {
             self.decode(&audio, frames, &before, hints)
         })?;
         if !heard.text.is_empty() || before.len() == 1 {
@@ -260,7 +262,7 @@ impl Asr for WhisperOnnx {
         }
         // With keyterms the model sometimes hears no words in audio in which it hears some without them.
         let start = [self.tokens.start];
-        with_retry(audio.len(), hints.partial, |frames| {
+        with_retry(audio.len(), CONTEXT_FRAMES, hints.partial, |frames| {
             self.decode(&audio, frames, &start, hints)
         })
     }
@@ -378,6 +380,69 @@ impl Decoding {
         self.length = length;
         Ok(())
     }
+}
+
+/// An encoder without inputs for the silence behind speech.
+const MADE_BEFORE: &str =
+    "it computes the silence behind speech anew each time; `make models` makes it anew";
+
+/// No silence, for an encoder with these inputs; `None` if it takes none.
+fn no_silence(inputs: &Shapes) -> Result<Option<Caches>, AsrError> {
+    let mut none = Caches::new();
+    for (name, shape) in inputs.iter().filter(|(name, _)| *name != "mel") {
+        let shape: Vec<i64> = shape.iter().map(|size| (*size).max(0)).collect();
+        let empty = Tensor::from_array((shape, Vec::<f32>::new())).map_err(failed)?;
+        none.push((name.clone(), empty.into_dyn()));
+    }
+    Ok((!none.is_empty()).then_some(none))
+}
+
+/// What an encoder makes of silence behind speech, as inputs for its later runs.
+fn silence(encoder: &mut Session, mel: &mut LogMel, none: &Caches) -> Result<Caches, AsrError> {
+    let mut options = RunOptions::new().map_err(failed)?;
+    // Utterances are mostly shorter: what memory this run took and they do not need is given back.
+    let freed = options.set("memory.enable_memory_arena_shrinkage", "cpu:0");
+    freed.map_err(failed)?;
+    let sound = sound_like_speech();
+    let encoded = encode(encoder, mel, &sound, CONTEXT_FRAMES, none, &options)?;
+    let mut silence = Caches::new();
+    for (name, value) in &encoded {
+        let input = match name.split_at_checked(1) {
+            Some(("e", layer)) => format!("s{layer}"),
+            Some(("c", layer)) => format!("x{layer}"),
+            _ => continue,
+        };
+        let (shape, values) = value.try_extract_tensor::<f32>().map_err(failed)?;
+        let copy = Tensor::from_array((shape.to_vec(), values.to_vec())).map_err(failed)?;
+        silence.push((input, copy.into_dyn()));
+    }
+    Ok(silence)
+}
+
+/// The keys and values of `audio` in `frames` frames, and behind them those of `silence`.
+fn encode(
+    encoder: &mut Session,
+    mel: &mut LogMel,
+    audio: &[f32],
+    frames: usize,
+    silence: &Caches,
+    options: &RunOptions,
+) -> Result<Caches, AsrError> {
+    let mut padded = audio.to_vec();
+    padded.resize(frames * ENCODER_FRAME, 0.0);
+    let features = mel.features(&padded);
+    let shape = [1, BANDS, padded.len() / HOP];
+    let mel = TensorRef::from_array_view((shape, &features[..])).map_err(failed)?;
+    let mut inputs: Vec<(Cow<'_, str>, SessionInputValue<'_>)> = vec![("mel".into(), mel.into())];
+    for (name, value) in silence {
+        inputs.push((name.as_str().into(), value.into()));
+    }
+    let encoded = encoder.run_with_options(inputs, options);
+    let encoded = encoded.map_err(failed)?;
+    let encoded = encoded.into_iter();
+    Ok(encoded
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect())
 }
 
 /// Runs the decoder over `tokens`, the first of which stands at `position`. Returns the logits after each, and the caches

@@ -171,7 +171,7 @@ fn print(kind: &str, name: &str, end: &Ended) {
 }
 
 /// Generated voices are hard for the rule: their melody ends no sentence, so that only the words and the marks
-/// tell. Measured from the detector's last speech: 176 ms in the middle, 444 ms of 95 %; of 20 pauses the agent speaks
+/// tell. Measured from the detector's last speech: 120 ms in the middle, 226 ms of 95 %; of 20 pauses the agent speaks
 /// into 5.
 #[test]
 fn requests_end_soon_and_pauses_are_waited_out() {
