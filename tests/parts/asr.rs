@@ -81,7 +81,7 @@ fn foreign_requests() -> Vec<(&'static str, Clip)> {
     spoken.collect()
 }
 
-/// Measured: German 14.3 %, Spanish 7.0 % of the words of SVOX Pico's voices.
+/// Measured: German 12.7 %, Spanish 8.8 % of the words of SVOX Pico's voices.
 #[test]
 #[ignore = "needs whisper-base and SVOX Pico: make measure"]
 fn german_and_spanish_are_understood_with_published_weights() {
@@ -210,7 +210,7 @@ fn both_engines_understand_speech_equally_well() {
     );
 }
 
-/// Reference: 4.6 % with the int8 graphs, most of it number formats.
+/// Measured: 1.3 and 2.3 %.
 #[test]
 #[ignore = "measures recordings: make measure"]
 fn both_engines_understand_recorded_speech_equally_well() {
