@@ -31,7 +31,7 @@ const LONGEST_PROMPT: usize = 40;
 pub struct WhisperOnnx {
     name: String,
     encoder: Session,
-    /// What the encoder makes of silence behind speech, in [`CONTEXT_FRAMES`] frames.
+    /// The encoder's keys and values of silence behind speech, in [`CONTEXT_FRAMES`] frames.
     silence: Caches,
     options: RunOptions,
     decoder: Session,
@@ -397,7 +397,7 @@ fn no_silence(inputs: &Shapes) -> Result<Option<Caches>, AsrError> {
     Ok((!none.is_empty()).then_some(none))
 }
 
-/// What an encoder makes of silence behind speech, as inputs for its later runs.
+/// Encodes silence behind speech: inputs for the later runs of the encoder.
 fn silence(encoder: &mut Session, mel: &mut LogMel, none: &Caches) -> Result<Caches, AsrError> {
     let mut options = RunOptions::new().map_err(failed)?;
     // Utterances are mostly shorter: what memory this run took and they do not need is given back.
