@@ -3,8 +3,8 @@
 //! The models are trained with 30 s of context and repeat themselves with much less than ten. For an utterance of three
 //! seconds most of that is silence, and what the encoder makes of it hardly depends on the words before it. So it is
 //! encoded once, behind a sound that stands for speech, and joins the frames of each utterance from their end on. That
-//! takes half of the encoder's time (`cargo bench --bench recogniser`) and loses fewer words than ten seconds computed in
-//! full. Silence behind nothing or behind noise makes the model repeat itself more often.
+//! takes half of the encoder's time (`cargo bench --bench recogniser`); `--test parts asr::` and `pipeline::` assert that
+//! the words are understood. Silence behind nothing or behind noise makes the model repeat itself more often.
 
 use super::decode::{ENCODER_FRAME, MARGIN_FRAMES};
 

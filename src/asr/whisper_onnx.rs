@@ -383,8 +383,7 @@ impl Decoding {
 }
 
 /// An encoder without inputs for the silence behind speech.
-const MADE_BEFORE: &str =
-    "it computes the silence behind speech anew each time; `make models` makes it anew";
+const MADE_BEFORE: &str = "it takes no silence from an earlier run; `make models` makes it anew";
 
 /// No silence, for an encoder with these inputs; `None` if it takes none.
 fn no_silence(inputs: &Shapes) -> Result<Option<Caches>, AsrError> {
