@@ -193,7 +193,7 @@ fn words_of_a_partial_save_time_and_cost_no_words() {
     println!("{same} of {of} as without; {with:.1} % of the words wrong, {without:.1} % without");
     // int8 arithmetic rounds several tokens together otherwise than each alone, which decides between words that sound
     // about equally likely: measured 64 of 72.
-    assert!(of - same <= of / 5, "{same} of {of}");
+    assert!(of - same <= of / 6, "{same} of {of}");
     assert!(with <= without + 0.5, "{with:.1} %, {without:.1} % without");
 }
 
