@@ -141,6 +141,11 @@ pub enum Input {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         word_ends: Vec<Micros>,
     },
+    /// The voice of a clause that was asked for is being loaded first.
+    VoiceLoads {
+        /// The clause.
+        clause: ClauseId,
+    },
     /// Audio of a clause was handed to the client's socket.
     Sent {
         /// The clause.

@@ -64,6 +64,8 @@ pub(super) struct Clause {
     pub(super) asked: bool,
     /// Whether its words have been announced to the client.
     pub(super) announced: bool,
+    /// Whether its voice is being loaded.
+    pub(super) voice_loads: bool,
     /// The length of its audio synthesised so far.
     made: Micros,
     /// Whether all of its audio has been synthesised.
@@ -125,6 +127,7 @@ impl Playout {
             index,
             asked: false,
             announced: false,
+            voice_loads: false,
             made: Micros(0),
             complete: false,
             sent: Micros(0),
@@ -145,9 +148,9 @@ impl Playout {
     }
 
     /// The clause that the voice is working on.
-    pub(super) fn being_made(&self) -> Option<ClauseId> {
+    pub(super) fn being_made(&self) -> Option<&Clause> {
         let mut clauses = self.clauses.iter();
-        clauses.find(|c| c.asked && !c.complete).map(|c| c.id)
+        clauses.find(|c| c.asked && !c.complete)
     }
 
     pub(super) fn get(&mut self, id: ClauseId) -> Option<&mut Clause> {
@@ -168,6 +171,7 @@ impl Playout {
         if let Some(clause) = self.get(id) {
             clause.made = clause.made + length;
             clause.complete |= last;
+            clause.voice_loads = false;
         }
     }
 

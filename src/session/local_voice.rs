@@ -41,6 +41,11 @@ impl LocalVoice {
         }
     }
 
+    /// Whether it has to be loaded before it speaks.
+    pub(super) fn loads(&self) -> bool {
+        self.ready().is_none()
+    }
+
     /// Synthesises a clause, when it is loaded.
     ///
     /// # Errors

@@ -590,6 +590,14 @@ impl Voice {
         self.rate
     }
 
+    /// Whether it has to be loaded before it speaks.
+    pub(super) fn loads(&self) -> bool {
+        match &self.engine {
+            Engine::Local(voice) => voice.loads(),
+            Engine::Service(_) => false,
+        }
+    }
+
     /// Synthesises a clause. `chunk` receives its audio; `done` is called at the end or with the reason
     /// of a failure, on any thread. Cancelling stops it between chunks; then `done` may not be called.
     pub(super) fn speak(

@@ -161,6 +161,8 @@ pub(super) struct Sim {
     pub(super) turn_model_fails: bool,
     pub(super) tts_fails: HashSet<String>,
     pub(super) tts_hangs: bool,
+    /// How long the voice is loaded before its first clause.
+    pub(super) voice_loads_ms: Option<u64>,
     /// Whether the voice takes as long as the core estimates, and begins phrases at once, which are prepared;
     /// otherwise each word takes 300 ms.
     pub(super) speaks_as_estimated: bool,
@@ -239,6 +241,7 @@ impl Sim {
             turn_model_fails: false,
             tts_fails: HashSet::new(),
             tts_hangs: false,
+            voice_loads_ms: None,
             speaks_as_estimated: false,
             tells_words: false,
             client_speaks: false,
@@ -715,10 +718,14 @@ impl Sim {
         ]
         .iter()
         .any(|phrase| phrase.contains(text));
-        let takes = match self.speaks_as_estimated && is_prepared {
+        let mut takes = match self.speaks_as_estimated && is_prepared {
             true => 1,
             false => 60,
         };
+        if let Some(loads) = self.voice_loads_ms.take() {
+            self.later(0, Input::VoiceLoads { clause });
+            takes += loads;
+        }
         let words = text.split_whitespace().count() as u64;
         let end = |word| Micros::from_ms(300 * word - 150);
         let word_ends = match self.tells_words {

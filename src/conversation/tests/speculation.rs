@@ -1378,6 +1378,21 @@ fn a_voice_that_hangs_is_given_up() {
     ask(&mut sim, "what time is it", 20_000);
     assert_eq!(sim.ended(), [ResponseStatus::Failed]);
 }
+
+/// A large voice takes longer than that to load on a busy machine, and counted as stalled.
+#[test]
+fn a_voice_that_is_being_loaded_is_waited_for() {
+    for (wait, status) in [
+        (10_000, ResponseStatus::Completed),
+        (40_000, ResponseStatus::Failed),
+    ] {
+        let mut sim = Sim::new(Policy::default());
+        sim.voice_loads_ms = Some(wait);
+        ask(&mut sim, "what time is it", 60_000);
+        assert_eq!(sim.ended(), [status], "{wait} ms");
+    }
+}
+
 #[test]
 fn a_timer_is_announced_although_no_audio_comes() {
     let mut sim = Sim::new(Policy::default());

@@ -206,6 +206,7 @@ impl Conversation {
             Input::Key { key } => self.press(key),
             Input::Said { text, last } => self.on_said(&text, last),
             Input::Stopped { heard } => self.on_stopped(&heard),
+            Input::VoiceLoads { clause } => self.on_voice_loads(clause),
             Input::VoiceEnded => self.on_voice_ended(),
             Input::Played { clause, until } => self.playout.played(self.common.now, clause, until),
             Input::Announce { text } => self.agenda.announce(text),

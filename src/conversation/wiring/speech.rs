@@ -100,17 +100,34 @@ impl Conversation {
 
     /// Sets the deadline for the next audio of the voice: a voice that hangs counts as failed.
     pub(super) fn watch_synthesis(&mut self) {
-        if self.playout.being_made().is_some() {
-            let due = self.common.now + self.common.policy.timeouts.synthesis_timeout;
-            self.common.timers.set(Timer::SynthesisOverdue, due);
-        } else {
-            self.common.timers.clear(Timer::SynthesisOverdue);
+        let timeouts = &self.common.policy.timeouts;
+        let limit = self
+            .playout
+            .being_made()
+            .map(|clause| match clause.voice_loads {
+                true => timeouts.voice_loading,
+                false => timeouts.synthesis_timeout,
+            });
+        match limit {
+            Some(limit) => {
+                let due = self.common.now + limit;
+                self.common.timers.set(Timer::SynthesisOverdue, due);
+            }
+            None => self.common.timers.clear(Timer::SynthesisOverdue),
+        }
+    }
+
+    pub(super) fn on_voice_loads(&mut self, clause: ClauseId) {
+        if let Some(clause) = self.playout.get(clause) {
+            clause.voice_loads = true;
+            self.watch_synthesis();
         }
     }
 
     pub(super) fn on_synthesis_overdue(&mut self) {
         if let Some(clause) = self.playout.being_made() {
-            self.on_failed(Job::Synthesis(clause), "the voice has stalled");
+            let job = Job::Synthesis(clause.id);
+            self.on_failed(job, "the voice has stalled");
         }
     }
 

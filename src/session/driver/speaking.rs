@@ -105,6 +105,7 @@ impl Driver {
         if let Some(clip) = prepared {
             return self.on_audio(clause, &clip.samples, Vec::new(), true);
         }
+        let loads = voice.loads();
         if let Some(TakenOver { audio, ended }) = self.ahead.take(&text, &speaker, clause, needed) {
             if !audio.is_empty() {
                 self.on_part(clause, Part::Audio(audio));
@@ -112,18 +113,21 @@ impl Driver {
             if let Some(ended) = ended {
                 self.on_part(clause, Part::End(ended));
             }
-            return;
+        } else {
+            let wanted = Wanted {
+                text,
+                needed,
+                asked: first.then_some(now),
+                sooner: None,
+            };
+            let (chunk, done) = parts(&self.results, Synthesis::Clause(clause));
+            let sent = voice.speak(wanted, cancel, &mut self.tasks, chunk, done);
+            if let Err(error) = sent {
+                self.on_part(clause, Part::End(Err(error.to_string())));
+            }
         }
-        let wanted = Wanted {
-            text,
-            needed,
-            asked: first.then_some(now),
-            sooner: None,
-        };
-        let (chunk, done) = parts(&self.results, Synthesis::Clause(clause));
-        let sent = voice.speak(wanted, cancel, &mut self.tasks, chunk, done);
-        if let Err(error) = sent {
-            self.on_part(clause, Part::End(Err(error.to_string())));
+        if loads {
+            self.input(Input::VoiceLoads { clause });
         }
     }
 

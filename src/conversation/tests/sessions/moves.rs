@@ -195,9 +195,11 @@ impl<'a> Session<'a> {
         self.sim.asr_ms = self.dice.pick(&[70, 60_000]);
     }
 
-    /// The voice fails on most sentences, hangs, or recovers.
+    /// The voice fails on most sentences, hangs, is loaded first, or recovers.
     fn voice(&mut self) {
         self.sim.tts_hangs = self.dice.chance(20);
+        let loads = self.dice.chance(30);
+        self.sim.voice_loads_ms = loads.then(|| 1_000 * (1 + self.dice.below(40)));
         self.sim.tts_fails.clear();
         if self.dice.chance(60) {
             let failing = SENTENCES.iter().skip(self.dice.index(3));
