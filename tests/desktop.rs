@@ -557,8 +557,8 @@ fn a_question_into_the_microphone_is_answered_on_the_loudspeaker() {
 }
 
 /// The echo of two virtual devices, which keep time with threads of their own, comes now sooner, now later on a busy
-/// machine; nobody can cancel that. So the agent gets three tries to tell its story until the user interrupts: one that
-/// hears itself never does.
+/// machine; nobody can cancel that. So it may make the agent pause, and the agent gets three tries to tell its story until
+/// the user interrupts. One that hears itself answers itself in all of them.
 #[test]
 fn the_agents_own_echo_does_not_interrupt_it() {
     let _alone = alone();
@@ -573,14 +573,12 @@ fn the_agents_own_echo_does_not_interrupt_it() {
         let mut talk = sound.undertone(&["talk"]);
         if recorder.hears_sound(8) {
             sound.say(&question);
-            let story = talk.line("agent:");
-            let told = story.trim_start_matches("agent: ");
-            assert!(common::STORY.starts_with(told), "{story}");
+            let told = talk.said_before_the_first_turn();
             assert!(
                 told.len() < common::STORY.len() - 50,
-                "nobody interrupted it: {story}"
+                "nobody interrupted it: {told}"
             );
-            if told.len() > 100 && turns(&talk.seen) == 0 {
+            if told.len() > 100 {
                 break talk;
             }
         }

@@ -280,9 +280,13 @@ fn a_browser_to_which_no_udp_port_is_open_talks_over_tcp() {
         port,
         silence(folder.path()),
     );
-    visit("tcp.mjs", folder.path(), &settings);
-    let heard = transcript(&artefacts.join("tcp.wav"));
-    assert!(heard.contains("tokyo"), "{heard}");
+    // A browser that gets no processor for a while loses sound; one to which none comes never hears a word.
+    let mut heard = Vec::new();
+    while !heard.iter().any(|words: &String| words.contains("tokyo")) {
+        assert!(heard.len() < 3, "{heard:?}");
+        visit("tcp.mjs", folder.path(), &settings);
+        heard.push(transcript(&artefacts.join("tcp.wav")));
+    }
 }
 
 #[test]

@@ -237,7 +237,12 @@ async fn idle_sessions(count: usize) -> (usize, usize) {
     }
     let opened = (allocated(), resident());
     hear_silence(&mut clients).await;
-    let listening = (allocated(), resident());
+    let mut listening = (allocated(), resident());
+    // On a busy machine some of the audio is still being judged.
+    for _ in 0..10 {
+        clear(&mut clients).await;
+        listening = listening.min((allocated(), resident()));
+    }
     let each = |now: usize, before: usize| now.saturating_sub(before) / count;
     for (when, (heap, memory)) in [("open", opened), ("listening to silence", listening)] {
         println!(
@@ -262,6 +267,11 @@ async fn hear_silence(clients: &mut [WebSocketStream<TcpStream>]) {
             send(client, append.clone()).await;
         }
     }
+    clear(clients).await;
+}
+
+/// Discards the audio of all clients, and waits until the sessions have.
+async fn clear(clients: &mut [WebSocketStream<TcpStream>]) {
     for client in clients {
         send(client, json!({"type": "input_audio_buffer.clear"})).await;
         while next(client).await["type"] != "input_audio_buffer.cleared" {}

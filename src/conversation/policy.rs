@@ -70,9 +70,6 @@ pub struct Timeouts {
     pub thinking: Micros,
     /// The longest wait for the first audio of a clause, and for each further piece.
     pub synthesis_timeout: Micros,
-    /// The longest wait for the first audio of a clause whose voice is being loaded.
-    #[serde(default = "voice_loading")]
-    pub voice_loading: Micros,
     /// The longest gap in the user's audio in mid-utterance before it counts as silence: a muted client may
     /// send nothing.
     pub audio_timeout: Micros,
@@ -267,10 +264,6 @@ fn thinking() -> Micros {
     Micros::from_ms(15_000)
 }
 
-fn voice_loading() -> Micros {
-    Micros::from_ms(30_000)
-}
-
 impl Default for Timeouts {
     fn default() -> Self {
         Self {
@@ -278,7 +271,6 @@ impl Default for Timeouts {
             generation_timeout: Micros::from_ms(4_000),
             thinking: thinking(),
             synthesis_timeout: Micros::from_ms(4_000),
-            voice_loading: voice_loading(),
             audio_timeout: Micros::from_ms(1_500),
             transcript_timeout: Micros::from_ms(2_500),
             silence_prompt: None,

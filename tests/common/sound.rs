@@ -264,6 +264,18 @@ impl Program {
         }
     }
 
+    /// The agent's words before the user's first turn.
+    pub fn said_before_the_first_turn(&mut self) -> String {
+        if !self.seen.iter().any(|line| line.starts_with("you:")) {
+            self.line("you:");
+        }
+        let lines = self.seen.iter();
+        lines
+            .take_while(|line| !line.starts_with("you:"))
+            .filter_map(|line| line.strip_prefix("agent:"))
+            .collect()
+    }
+
     /// Asks until `is_right` accepts what the agent has said since it was asked: an answer that a
     /// false interruption pauses is printed in two lines. The agent may mishear a question, or on a
     /// busy machine give up on the recogniser; then it answers something else and is asked again.

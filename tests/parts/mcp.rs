@@ -579,7 +579,7 @@ async fn a_changed_entry_is_another_connection_and_a_removed_server_is_not_repor
     setup.write("undertone.toml", &text.replace("\"]\n", "\", \"other\"]\n"));
     let new = reload(&setup, &old, &metrics);
     until_offered(&new, "look").await;
-    assert_eq!(setup.times("start"), starts + 1);
+    assert!(setup.times("start") > starts);
     assert_eq!(call(&old, "look", json!({})).await, Ok(json!({})));
 
     let gone = Setup::of("");

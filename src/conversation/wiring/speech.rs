@@ -15,6 +15,9 @@ use crate::conversation::timer::Timer;
 
 use crate::conversation::{Event, Job, Output};
 
+/// The longest wait for the first audio of a clause whose voice is being loaded.
+const VOICE_LOADING: Micros = Micros::from_ms(30_000);
+
 impl Conversation {
     /// Queues the model's clauses until the answer is too long.
     pub(super) fn say_clauses(&mut self, clauses: Vec<String>) {
@@ -100,20 +103,15 @@ impl Conversation {
 
     /// Sets the deadline for the next audio of the voice: a voice that hangs counts as failed.
     pub(super) fn watch_synthesis(&mut self) {
-        let timeouts = &self.common.policy.timeouts;
-        let limit = self
-            .playout
-            .being_made()
-            .map(|clause| match clause.voice_loads {
-                true => timeouts.voice_loading,
-                false => timeouts.synthesis_timeout,
-            });
-        match limit {
-            Some(limit) => {
-                let due = self.common.now + limit;
-                self.common.timers.set(Timer::SynthesisOverdue, due);
-            }
-            None => self.common.timers.clear(Timer::SynthesisOverdue),
+        if let Some(clause) = self.playout.being_made() {
+            let limit = match clause.voice_loads {
+                true => VOICE_LOADING,
+                false => self.common.policy.timeouts.synthesis_timeout,
+            };
+            let due = self.common.now + limit;
+            self.common.timers.set(Timer::SynthesisOverdue, due);
+        } else {
+            self.common.timers.clear(Timer::SynthesisOverdue);
         }
     }
 
