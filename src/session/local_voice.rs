@@ -43,7 +43,7 @@ impl LocalVoice {
 
     /// Whether it has to be loaded before it speaks.
     pub(super) fn loads(&self) -> bool {
-        self.ready().is_none()
+        matches!(self.home, Home::Shelf(at) if !self.shelf.holds(at))
     }
 
     /// Synthesises a clause, when it is loaded.

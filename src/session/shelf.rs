@@ -61,6 +61,11 @@ impl Shelf {
         self.memory.voices.get(voice)
     }
 
+    /// Whether the voice is loaded.
+    pub(super) fn holds(&self, voice: usize) -> bool {
+        self.memory.used(voice).is_some()
+    }
+
     /// The voice if it is loaded. Otherwise loading begins.
     pub(super) fn ready(&self, voice: usize) -> Option<Loaded> {
         let found = self.memory.used(voice);
@@ -185,13 +190,15 @@ mod tests {
     async fn the_least_recently_used_voice_makes_room() {
         let (shelf, counts) = shelf(&[10, 10, 10], 25);
         assert!(shelf.about(3).is_none());
+        assert!(!shelf.holds(0));
         for voice in [0, 1, 0, 2, 0] {
             shelf.voice(voice).await.unwrap();
         }
         assert_eq!(loads(&counts), [1, 1, 1], "1 gave way to 2");
         shelf.voice(1).await.unwrap();
         assert_eq!(loads(&counts), [1, 2, 1]);
-        assert!(shelf.ready(0).is_some(), "it was used after 2");
+        assert!(shelf.holds(0), "it was used after 2");
+        assert!(shelf.ready(0).is_some());
     }
 
     #[tokio::test]

@@ -954,7 +954,7 @@ async fn the_last_timer_is_taken_back_and_corrected() {
     answers_begin(&[("Cancel that.", "Okay.")]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_running_timer_is_kept_as_it_is_unless_it_is_cancelled() {
     let set = (
         "Set a pasta timer for 5 minutes.",
@@ -964,7 +964,10 @@ async fn a_running_timer_is_kept_as_it_is_unless_it_is_cancelled() {
         "Set a timer for 10 minutes.",
         "Okay, a 10 minute timer is set.",
     );
-    let left = ("What's left?", "You have a 5 minute timer for pasta with ");
+    let left = (
+        "What's left?",
+        "You have a 5 minute timer for pasta with 5 minutes left.",
+    );
     answers_begin(&[
         set,
         ("Add five minutes to my timer.", "I can't change the length"),

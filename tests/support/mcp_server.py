@@ -1,9 +1,9 @@
 """A scripted MCP server over standard input and output, in raw JSON-RPC.
 
-usage: mcp_server.py FOLDER
+usage: mcp_server.py FOLDER [ARGUMENT...]
 
 FOLDER/tools.json is what it lists, read anew each time. When FOLDER/changed appears it says that its tools have
-changed. It appends to FOLDER/log what reaches it: "start", "list", "call NAME", "cancel".
+changed. It appends to FOLDER/log what reaches it: "start" with its further arguments, "list", "call NAME", "cancel".
 """
 
 import json
@@ -72,7 +72,7 @@ def pages(cursor):
     return {"tools": tools[at : at + 1], **more}
 
 
-log("start")
+log(" ".join(["start", *sys.argv[2:]]))
 threading.Thread(target=watch, daemon=True).start()
 for line in sys.stdin:
     request = json.loads(line)

@@ -1379,7 +1379,7 @@ fn a_voice_that_hangs_is_given_up() {
     assert_eq!(sim.ended(), [ResponseStatus::Failed]);
 }
 
-/// A large voice takes longer than that to load on a busy machine, and counted as stalled.
+/// A large voice takes more than four seconds to load on a busy machine, and counted as stalled.
 #[test]
 fn a_voice_that_is_being_loaded_is_waited_for() {
     for (wait, status) in [
