@@ -5,7 +5,7 @@ Those that talk in real time run one after another: two of them at once hear eac
 leave of the machine, which works while a test waits for a client. Each of its two queues keeps to cores of its own: a
 model that computes on two cores which others have taken mostly waits for itself. The desktop's tests come last and have
 the machine for themselves, also its disk: a loudspeaker that stutters is an echo that nobody can cancel. Each queue's
-results are printed in one piece.
+results are printed in one piece. At the end, all failures are printed again, and each program's result.
 """
 
 import contextlib
@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 
 # The programs of each group, and the threads of each program if not one per core: most tests over sockets wait.
 ALONE = (["--test", "desktop"], None)
@@ -31,7 +32,33 @@ BESIDE = [
 NICE = 19
 
 
-def start(command, threads, out=None):
+class Results:
+    """What the test programs print: passed on, and the failures and results kept for the end."""
+
+    def __init__(self):
+        self.failures = []
+        self.results = []
+        self.in_failures = False
+
+    def write(self, line):
+        sys.stdout.buffer.write(line)
+        sys.stdout.buffer.flush()
+        if line.startswith(b"---- ") and line.endswith(b" ----\n"):
+            self.in_failures = True
+        elif line == b"failures:\n":
+            self.in_failures = False
+        elif line.startswith(b"test result: "):
+            self.in_failures = False
+            self.results.append(line)
+        if self.in_failures:
+            self.failures.append(line)
+
+    def write_again(self):
+        sys.stdout.buffer.writelines([b"\n", *self.failures, *self.results])
+        sys.stdout.buffer.flush()
+
+
+def start(command, threads, out):
     environment = dict(os.environ)
     if threads:
         threads = max(threads, len(os.sched_getaffinity(0)))
@@ -46,6 +73,18 @@ def one_after_another(commands):
     return ["sh", "-c", "; ".join(["failed=0", *runs, "exit $failed"])]
 
 
+def run_aloud(command, threads, running, results):
+    """Prints what the command prints while it runs. Whether it failed."""
+    run = start(command, threads, subprocess.PIPE)
+    running.append(run)
+    reader = threading.Thread(target=lambda: [results.write(line) for line in run.stdout], daemon=True)
+    reader.start()
+    failed = run.wait() != 0
+    # A program that a test left behind may hold the pipe open for ever.
+    reader.join(5)
+    return failed
+
+
 def stop(running):
     for run in running:
         if run.poll() is None:
@@ -56,6 +95,7 @@ def main():
     cargo = ["cargo", "test", *sys.argv[1:]]
     subprocess.run([*cargo, "--lib", "--tests", "--no-run"], check=True)
     cargo.append("--no-fail-fast")
+    results = Results()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     cores = sorted(os.sched_getaffinity(0))
     running = []
@@ -71,20 +111,19 @@ def main():
                 queues.append((start(queue, threads, out), out))
                 running.append(queues[-1][0])
             for programs, threads in IN_REAL_TIME:
-                running.append(start([*cargo, *programs], threads))
-                failed |= running[-1].wait() != 0
+                failed |= run_aloud([*cargo, *programs], threads, running, results)
             for queue, out in queues:
                 failed |= queue.wait() != 0
                 out.seek(0)
-                sys.stdout.buffer.write(out.read())
-                sys.stdout.buffer.flush()
+                for line in out:
+                    results.write(line)
             # What was compiled is on the disk before anybody listens.
             os.sync()
             programs, threads = ALONE
-            running.append(start([*cargo, *programs], threads))
-            failed |= running[-1].wait() != 0
+            failed |= run_aloud([*cargo, *programs], threads, running, results)
     finally:
         stop(running)
+    results.write_again()
     return 1 if failed else 0
 
 
