@@ -4,11 +4,11 @@ mod webhook;
 
 pub use webhook::{Secret, SecretError, Webhook};
 
-use crate::conversation::{CallId, Event, HangUpReason, Micros, ResponseStatus, Time};
+use crate::conversation::{CallId, Event, HangUpReason, ItemId, Micros, ResponseStatus, Time};
 use crate::llm::TokenUsage;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The most bytes of words and values in a report. Later ones are left out, and the report says so.
 const MOST_BYTES: usize = 1024 * 1024;
@@ -21,6 +21,8 @@ pub struct CallReport {
     bytes: usize,
     truncated: bool,
     stats: Stats,
+    /// The responses that were cut short, each by the number of responses that were over before it.
+    interrupted: BTreeSet<u64>,
     /// From the end of the user's speech to the first audio of the answer, ms.
     waits: Vec<u64>,
 }
@@ -51,9 +53,14 @@ enum Turn {
     },
     Agent {
         at_ms: u64,
-        /// The words, as far as they were heard.
+        /// The words, as far as they were heard. Without any, the entry is not reported.
         text: String,
         interrupted: bool,
+        #[serde(skip)]
+        item: ItemId,
+        /// See [`CallReport::interrupted`].
+        #[serde(skip)]
+        response: u64,
     },
     Tool {
         at_ms: u64,
@@ -67,6 +74,12 @@ enum Turn {
         #[serde(skip)]
         call: CallId,
     },
+}
+
+impl Turn {
+    fn is_reported(&self) -> bool {
+        !matches!(self, Self::Agent { text, .. } if text.is_empty())
+    }
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -89,6 +102,7 @@ impl CallReport {
             bytes: 0,
             truncated: false,
             stats: Stats::default(),
+            interrupted: BTreeSet::new(),
             waits: Vec::new(),
         }
     }
@@ -106,15 +120,20 @@ impl CallReport {
                 },
             ),
             Event::AgentItemDone {
-                text, interrupted, ..
-            } if !text.is_empty() => self.add(
+                item,
+                text,
+                interrupted,
+            } => self.add(
                 text.len(),
                 Turn::Agent {
                     at_ms,
                     text: text.clone(),
                     interrupted: *interrupted,
+                    item: *item,
+                    response: self.stats.responses,
                 },
             ),
+            Event::ItemTruncated { item, text, .. } => self.cut(*item, text),
             Event::ToolCalled {
                 call,
                 name,
@@ -143,8 +162,10 @@ impl CallReport {
                 usage,
                 ..
             } => {
+                if *status == ResponseStatus::Interrupted {
+                    self.interrupted.insert(self.stats.responses);
+                }
                 self.stats.responses += 1;
-                self.stats.interrupted += u64::from(*status == ResponseStatus::Interrupted);
                 self.stats.failed += u64::from(*status == ResponseStatus::Failed);
                 self.stats.usage.add(*usage);
                 if let (Some(end), Some(first)) = (latency.speech_end, latency.first_audio) {
@@ -168,6 +189,33 @@ impl CallReport {
         self.bytes = self.bytes.saturating_add(bytes);
         self.truncated |= self.bytes > MOST_BYTES;
         !self.truncated
+    }
+
+    /// Corrects the words of an agent's item to those that were heard.
+    fn cut(&mut self, of: ItemId, heard: &str) {
+        for turn in &mut self.turns {
+            if let Turn::Agent {
+                text,
+                interrupted,
+                item,
+                response,
+                ..
+            } = turn
+                && *item == of
+                && text != heard
+            {
+                let bytes = self.bytes - text.len() + heard.len();
+                if bytes > MOST_BYTES && heard.len() > text.len() {
+                    self.truncated = true;
+                    return;
+                }
+                self.bytes = bytes;
+                heard.clone_into(text);
+                *interrupted = true;
+                self.interrupted.insert(*response);
+                return;
+            }
+        }
     }
 
     fn finish_tool(&mut self, of: CallId, ended: Result<Value, String>) {
@@ -200,9 +248,12 @@ impl CallReport {
     /// has gone.
     pub fn finish(mut self, length: Micros, reason: Option<HangUpReason>) -> Value {
         self.waits.sort_unstable();
+        self.stats.interrupted = self.interrupted.len() as u64;
+        self.turns.retain(Turn::is_reported);
         let mut stats = json!(self.stats);
         stats["first_audio_ms"] = json!({
-            "median": self.waits.get(self.waits.len() / 2),
+            // By nearest rank, as `undertone stats` has it.
+            "median": self.waits.get(self.waits.len().saturating_sub(1) / 2),
             "max": self.waits.last(),
         });
         json!({
@@ -219,7 +270,7 @@ impl CallReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conversation::{ItemId, TurnId};
+    use crate::conversation::{TurnId, TurnLatency};
     use crate::tools::ToolError;
 
     fn report() -> CallReport {
@@ -236,6 +287,36 @@ mod tests {
             item: ItemId(1),
             text: text.into(),
             spoken: true,
+        }
+    }
+
+    fn answered(item: u64, text: &str) -> Event {
+        Event::AgentItemDone {
+            item: ItemId(item),
+            text: text.into(),
+            interrupted: false,
+        }
+    }
+
+    fn cut(item: u64, text: &str) -> Event {
+        Event::ItemTruncated {
+            item: ItemId(item),
+            heard: Micros(0),
+            text: text.into(),
+        }
+    }
+
+    /// A response whose first audio came `wait` ms after the end of the user's speech.
+    fn done(status: ResponseStatus, wait: u64) -> Event {
+        Event::ResponseDone {
+            turn: TurnId(1),
+            status,
+            latency: Box::new(TurnLatency {
+                speech_end: Some(Time::from_ms(700)),
+                first_audio: Some(Time::from_ms(700 + wait)),
+                ..TurnLatency::default()
+            }),
+            usage: TokenUsage::default(),
         }
     }
 
@@ -275,17 +356,10 @@ mod tests {
             interrupted: true,
         };
         report.observe(Time::from_ms(2_000), &answer);
-        let done = Event::ResponseDone {
-            turn: TurnId(1),
-            status: ResponseStatus::Interrupted,
-            latency: Box::new(crate::conversation::TurnLatency {
-                speech_end: Some(Time::from_ms(700)),
-                first_audio: Some(Time::from_ms(1_200)),
-                ..Default::default()
-            }),
-            usage: TokenUsage::default(),
-        };
-        report.observe(Time::from_ms(2_000), &done);
+        report.observe(
+            Time::from_ms(2_000),
+            &done(ResponseStatus::Interrupted, 500),
+        );
         let told = report.finish(Micros::from_ms(3_500), None);
         assert_eq!(told["seconds"], 3.5);
         let turns = told["turns"].as_array().unwrap();
@@ -298,6 +372,58 @@ mod tests {
         assert_eq!(told["stats"]["first_audio_ms"]["median"], 500);
         assert_eq!(told["stats"]["interrupted"], 1);
         assert_eq!(told["truncated"], false);
+    }
+
+    /// Words were reported that had been sent, and that the caller's own stopped.
+    #[test]
+    fn words_that_were_sent_and_not_heard_are_taken_back() {
+        let mut report = report();
+        let completed = done(ResponseStatus::Completed, 500);
+        for event in [
+            answered(1, "It is noon."),
+            answered(2, "Anything else?"),
+            completed.clone(),
+            cut(1, "It is"),
+            cut(2, ""),
+            answered(3, "It is noon."),
+            completed.clone(),
+            // The caller heard all of it.
+            cut(3, "It is noon."),
+            answered(4, "Well then"),
+            // Cut once by the estimate, and then as the client heard it.
+            cut(4, ""),
+            done(ResponseStatus::Interrupted, 500),
+            cut(4, "Well"),
+        ] {
+            report.observe(Time(0), &event);
+        }
+        let told = report.finish(Micros(0), None);
+        let turns = told["turns"].as_array().unwrap();
+        let said: Vec<_> = turns
+            .iter()
+            .map(|turn| (turn["text"].as_str().unwrap(), turn["interrupted"] == true))
+            .collect();
+        let heard = [("It is", true), ("It is noon.", false), ("Well", true)];
+        assert_eq!(said, heard);
+        assert_eq!(told["stats"]["interrupted"], 2);
+        assert!(turns[0].get("item").is_none() && turns[0].get("response").is_none());
+    }
+
+    /// It was the greater of two.
+    #[test]
+    fn the_median_is_that_of_the_statistics() {
+        for (waits, median) in [
+            (&[400, 900][..], 400),
+            (&[900, 400, 500], 500),
+            (&[4, 3, 2, 1], 2),
+        ] {
+            let mut report = report();
+            for wait in waits {
+                report.observe(Time(0), &done(ResponseStatus::Completed, *wait));
+            }
+            let told = report.finish(Micros(0), None);
+            assert_eq!(told["stats"]["first_audio_ms"]["median"], median);
+        }
     }
 
     #[test]

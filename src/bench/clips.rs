@@ -85,7 +85,7 @@ pub(super) fn say(voice: &str, words: &str) -> Result<Vec<i16>, BenchError> {
         false => Installed::Flite(voice.to_owned()),
     };
     let said = installed(&voice, words, Speed::NORMAL).map_err(|reason| {
-        let hint = "install flite and espeak-ng, or name a folder of WAV files with --data";
+        let hint = "install flite and espeak-ng; the bench spoken also takes WAV files with --data";
         BenchError::sockets("the voices of the questions", format!("{reason}; {hint}"))
     })?;
     Ok(to_i16(&said))

@@ -2,11 +2,12 @@
 
 use super::running;
 use crate::config::Config;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use reqwest::header::LOCATION;
-use reqwest::{Client, RequestBuilder, Response};
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use secrecy::ExposeSecret;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 use url::Url;
@@ -16,6 +17,9 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The time between two requests for the call's state.
 const EVERY: Duration = Duration::from_secs(1);
+
+/// How long the server may fail to tell the call's state before that is given up.
+const UNTOLD: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Args)]
 pub(super) struct Call {
@@ -34,6 +38,21 @@ pub(super) struct Call {
     /// Print the call's id, and do not wait for its end
     #[arg(long)]
     no_wait: bool,
+}
+
+/// The state of a call that was placed, as the server tells it.
+#[derive(Deserialize)]
+struct State {
+    status: String,
+    message: Option<String>,
+}
+
+/// The server's words for why it does not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[error("the server refused: {message}")]
+struct Refused {
+    status: StatusCode,
+    message: String,
 }
 
 fn parameter(typed: &str) -> Result<(String, String), String> {
@@ -83,32 +102,60 @@ impl Call {
         let path = path
             .context("the server does not say where the call is")?
             .to_owned();
-        let mut state: Value = placed.json().await?;
-        if let Some(message) = state["message"].as_str() {
-            super::print_error(message.to_owned());
+        let id = path.rsplit('/').next().unwrap_or_default();
+        let mut state = placed.json::<State>().await.ok();
+        if let Some(message) = state.as_mut().and_then(|state| state.message.take()) {
+            super::print_error(message);
         }
         if self.no_wait {
-            return super::print(state["id"].as_str().unwrap_or_default());
+            return super::print(id);
         }
-        let mut known = Value::Null;
+        let place = format!("{base}{path}");
+        let ask = async || -> Result<State> { Ok(asked(client.get(&place)).await?.json().await?) };
+        let mut known = String::new();
         loop {
-            let status = state["status"].clone();
+            let state = match state.take() {
+                Some(state) => state,
+                None => told(&ask).await.with_context(|| {
+                    format!(
+                        "call {id} was placed and may go on: look at {place} before you call again"
+                    )
+                })?,
+            };
+            let status = state.status;
             if status != known {
-                super::print(status.as_str().unwrap_or_default())?;
+                super::print(&status)?;
             }
             match status.as_str() {
-                Some("ringing" | "uncertain" | "answered") => {}
-                Some("completed") => return Ok(()),
-                other => bail!("the call ended: {}", other.unwrap_or("unknown")),
+                "ringing" | "uncertain" | "answered" => {}
+                "completed" => return Ok(()),
+                ended => bail!("the call ended: {ended}"),
             }
             known = status;
-            tokio::time::sleep(EVERY).await;
-            state = asked(client.get(format!("{base}{path}")))
-                .await?
-                .json()
-                .await?;
         }
     }
+}
+
+/// Asks for the call's state until it is told.
+async fn told(ask: impl AsyncFn() -> Result<State>) -> Result<State> {
+    let mut last = anyhow!("no answer");
+    let asking = async {
+        loop {
+            tokio::time::sleep(EVERY).await;
+            match ask().await {
+                Err(error) if may_pass(&error) => last = error,
+                told => return told,
+            }
+        }
+    };
+    let in_time = tokio::time::timeout(UNTOLD, asking).await;
+    in_time.unwrap_or(Err(last))
+}
+
+/// Whether the server was not reached, has failed, or was not understood: the next time may be better.
+fn may_pass(error: &anyhow::Error) -> bool {
+    let refused = error.downcast_ref::<Refused>();
+    refused.is_none_or(|refused| refused.status.is_server_error())
 }
 
 /// Adds to the error of a request that was sent and not answered that the call may have been placed.
@@ -129,5 +176,5 @@ async fn checked(answer: Response) -> Result<Response> {
     let told: Value = answer.json().await.unwrap_or_default();
     let message = told.pointer("/error/message").and_then(Value::as_str);
     let message = message.map_or_else(|| status.to_string(), str::to_owned);
-    bail!("the server refused: {message}")
+    Err(Refused { status, message }.into())
 }

@@ -215,7 +215,7 @@ fn examine_parts(loaded: &Loaded) -> Vec<Finding> {
         },
         try_out(
             "port",
-            "stop the program that listens there, or choose another --port",
+            "stop the program that listens there, or choose another address",
             || port(config),
         ),
         match &config.tls {
@@ -526,13 +526,30 @@ fn certificate(tls: &Tls) -> Result<String> {
     ))
 }
 
+/// Whether the addresses of all listeners can be bound, at the same time.
 fn port(config: &Config) -> Result<String> {
-    let address = config.server.bind;
-    match TcpListener::bind(address) {
-        Ok(_) => Ok(format!("{address} is free")),
-        Err(_) if is_served(config) => Ok(format!("a server is up on {address}")),
-        Err(error) => Err(error).with_context(|| format!("cannot listen on {address}")),
+    let server = config.server.bind;
+    let doors = [
+        ("server.port", Some(server)),
+        ("asterisk.audiosocket", config.audiosocket),
+        ("wyoming.listen", config.wyoming),
+    ];
+    let mut bound = Vec::new();
+    for (key, address) in doors {
+        let Some(address) = address else { continue };
+        match TcpListener::bind(address) {
+            Ok(listener) => bound.push(listener),
+            Err(_) if is_served(config) => return Ok(format!("a server is up on {server}")),
+            Err(error) => {
+                return Err(error).with_context(|| format!("{key}: cannot listen on {address}"));
+            }
+        }
     }
+    let addresses = bound
+        .iter()
+        .filter_map(|listener| listener.local_addr().ok());
+    let addresses: Vec<String> = addresses.map(|address| address.to_string()).collect();
+    Ok(format!("free: {}", addresses.join(", ")))
 }
 
 /// Whether the port of calls over WebRTC can be bound, and which addresses browsers are told.

@@ -26,7 +26,7 @@ use crate::tools::{Clock, Journal, JournalFile, LiveTools, Registry, SystemClock
 use crate::tts::{self, Tts, TtsError, TtsService};
 use crate::turn_model::{SmartTurn, TurnModel};
 use crate::vad::{Gated, SileroModel, Vad};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -478,12 +478,8 @@ fn cast(config: &Config, metrics: &Metrics) -> Result<Cast> {
 fn voices(config: &Config) -> Result<BTreeMap<String, OtherVoice>> {
     let mut voices = BTreeMap::new();
     for (name, path) in &config.voices {
-        let voice = tts::on_demand(path).with_context(|| format!("tts.voices.{name}"))?;
-        ensure!(
-            voice.bytes <= config.voice_memory,
-            "tts.voices.{name} takes some {} MB, more than tts.memory_mb allows",
-            voice.bytes.div_ceil(1024 * 1024)
-        );
+        let voice = tts::on_demand(path, config.voice_memory);
+        let voice = voice.with_context(|| format!("tts.voices.{name}"))?;
         voices.insert(name.clone(), OtherVoice::Local(voice));
     }
     for (name, voice) in &config.speech.voices {

@@ -145,7 +145,7 @@ fn side_by_side(versions: &[(&str, &WhatIf)]) -> String {
     };
     let mut lines: Vec<String> = FIGURES.iter().enumerate().map(row).collect();
     lines.extend(turn_by_turn(&last.turns));
-    lines.push(caveat(&last.unknown));
+    lines.push(caveat(last));
     lines.join("\n")
 }
 
@@ -229,16 +229,22 @@ fn turn_by_turn(turns: &[TurnChange]) -> Vec<String> {
     lines
 }
 
-fn caveat(unknown: &Unknown) -> String {
+fn caveat(found: &WhatIf) -> String {
     let Unknown {
         runs,
         generations,
         predictions,
         approximated,
         estimated_clauses,
-    } = unknown;
+    } = found.unknown;
+    let other = found.difference.map_or_else(String::new, |line| {
+        format!(
+            "\nThis version decides otherwise from line {line} of the recording on: \"recorded\" is then not what was \
+             recorded.\n`undertone replay` without --policy shows the difference."
+        )
+    });
     format!(
-        "\nThe user, the models and the tools behave as in the recording. Jobs that were not recorded \
+        "{other}\nThe user, the models and the tools behave as in the recording. Jobs that were not recorded \
          have no result:\n{runs} tool runs and {generations} generations never end, and {predictions} \
          predictions are missing. {approximated} transcripts and\nscores are those of the nearest audio, \
          and {estimated_clauses} clauses have an estimated length."

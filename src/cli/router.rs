@@ -254,10 +254,19 @@ fn head_for<'h>(heads: &'h Heads, set: &DataSet) -> Result<&'h IntentHead> {
         .with_context(|| format!("no head has been trained on the intents of {}", set.name))
 }
 
-/// Uses all examples for testing if the head was not trained on the set and the set has no split.
+/// Uses all examples for testing if the head was trained on another set and the set has no split. A set of the head's
+/// name is the same one, even if there is more in it now.
 fn unseen(set: DataSet, head: &IntentHead) -> DataSet {
     let has_split = set.examples.iter().any(|e| e.part == Part::Test);
-    if head.fingerprint == set.fingerprint() || has_split {
+    let is_same = head.name == set.name || head.fingerprint == set.fingerprint();
+    if head.name == set.name && head.fingerprint != set.fingerprint() && !has_split {
+        eprintln!(
+            "the head was trained on a set named {}, so only what was held out of it is measured; a set of another name is \
+             measured whole",
+            set.name
+        );
+    }
+    if is_same || has_split {
         set
     } else {
         set.all_as(Part::Test)

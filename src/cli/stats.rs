@@ -32,21 +32,30 @@ impl Stats {
 
 fn read(path: &Path) -> Result<Figures> {
     let mut collector = Collector::default();
-    let mut torn = 0;
-    for (index, line) in BufReader::new(File::open(path)?).lines().enumerate() {
-        let turn: LoggedTurn = match serde_json::from_str(&line?) {
-            Ok(turn) => turn,
-            // An incomplete line: the disk was full, or the server was killed.
-            Err(error) if error.is_eof() => {
-                torn += 1;
-                continue;
+    let (mut turns, mut left_out, mut first) = (0, 0, None);
+    let lines = BufReader::new(File::open(path)?).split(b'\n');
+    for (line, number) in lines.zip(1_u64..) {
+        match serde_json::from_slice::<LoggedTurn>(&line?) {
+            Ok(turn) => {
+                turns += 1;
+                collector.turn(&turn.turn, |tool| turn.reads.contains(tool));
             }
-            Err(error) => return Err(error).with_context(|| format!("line {}", index + 1)),
-        };
-        collector.turn(&turn.turn, |tool| turn.reads.contains(tool));
+            // The disk was full, or the server was killed.
+            Err(error) => {
+                left_out += 1;
+                first.get_or_insert((number, error));
+            }
+        }
     }
-    if torn > 0 {
-        let _ = writeln!(io::stderr(), "left out {torn} incomplete lines");
+    match first {
+        Some((number, error)) if turns == 0 => {
+            return Err(error).with_context(|| format!("line {number}"));
+        }
+        Some((number, error)) => drop(writeln!(
+            io::stderr(),
+            "left out lines that cannot be read: {left_out}, the first is line {number} ({error})"
+        )),
+        None => {}
     }
     Ok(collector.finish())
 }

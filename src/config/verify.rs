@@ -4,10 +4,11 @@ use super::{Config, ConfigError, Loaded, SettingOrigin};
 use crate::prediction::Heads;
 use crate::server::{Tls, TlsSettings};
 use crate::tools::{JournalFile, declared};
+use crate::tts;
 
 impl Loaded {
-    /// Checks what the settings refer to: the tools' programs, the router's head, the journal, the certificate, and
-    /// whether prompts have room for a conversation.
+    /// Checks what the settings refer to: the tools' programs, the router's head, the journal, further voices, the
+    /// certificate, and whether prompts have room for a conversation.
     ///
     /// # Errors
     /// [`ConfigError`] with the first error.
@@ -24,6 +25,12 @@ impl Loaded {
             let fix = "name a file on a disk; it is created if missing";
             self.wrong("tools.journal", &error, fix)
         })?;
+        for (name, path) in &config.voices {
+            tts::on_demand(path, config.voice_memory).map_err(|error| {
+                let fix = "name a Piper or Kokoro voice, or raise tts.memory_mb";
+                self.wrong("tts.voices", &format!("{name}: {error}"), fix)
+            })?;
+        }
         if let Some(tls) = &config.tls {
             self.verify_tls(tls)?;
         }

@@ -22,6 +22,9 @@ const MOST_TURNS: usize = 100;
 /// The longest pause and the slowest reply, ms.
 const LONGEST_MS: u64 = 600_000;
 
+/// The only key of a date or time of TOML's, as its reader passes it on.
+const DATE: &str = "$__toml_private_datetime";
+
 struct Check<'a> {
     file: &'a Path,
 }
@@ -220,6 +223,9 @@ impl Check<'_> {
                 return self.wrong(key("error"), problem, "remove one of them");
             }
         };
+        if let Ok(result) = &result {
+            self.without_dates(&key("result"), result)?;
+        }
         if raw.after_ms > LONGEST_MS {
             let fix = format!("use at most {LONGEST_MS}");
             return self.wrong(key("after_ms"), "the reply is too late", fix);
@@ -253,15 +259,42 @@ impl Check<'_> {
     }
 
     fn wants(&self, key: &str, raw: Map<String, Value>) -> Checked<Vec<(String, Want)>> {
-        let want = |(name, value): (String, Value)| match Want::read(value) {
-            Ok(want) => Ok((name, want)),
-            Err(problem) => self.wrong(
-                key,
-                format!("{name}: {problem}"),
-                "write a value, { one_of = [values] } or { contains = \"words\" }",
-            ),
+        let want = |(name, value): (String, Value)| {
+            self.without_dates(key, &value)?;
+            match Want::read(value) {
+                Ok(want) => Ok((name, want)),
+                Err(problem) => self.wrong(
+                    key,
+                    format!("{name}: {problem}"),
+                    "write a value, { one_of = [values] } or { contains = \"words\" }",
+                ),
+            }
         };
         raw.into_iter().map(want).collect()
+    }
+
+    /// Refuses a date or time that is not in quotes: tools have texts for them.
+    fn without_dates(&self, key: &str, value: &Value) -> Checked<()> {
+        match date_in(value) {
+            Some(date) => self.wrong(
+                key,
+                format!("{date} is a date or time of TOML's, and no tool has such a value"),
+                "write it in quotes",
+            ),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The first date or time of TOML's in a value.
+fn date_in(value: &Value) -> Option<&str> {
+    match value {
+        Value::Object(table) => match table.get(DATE) {
+            Some(date) => date.as_str(),
+            None => table.values().find_map(date_in),
+        },
+        Value::Array(values) => values.iter().find_map(date_in),
+        _ => None,
     }
 }
 

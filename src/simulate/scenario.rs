@@ -514,6 +514,24 @@ mod tests {
                 "expect.call[0].arguments",
                 "list",
             ),
+            (
+                "[[turn]]\nsay = \"a\"\n[[expect.call]]\ntool = \"t\"\narguments = { day = { one_of = [2026-12-02] } }\n",
+                5,
+                "expect.call[0].arguments",
+                "2026-12-02 is a date or time of TOML's",
+            ),
+            (
+                "[[turn]]\nsay = \"a\"\n[[reply]]\ntool = \"t\"\nresult = { days = [{ at = 07:32:00 }] }\n",
+                5,
+                "reply[0].result",
+                "07:32:00 is a date",
+            ),
+            (
+                "[[turn]]\nsay = \"a\"\n[[reply]]\ntool = \"t\"\nresult = 1\nwhen.day = 2026-12-02\n",
+                3,
+                "reply[0].when",
+                "2026-12-02 is a date",
+            ),
         ] {
             let error = parse(text).unwrap_err();
             assert_eq!(

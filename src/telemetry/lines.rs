@@ -49,16 +49,15 @@ impl<T: Serialize + Send + 'static> LineLog<T> {
     /// Opens the file for appending, or creates it readable by its owner only. `name` says in warnings what it is.
     ///
     /// # Errors
-    /// The file cannot be opened, or the thread cannot be started.
+    /// The file cannot be opened or read, or the thread cannot be started.
     pub fn open(path: &Path, name: &'static str) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        let file = options.append(true).create(true).mode(0o600).open(path)?;
+        let lines = opened(path)?;
         let (entries, waiting) = sync_channel(QUEUE);
         let lost = Counter::default();
         let counted = lost.clone();
         std::thread::Builder::new()
             .name(name.replace(' ', "-"))
-            .spawn(move || write(&mut Locked(file), &waiting, name, &counted))?;
+            .spawn(move || write(lines, &waiting, name, &counted))?;
         Ok(Self {
             name,
             entries,
@@ -110,12 +109,11 @@ impl Write for Locked {
 /// Writes entries. Each line is written whole and flushed at once, because other processes may read
 /// the file or append to it.
 fn write<T: Serialize>(
-    file: impl Write,
+    mut lines: WholeLines<impl Write>,
     entries: &Receiver<Entry<T>>,
     name: &'static str,
     lost: &Counter,
 ) {
-    let mut lines = WholeLines::new(file);
     let mut warnings = Throttle::default();
     while let Ok(entry) = entries.recv() {
         let line = match entry {
@@ -143,24 +141,34 @@ fn write<T: Serialize>(
 /// # Errors
 /// The file cannot be read or written.
 pub fn append(path: &Path, line: &Value) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    let options = options.read(true).append(true).create(true).mode(0o600);
-    let mut file = options.open(path)?;
-    file.lock()?;
-    let torn = is_torn(&mut file);
-    file.unlock()?;
-    let (out, torn) = (Locked(file), torn?);
-    WholeLines { out, torn }.append(format!("{line}\n").as_bytes())
+    opened(path)?.append(format!("{line}\n").as_bytes())
 }
 
-/// Whether the last line was cut off.
-fn is_torn(file: &mut File) -> io::Result<bool> {
-    let mut last = *b"\n";
+/// Opens a file for appending, or creates it readable by its owner only.
+fn opened(path: &Path) -> io::Result<WholeLines<Locked>> {
+    let mut options = OpenOptions::new();
+    let file = options.append(true).create(true).mode(0o600).open(path)?;
+    // A pipe may not be opened for reading: it would never break.
+    let is_file = file.metadata()?.is_file();
+    file.lock()?;
+    let torn = if is_file { is_torn(path) } else { Ok(false) };
+    file.unlock()?;
+    let (out, torn) = (Locked(file), torn?);
+    Ok(WholeLines { out, torn })
+}
+
+/// Whether the last line was cut off. Unknown, so `false`, if this user may only write the file.
+fn is_torn(path: &Path) -> io::Result<bool> {
+    let mut file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(false),
+        opened => opened?,
+    };
+    let mut last = Vec::new();
     // An empty file has no last byte.
     if file.seek(SeekFrom::End(-1)).is_ok() {
-        file.read_exact(&mut last)?;
+        file.read_to_end(&mut last)?;
     }
-    Ok(last != *b"\n")
+    Ok(last.first().is_some_and(|byte| *byte != b'\n'))
 }
 
 /// Takes the lines out of a file that are not to be kept, while others may append to it. `keep` is given a line that is no
@@ -238,7 +246,7 @@ mod tests {
         }
         drop(entries);
         let (mut disk, lost) = (Full(2, Vec::new()), Counter::default());
-        write(&mut disk, &waiting, "test", &lost);
+        write(WholeLines::new(&mut disk), &waiting, "test", &lost);
         assert_eq!((lost.get(), disk.1.as_slice()), (2, &b"3\n"[..]));
     }
 
@@ -278,6 +286,30 @@ mod tests {
         append(&path, &json!({"c": 3})).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(text, "{\"a\":1}\n{\"b\":\n{\"c\":3}\n");
+    }
+
+    /// After a restart the first line was added to it.
+    #[test]
+    fn a_log_does_not_go_on_in_a_line_that_was_cut_off() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lines.jsonl");
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        for (before, after) in [
+            ("", "2\n"),
+            ("1\n", "1\n2\n"),
+            ("1\n{\"b\":", "1\n{\"b\":\n2\n"),
+        ] {
+            std::fs::write(&path, before).unwrap();
+            let log = LineLog::open(&path, "test").unwrap();
+            log.put(2);
+            runtime.block_on(log.finish());
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), after);
+        }
+    }
+
+    #[test]
+    fn a_log_may_be_a_device() {
+        assert!(LineLog::<Value>::open(Path::new("/dev/null"), "test").is_ok());
     }
 
     #[test]

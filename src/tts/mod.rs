@@ -167,15 +167,25 @@ pub fn load(path: &Path) -> Result<Box<dyn Tts>, TtsError> {
     })
 }
 
-/// The local voice at `path`, which is loaded when it is needed.
+/// The local voice at `path`, which is loaded when it is needed and may take so much `memory`, bytes.
 ///
 /// # Errors
-/// As [`Piper::on_demand`] and [`Kokoro::on_demand`].
-pub fn on_demand(path: &Path) -> Result<OnDemand, TtsError> {
-    match kokoro::is_voice(path) {
+/// As [`Piper::on_demand`] and [`Kokoro::on_demand`], and [`TtsError::Load`] if it takes more.
+pub fn on_demand(path: &Path, memory: u64) -> Result<OnDemand, TtsError> {
+    let voice = match kokoro::is_voice(path) {
         true => Kokoro::on_demand(path),
         false => Piper::on_demand(path),
+    }?;
+    if voice.bytes > memory {
+        return Err(TtsError::Load {
+            path: path.display().to_string(),
+            reason: format!(
+                "it takes some {} MB, more than tts.memory_mb allows",
+                voice.bytes.div_ceil(1024 * 1024)
+            ),
+        });
     }
+    Ok(voice)
 }
 
 /// An asynchronous voice, such as one on a remote server. It is opened for each session that chooses it,

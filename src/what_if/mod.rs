@@ -16,7 +16,7 @@ use crate::conversation::{
     TurnRecord,
 };
 use crate::prediction::Prediction;
-use crate::recording::{Recording, Step};
+use crate::recording::{Recording, Step, replay};
 use crate::session::Pacer;
 use crate::stats::{Collector, Stats};
 use crate::tools::Declaration;
@@ -33,6 +33,9 @@ const LONGER: Micros = Micros::from_ms(60_000);
 /// The figures of a session as recorded and under the other policy.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WhatIf {
+    /// The line of the first recorded decision that this version does not repeat: from there on `recorded` has what this
+    /// version decides. `None` if it repeats all of them.
+    pub difference: Option<usize>,
     /// The figures of the recording.
     pub recorded: Stats,
     /// The figures under the other policy.
@@ -130,6 +133,7 @@ pub fn what_if(
     };
     play.run(&recording.steps);
     Ok(WhatIf {
+        difference: replay(recording).difference.map(|first| first.line),
         recorded: stats(&recorded),
         changed: stats(&play.turns),
         tokens: (recorded.tokens(), play.turns.tokens()),

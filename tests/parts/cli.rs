@@ -3,10 +3,17 @@
 use crate::sessions::{Lookup, Talk};
 use crate::support::live::without_models;
 use crate::support::mcp::{Setup, object};
+use crate::support::serve_on_a_thread;
+use axum::Router;
+use axum::http::StatusCode;
+use axum::http::header::LOCATION;
+use axum::routing::{get, post};
 use serde_json::{Value, json};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use undertone::llm::scripted::{Cue, Scripted};
 use undertone::session::{Builders, Engines, Observers, Recordings};
 use undertone::tools::Registry;
@@ -268,6 +275,18 @@ fn data_that_a_bench_does_not_read_are_refused() {
     }
 }
 
+/// The advice was --data, which this bench refuses.
+#[test]
+fn a_bench_without_voices_names_the_one_that_takes_recordings() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bench = undertone(folder.path(), &["bench", "latency"]);
+    let output = bench.env("PATH", folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let error = stderr(&output);
+    let advice = "the bench spoken also takes WAV files with --data";
+    assert!(error.contains(advice), "{error}");
+}
+
 #[test]
 fn the_bench_of_capacity_holds_a_few_calls() {
     let _alone = crate::common::alone_blocking();
@@ -286,6 +305,82 @@ fn the_bench_of_capacity_holds_a_few_calls() {
     for row in rows {
         assert_eq!(row[7], 0.0, "refused: {report:#}");
     }
+}
+
+/// A line that was added to one that was cut off had the whole file refused.
+#[test]
+fn statistics_leave_out_what_cannot_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |text: &str| std::fs::write(folder.path().join("turns.jsonl"), text).unwrap();
+    let turn = json!({
+        "turn": 1, "status": "completed", "latency": {}, "predictions": [], "runs": [], "fillers": 0,
+    });
+    let line = json!({"session": 1, "reads": [], "turn": turn}).to_string();
+    let cut = &line[..line.len() / 2];
+    write(&format!("{line}\n{cut}{line}\n{line}\n{cut}"));
+    let stats = run(folder.path(), &["stats", "turns.jsonl", "--json"]);
+    assert!(stats.status.success(), "{}", stderr(&stats));
+    assert_eq!(json(&stats)["turns"], 2);
+    let (told, left_out) = (stderr(&stats), "cannot be read: 2, the first is line 2");
+    assert!(told.contains(left_out), "{told}");
+    write("no turn\n");
+    let stats = run(folder.path(), &["stats", "turns.jsonl", "--json"]);
+    assert_eq!(stats.status.code(), Some(1));
+    assert!(stderr(&stats).contains("line 1"), "{}", stderr(&stats));
+}
+
+/// A server that places every call, and tells its state in these answers, one after the other. Without a status it
+/// drops the connection.
+fn placing(answers: &'static [(u16, &'static str)]) -> SocketAddr {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let state = move || {
+        let (status, text) = answers[asked.fetch_add(1, Ordering::SeqCst)];
+        async move {
+            match StatusCode::from_u16(status) {
+                Ok(status) => (status, text),
+                Err(_) => std::panic::resume_unwind(Box::new("dropped")),
+            }
+        }
+    };
+    let place = || async {
+        let location = [(LOCATION, "/v1/calls/outbound/call-1")];
+        (
+            StatusCode::CREATED,
+            location,
+            r#"{"id": "call-1", "status": "ringing"}"#,
+        )
+    };
+    let routes = Router::new()
+        .route("/v1/calls/outbound", post(place))
+        .route("/v1/calls/outbound/call-1", get(state));
+    serve_on_a_thread(routes)
+}
+
+/// It said that no server answers, while the telephone rang.
+#[test]
+fn a_call_that_was_placed_is_not_given_up_for_a_lost_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let called = |server: SocketAddr| {
+        let text = format!("[server]\nport = {}\n", server.port());
+        std::fs::write(folder.path().join("undertone.toml"), text).unwrap();
+        run(folder.path(), &["call", "+15550100"])
+    };
+    let completed = called(placing(&[
+        (0, ""),
+        (503, ""),
+        (200, "<html>"),
+        (200, r#"{"status": "completed"}"#),
+    ]));
+    assert!(completed.status.success(), "{}", stderr(&completed));
+    assert_eq!(stdout(&completed), "ringing\ncompleted\n");
+
+    let server = placing(&[(401, "")]);
+    let refused = called(server);
+    assert_eq!(refused.status.code(), Some(1));
+    let told = format!(
+        "call call-1 was placed and may go on: look at http://{server}/v1/calls/outbound/call-1 before you call again"
+    );
+    assert!(stderr(&refused).contains(&told), "{}", stderr(&refused));
 }
 
 #[test]
@@ -515,6 +610,55 @@ fn the_doctor_says_that_the_folder_of_tools_is_missing() {
     std::fs::create_dir(folder.path().join("tools")).unwrap();
     let told = tools();
     assert!(!told.contains("there is no folder"), "{told}");
+}
+
+/// The server refused it at its start, after the models were loaded.
+#[test]
+fn the_doctor_and_config_check_refuse_a_voice_that_the_server_cannot_load() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::create_dir(folder.join("voices")).unwrap();
+    std::fs::write(folder.join("voices/af_heart.bin"), vec![0; 1_024]).unwrap();
+    let model = std::fs::File::create(folder.join("voices/model.onnx")).unwrap();
+    model.set_len(17 * 1024 * 1024).unwrap();
+    for (voice, memory, problem) in [
+        ("voices", 512, "voice.json"),
+        ("voices/af_heart.bin", 64, "more than tts.memory_mb allows"),
+        ("voices/af_heart.bin", 128, ""),
+    ] {
+        let text = format!("[tts]\nmemory_mb = {memory}\nvoices = {{ other = \"{voice}\" }}\n");
+        std::fs::write(folder.join("undertone.toml"), text).unwrap();
+        let report = examined(folder);
+        let mut checks = report["checks"].as_array().unwrap().iter();
+        let check = checks
+            .find(|check| check["name"] == "configuration")
+            .unwrap();
+        let is_well = problem.is_empty();
+        assert_eq!(check["status"] == "ok", is_well, "{check}");
+        let detail = check["detail"].as_str().unwrap();
+        assert!(detail.contains(problem), "{detail}");
+        let checked = run(folder, &["config", "check"]);
+        assert_eq!(checked.status.success(), is_well, "{}", stderr(&checked));
+        assert!(stderr(&checked).contains(problem), "{}", stderr(&checked));
+    }
+}
+
+/// Only the server's own was looked at.
+#[test]
+fn the_doctor_finds_each_address_that_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    for (section, key) in [("asterisk", "audiosocket"), ("wyoming", "listen")] {
+        let text = format!("[server]\nport = 0\n[{section}]\n{key} = \"{address}\"\n");
+        std::fs::write(folder.path().join("undertone.toml"), text).unwrap();
+        let report = examined(folder.path());
+        let mut checks = report["checks"].as_array().unwrap().iter();
+        let check = checks.find(|check| check["name"] == "port").unwrap();
+        assert_eq!(check["status"], "broken", "{check}");
+        let told = format!("{section}.{key}: cannot listen on {address}");
+        assert!(check["detail"].as_str().unwrap().contains(&told), "{check}");
+    }
 }
 
 #[test]
@@ -897,6 +1041,39 @@ async fn patterns_are_learned_from_recordings_and_from_data_sets_of_eva() {
     let talks = json!([of_eva("ZK3FFW", "SK101"), of_eva("QW7RTY", "SK102")]);
     std::fs::write(folder.path().join("eva.json"), talks.to_string()).unwrap();
     learns(folder.path(), "eva.json", "the first");
+}
+
+/// The decisions of this version were shown as those of the recording.
+#[tokio::test]
+async fn a_policy_that_is_tried_on_other_decisions_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let calls = folder.path().join("calls");
+    record(&calls, 1).await;
+    let file = std::fs::read_dir(&calls).unwrap().next().unwrap();
+    let file = file.unwrap().path();
+    let policy = folder.path().join("other.toml");
+    std::fs::write(&policy, "[speculation]\npreemptive = false\n").unwrap();
+    let played = |more: &[&str]| {
+        let (file, policy) = (file.to_str().unwrap(), policy.to_str().unwrap());
+        let arguments = [&["replay", file, "--policy", policy][..], more].concat();
+        let output = run(folder.path(), &arguments);
+        assert!(output.status.success(), "{}", stderr(&output));
+        output
+    };
+    let table = stdout(&played(&[]));
+    assert!(!table.contains("decides otherwise"), "{table}");
+    assert_eq!(json(&played(&["--json"]))["difference"], Value::Null);
+
+    let recorded = std::fs::read_to_string(&file).unwrap();
+    let mut lines: Vec<String> = recorded.lines().map(str::to_owned).collect();
+    let is_it = |line: &String| line.starts_with(r#"{"output":"#) && line.contains("It is late.");
+    let at = lines.iter().position(is_it).unwrap();
+    lines[at] = lines[at].replace("It is late.", "It was late.");
+    std::fs::write(&file, lines.join("\n") + "\n").unwrap();
+    let table = stdout(&played(&[]));
+    let told = format!("decides otherwise from line {} of the recording on", at + 1);
+    assert!(table.contains(&told), "{table}");
+    assert_eq!(json(&played(&["--json"]))["difference"], at + 1);
 }
 
 #[tokio::test]

@@ -110,6 +110,36 @@ fn grows_with_the_sentence(report: &Value) {
     assert!(right(0) + 0.3 < right(9), "{curve:#?}");
 }
 
+/// With a line more, all examples were measured, those of the training too.
+#[test]
+fn a_head_is_not_measured_on_the_examples_of_its_training() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (mine, other, head) = (path("mine.jsonl"), path("other.jsonl"), path("head.json"));
+    let without_split = |line: &str| {
+        let mut example: Map<String, Value> = serde_json::from_str(line).unwrap();
+        example.remove("split");
+        format!("{}\n", Value::Object(example))
+    };
+    let known: String = REQUESTS.lines().map(without_split).collect();
+    std::fs::write(&mine, &known).unwrap();
+    undertone(&["router", "train", &mine, "--out", &head]);
+    let more = "{\"text\": \"how cold is it in Bergen\", \"intent\": \"get_weather\"}\n";
+    std::fs::write(&mine, known + more).unwrap();
+    std::fs::write(&other, more).unwrap();
+    let measured = |data: &str| {
+        let report = undertone(&[
+            "router", "eval", data, "--head", &head, "--curve", "0", "--json",
+        ]);
+        let report: Value = serde_json::from_str(&report).unwrap();
+        let count = |figure: &str| report["sets"][0][figure].as_u64().unwrap();
+        count("requests") + count("nothing")
+    };
+    let tenth = measured(&mine);
+    assert!((18..=72).contains(&tenth), "{tenth} of 361");
+    assert_eq!(measured(&other), 1, "another set is measured whole");
+}
+
 #[test]
 #[ignore = "measures published sets: make measure"]
 fn a_part_of_the_published_sets_is_told_apart() {

@@ -36,8 +36,13 @@ pub(super) struct Talk(SessionHandle);
 
 impl Talk {
     pub(super) fn with(engines: &Arc<Engines>) -> Self {
+        Self::open(engines, false)
+    }
+
+    fn open(engines: &Arc<Engines>, begins_anew: bool) -> Self {
         let options = SessionOptions {
             spoken_by: SpokenBy::Nobody,
+            begins_anew,
             ..SessionOptions::new(Profile::ClientFirst, 16_000)
         };
         Self(session::open(engines, &options))
@@ -660,6 +665,21 @@ async fn servers_share_a_budget() {
         }
     }
     assert!(second.1.try_recv().is_err(), "it did not run");
+}
+
+/// All runs of `undertone simulate` shared the budget of one day, and only the first ones ran anything early.
+#[tokio::test]
+async fn a_session_that_begins_anew_has_the_budget_of_a_day() {
+    let mut declaration = declaration();
+    declaration.speculation.per_day = Some(1);
+    let source: Arc<dyn Predictor> = Arc::new(Scattered::late(&[]));
+    let budget = Arc::new(BudgetMemory::default());
+    let (engines, mut ran) = engines(declaration, Scripted::default(), vec![source], budget);
+    for _ in 0..2 {
+        let talk = Talk::open(&engines, true);
+        talk.says("the weather in Paris", false).await;
+        assert_eq!(next(&mut ran).await, "Paris");
+    }
 }
 
 /// A tool of a server elsewhere, whose list of tools changes. It tells of each run, which ends when it is

@@ -90,6 +90,31 @@ async fn a_call_is_reported_when_it_is_over_and_third_parties_verify_its_signatu
     assert_eq!(data["stats"]["responses"], 1);
 }
 
+/// The report had the answer in full, as it was sent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_report_has_no_words_that_were_sent_and_not_heard() {
+    let (url, mut reports) = scripted_service().await;
+    let server = live::serve(engines(&url));
+    let mut call = Call::to(&server).await;
+    call.say(&live::tone(600)).await;
+    let events = call.until("response.done").await;
+    let done = &events.last().expect("an event").event["response"];
+    call.send(json!({
+        "type": "conversation.item.truncate", "item_id": done["output"][0]["id"],
+        "content_index": 0, "audio_end_ms": 0,
+    }))
+    .await;
+    call.until("conversation.item.truncated").await;
+    drop(call);
+    let report = timeout(crate::support::PATIENCE, reports.recv()).await;
+    let (_, body) = report.expect("in time").expect("a report");
+    let event: Value = serde_json::from_str(&body).expect("JSON");
+    let turns = event["data"]["turns"].as_array().expect("turns");
+    let roles: Vec<&Value> = turns.iter().map(|turn| &turn["role"]).collect();
+    assert_eq!(roles, ["user"]);
+    assert_eq!(event["data"]["stats"]["interrupted"], 1);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_does_not_wait_for_a_service_that_is_gone() {
     let server = live::serve(engines("http://127.0.0.1:9/calls"));
