@@ -9,7 +9,8 @@ pub(super) const ENCODER_FRAME: usize = 320;
 /// The longest audio that Whisper takes at once, samples: 30 s.
 pub const MAX_SAMPLES: usize = MAX_FRAMES * ENCODER_FRAME;
 
-const MAX_FRAMES: usize = 1_500;
+/// The same in frames: all the context that there is.
+pub(super) const MAX_FRAMES: usize = 1_500;
 
 /// The least context of whisper.cpp: below about 450 frames tiny.en repeats itself.
 pub(super) const MIN_FRAMES: usize = 512;
@@ -247,18 +248,21 @@ mod tests {
     fn a_question_that_is_heard_twice_in_the_time_of_one_was_said_once() {
         let twice = "What is the weather in Denver? What is the weather in Denver?";
         let tokens = [1, 2, 3, 4, 5, 6, 7, 1, 2, 3, 4, 5, 6, 7];
-        let hear = |samples, tokens: &[u32]| {
+        let hear = |samples, least| {
             let mut tries = 0;
-            let heard = with_retry(samples, MIN_FRAMES, false, |_| {
+            let heard = with_retry(samples, least, false, |_| {
                 tries += 1;
-                Ok::<_, ()>(candidate(twice, tokens, -0.1))
+                Ok::<_, ()>(candidate(twice, &tokens, -0.1))
             });
             (heard.unwrap().text, tries)
         };
         let once = "What is the weather in Denver?".to_owned();
-        assert_eq!(hear(2 * 16_000, &tokens), (once, 1));
+        assert_eq!(hear(2 * 16_000, MIN_FRAMES), (once.clone(), 1));
         // There was time to say it twice: more context decides.
-        assert_eq!(hear(4 * 16_000, &tokens), (twice.to_owned(), 3));
+        assert_eq!(hear(4 * 16_000, MIN_FRAMES), (twice.to_owned(), 3));
+        // An engine that always has all the context: only the length of the audio decides.
+        assert_eq!(hear(2 * 16_000, MAX_FRAMES), (once, 1));
+        assert_eq!(hear(4 * 16_000, MAX_FRAMES), (twice.to_owned(), 1));
     }
 
     #[test]

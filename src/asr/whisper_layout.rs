@@ -1,7 +1,7 @@
 //! Whisper in the ONNX layout that exporters share: an encoder, and a decoder with both branches merged. Any size, of
 //! English or of many languages: sizes, the bands of the spectrogram and tokens are read from the folder.
 
-use super::decode::{Candidate, MAX_SAMPLES, MIN_FRAMES, with_retry};
+use super::decode::{Candidate, MAX_FRAMES, MAX_SAMPLES, with_retry};
 use super::tokens::Tokens;
 use super::{Asr, AsrError, Hints, Recognised, warn_of_only_english};
 use crate::audio::at_usual_level;
@@ -266,7 +266,7 @@ impl Asr for WhisperLayout {
         }
         let audio = at_usual_level(&audio[..audio.len().min(MAX_SAMPLES)]);
         // All the context there is, so that a second try would be the same.
-        with_retry(MAX_SAMPLES, MIN_FRAMES, hints.partial, |_| {
+        with_retry(audio.len(), MAX_FRAMES, hints.partial, |_| {
             self.decode(&audio, hints)
         })
     }

@@ -8,6 +8,7 @@ mod work;
 
 use super::agents::{Agent, came_by};
 use super::ahead::{Ahead, Part};
+use super::budget::{BudgetMemory, BudgetStore};
 use super::call_audio::CallRecorder;
 use super::detectors::{Judged, VadJob};
 use super::drafts::{Drafts, Sampled};
@@ -100,6 +101,7 @@ pub(super) struct Driver {
     tasks: JoinSet<()>,
     routing: Routing,
     drafts: Drafts,
+    budget: Arc<dyn BudgetStore>,
     tools: SessionTools,
     /// `None` in a session that is not a telephone call.
     keypad: Option<Box<Keypad>>,
@@ -146,9 +148,9 @@ impl Driver {
         let (results, incoming) = mpsc::channel(RESULTS);
         let (offer, tools) = Offer::open(&engines.tools, options, agent.clone());
         let policy = engines.policy_of(&agent, options, tools);
-        let experience = match options.begins_anew {
-            true => Experience::default(),
-            false => engines.experience.of(&policy),
+        let (experience, budget): (_, Arc<dyn BudgetStore>) = match options.begins_anew {
+            true => (Experience::default(), Arc::new(BudgetMemory::default())),
+            false => (engines.experience.of(&policy), engines.budget.clone()),
         };
         let calls = engines.observers.calls_of(&agent.name, options);
         let caller = options.other_party();
@@ -213,6 +215,7 @@ impl Driver {
                 came_by(&options.values),
             ),
             drafts: Drafts::new(engines.draft.as_ref().map(|draft| draft.llm().clone())),
+            budget,
             agent,
             unheard: None,
             transcribed: None,
@@ -501,6 +504,7 @@ impl Driver {
             }
             Done::VadFailed(reason) => self.on_vad_failure(&reason),
             Done::Setback(Setback { stage, message }) => {
+                self.tell_loading();
                 let stage = stage.to_owned();
                 // A client that does not take this is noticed when the words are sent.
                 drop(self.tell(Event::StageFailed { stage, message }));

@@ -2,8 +2,7 @@
 //! behind those who wait at a microphone, and not much faster than they were spoken.
 
 use super::recognisers::Recogniser;
-use crate::asr::MAX_SAMPLES;
-use crate::audio::{Resampler, to_f32};
+use crate::audio::{Resampler, stretches, to_f32};
 use crate::conversation::{Input, ItemId, Micros, Samples};
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
@@ -16,6 +15,9 @@ pub(super) const WAITING: usize = 64;
 /// Seconds of audio that a session has transcribed in a second: as fast as Realtime clients may send
 /// it otherwise.
 const SPEED: u64 = 4;
+
+/// Nobody says a word in less, samples: 100 ms. Services refuse it, which would count as a failure.
+const SHORTEST: usize = Samples::RATE as usize / 10;
 
 /// An item whose words are not known.
 pub(super) struct Unheard {
@@ -50,9 +52,12 @@ async fn words_of(recogniser: &mut Recogniser, audio: &[i16], rate: u32) -> Opti
     let mut resampler = Resampler::new(rate, Samples::RATE);
     let mut samples = resampler.push(&to_f32(audio));
     samples.extend(resampler.flush());
-    let mut words = Vec::new();
-    for piece in samples.chunks(MAX_SAMPLES) {
-        words.push(recogniser.transcribe_in_time(piece.to_vec()).await?);
+    let mut texts = Vec::new();
+    for stretch in stretches(&samples) {
+        if stretch.len() >= SHORTEST {
+            texts.push(recogniser.transcribe_in_time(stretch.to_vec()).await?);
+        }
     }
-    Some(words.join(" ").trim().to_owned())
+    texts.retain(|text| !text.trim().is_empty());
+    Some(texts.join(" ").trim().to_owned())
 }

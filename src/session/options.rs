@@ -39,7 +39,7 @@ pub struct SessionOptions {
     pub agent: Option<String>,
     /// The client shows the server's demonstration. Its tools are offered.
     pub demonstrates: bool,
-    /// It begins without what earlier sessions have learned, as the first one of a server does.
+    /// It begins without what earlier sessions have learned or spent, as the first one of a server does.
     pub begins_anew: bool,
     /// The client's span, to which the trace of the session belongs.
     pub parent: Option<Parent>,

@@ -76,6 +76,11 @@ impl RemoteVoice {
         self.is_local.load(Relaxed) || !self.source.is_up()
     }
 
+    /// Whether the local voice speaks and has to be loaded first.
+    pub(super) fn loads(&self) -> bool {
+        self.is_local() && self.local.loads()
+    }
+
     /// Begins the next answer: the service speaks again.
     pub(super) fn next_answer(&mut self) {
         self.is_local = Arc::default();

@@ -3,14 +3,16 @@
 
 use crate::tts::{OnDemand, Tts, TtsError};
 use crate::worker::{SpawnError, Worker};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-
-/// Voices that may wait to be loaded.
-const INBOX: usize = 64;
 
 /// A loaded voice, which stays in memory while it is referenced. Only the voices' thread speaks with it.
 pub(super) type Loaded = Arc<Mutex<Box<dyn Tts>>>;
+
+/// A voice that is being loaded: the outcome, once there is one.
+type Loading = watch::Receiver<Option<Result<Loaded, String>>>;
 
 /// Voices that are loaded on demand, by index.
 pub(super) struct Shelf {
@@ -30,6 +32,8 @@ struct Memory {
 struct State {
     /// Each voice, with the time of its last use.
     loaded: Vec<Option<(u64, Loaded)>>,
+    /// Those that are being loaded or wait for it: each is queued once, for all who need it.
+    loading: BTreeMap<usize, Loading>,
     /// The number of uses so far, which serves as the time.
     now: u64,
 }
@@ -39,8 +43,10 @@ impl Shelf {
     pub(super) fn start(voices: Vec<OnDemand>, most: u64) -> Result<Self, SpawnError<TtsError>> {
         let state = State {
             loaded: voices.iter().map(|_| None).collect(),
-            now: 0,
+            ..State::default()
         };
+        // All of them may wait.
+        let inbox = voices.len().max(1);
         let memory = Arc::new(Memory {
             voices,
             most,
@@ -49,7 +55,7 @@ impl Shelf {
         let loading = memory.clone();
         let loader = Worker::spawn(
             "tts-loader",
-            INBOX,
+            inbox,
             || Ok(()),
             move |(): &mut (), voice, _| loading.load(voice),
         )?;
@@ -68,15 +74,7 @@ impl Shelf {
 
     /// The voice if it is loaded. Otherwise loading begins.
     pub(super) fn ready(&self, voice: usize) -> Option<Loaded> {
-        let found = self.memory.used(voice);
-        if found.is_none() {
-            // If the queue is full, it is requested again when it is needed.
-            drop(
-                self.loader
-                    .try_send(voice, CancellationToken::new(), |_| ()),
-            );
-        }
-        found
+        self.wanted(voice).ok()
     }
 
     /// The voice, as soon as it is loaded.
@@ -84,13 +82,38 @@ impl Shelf {
     /// # Errors
     /// An error if it cannot be loaded.
     pub(super) async fn voice(&self, voice: usize) -> Result<Loaded, String> {
-        match self.memory.used(voice) {
-            Some(found) => Ok(found),
-            None => {
-                let loaded = self.loader.call(voice).await;
-                loaded.map_err(super::reason)?.map_err(super::reason)
-            }
+        let mut loading = match self.wanted(voice) {
+            Ok(found) => return Ok(found),
+            Err(loading) => loading,
+        };
+        let outcome = loading.wait_for(Option::is_some).await;
+        let outcome = outcome.ok().and_then(|outcome| outcome.clone());
+        outcome.unwrap_or_else(|| Err("the thread that loads voices has ended".into()))
+    }
+
+    /// The voice if it is loaded. Otherwise its loading, which begins unless it has begun.
+    fn wanted(&self, voice: usize) -> Result<Loaded, Loading> {
+        let mut state = self.memory.lock();
+        if let Some(found) = state.used(voice) {
+            return Ok(found);
         }
+        if let Some(loading) = state.loading.get(&voice) {
+            return Err(loading.clone());
+        }
+        let (outcome, loading) = watch::channel(None);
+        let memory = self.memory.clone();
+        let cancel = CancellationToken::new();
+        let sent = self.loader.try_send(voice, cancel, move |loaded| {
+            let loaded = loaded.map_err(super::reason);
+            let loaded = loaded.and_then(|loaded| loaded.map_err(super::reason));
+            // If it has failed, whoever needs it next has it loaded again.
+            memory.lock().loading.remove(&voice);
+            outcome.send_replace(Some(loaded));
+        });
+        if sent.is_ok() {
+            state.loading.insert(voice, loading.clone());
+        }
+        Err(loading)
     }
 
     /// Loads the voice on this thread, before the server has started.
@@ -99,19 +122,23 @@ impl Shelf {
     }
 }
 
-impl Memory {
-    fn used(&self, voice: usize) -> Option<Loaded> {
-        let mut state = self.lock();
-        state.now += 1;
-        let now = state.now;
-        let slot = state.loaded.get_mut(voice)?;
+impl State {
+    fn used(&mut self, voice: usize) -> Option<Loaded> {
+        self.now += 1;
+        let slot = self.loaded.get_mut(voice)?;
         // A panic may have left it broken.
         if slot.as_ref().is_some_and(|(_, voice)| voice.is_poisoned()) {
             *slot = None;
         }
         let (used, found) = slot.as_mut()?;
-        *used = now;
+        *used = self.now;
         Some(found.clone())
+    }
+}
+
+impl Memory {
+    fn used(&self, voice: usize) -> Option<Loaded> {
+        self.lock().used(voice)
     }
 
     /// Loads a voice, after dropping others until there is room for it. One voice is loaded at a time.
@@ -162,7 +189,9 @@ impl Memory {
 mod tests {
     use super::*;
     use crate::tts::Scripted;
+    use futures_util::future::{join, join_all};
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc::sync_channel;
 
     /// A shelf of voices of these sizes, bytes, and how often each was loaded.
     fn shelf(bytes: &[u64], most: u64) -> (Shelf, Vec<Arc<AtomicUsize>>) {
@@ -222,6 +251,31 @@ mod tests {
         assert!(panicking.join().is_err());
         assert!(shelf.voice(0).await.is_ok());
         assert_eq!(loads(&counts), [2]);
+    }
+
+    /// It was queued for each of them: those for whom there was no room were refused, and their clauses failed.
+    #[tokio::test]
+    async fn a_voice_is_loaded_once_for_all_who_need_it_and_again_if_that_failed() {
+        let (goes_on, held) = sync_channel::<()>(0);
+        let (held, loads) = (Mutex::new(held), Arc::new(AtomicUsize::new(0)));
+        let count = loads.clone();
+        let load = move || {
+            // Blocks until all wait.
+            let _ = held.lock().unwrap().recv();
+            match count.fetch_add(1, Ordering::Relaxed) {
+                0 => Err(TtsError::Run("the disk is busy".into())),
+                _ => Ok(Box::new(Scripted::new()) as Box<dyn Tts>),
+            }
+        };
+        let shelf = Shelf::start(vec![OnDemand::of(&Scripted::new(), load)], 10).unwrap();
+        let all = || join_all((0..100).map(|_| shelf.voice(0)));
+        let (failed, ()) = join(all(), async { drop(goes_on) }).await;
+        for each in failed {
+            let error = each.err().unwrap();
+            assert!(error.contains("the disk is busy"), "{error}");
+        }
+        assert!(all().await.iter().all(Result::is_ok));
+        assert_eq!(loads.load(Ordering::Relaxed), 2);
     }
 
     #[tokio::test]

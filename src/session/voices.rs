@@ -164,7 +164,7 @@ impl Voices {
     pub(super) fn open(&self, speaker: &Speaker, report: Report) -> Voice {
         if let Some(remote) = self.remote(speaker, report) {
             return Voice {
-                speaker: speaker.clone(),
+                speaker: Service::key(speaker),
                 language: None,
                 rate: remote.rate(),
                 engine: Engine::Service(remote),
@@ -282,12 +282,16 @@ impl Voices {
     /// this.
     pub(super) async fn prepare_service(&self, speaker: &Speaker, sayings: &[String]) {
         let name = speaker.voice.as_ref();
+        let key = Service::key(speaker);
         if let Some(known) = name.and_then(|name| self.services.get(name))
             && let Ok(_alone) = known.preparing.try_lock()
+            && sayings
+                .iter()
+                .any(|text| self.prepared.get(&key, text).is_none())
             && let Some(mut remote) = self.remote(speaker, unreported())
         {
             for text in sayings {
-                if self.prepared.get(speaker, text).is_some() {
+                if self.prepared.get(&key, text).is_some() {
                     continue;
                 }
                 if remote.is_local() {
@@ -296,7 +300,7 @@ impl Voices {
                 let Some(clip) = remote.prepare(text).await else {
                     return;
                 };
-                self.prepared.put(speaker, text.clone(), clip);
+                self.prepared.put(&key, text.clone(), clip);
             }
         }
     }
@@ -474,6 +478,14 @@ impl Service {
             preparing: tokio::sync::Mutex::default(),
         }
     }
+
+    /// The key of the phrases that are prepared for this speaker: the same however the tag of its language is written.
+    fn key(speaker: &Speaker) -> Speaker {
+        Speaker {
+            language: speaker.language.as_deref().map(base),
+            ..speaker.clone()
+        }
+    }
 }
 
 impl Local {
@@ -594,7 +606,7 @@ impl Voice {
     pub(super) fn loads(&self) -> bool {
         match &self.engine {
             Engine::Local(voice) => voice.loads(),
-            Engine::Service(_) => false,
+            Engine::Service(remote) => remote.loads(),
         }
     }
 

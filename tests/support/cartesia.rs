@@ -33,6 +33,8 @@ pub(crate) struct Seen {
     pub(crate) cancelled: Vec<String>,
     /// Connections so far.
     pub(crate) connections: usize,
+    /// Those that are open.
+    pub(crate) open: usize,
     /// Errors of clients, which Cartesia would refuse.
     pub(crate) mistakes: Vec<String>,
 }
@@ -115,7 +117,10 @@ async fn open(
 }
 
 async fn serve(known: Arc<Known>, mut socket: WebSocket) {
-    known.seen.send_modify(|seen| seen.connections += 1);
+    known.seen.send_modify(|seen| {
+        seen.connections += 1;
+        seen.open += 1;
+    });
     let (outgoing, mut said) = mpsc::channel::<Message>(64);
     let mut contexts: BTreeMap<String, (JoinHandle<()>, String)> = BTreeMap::new();
     loop {
@@ -165,6 +170,7 @@ async fn serve(known: Arc<Known>, mut socket: WebSocket) {
         contexts.insert(id, (speaking, transcript));
     }
     contexts.values().for_each(|(speaking, _)| speaking.abort());
+    known.seen.send_modify(|seen| seen.open -= 1);
 }
 
 /// The first fault of a request.

@@ -775,6 +775,42 @@ async fn audio_in_a_client_item_is_transcribed_in_place() {
     assert_fits_the_types(&events);
 }
 
+/// Long ones were cut after 30 s, within a word, and what was too short for a service counted as its failure.
+#[tokio::test]
+async fn a_long_audio_item_is_cut_where_it_is_quiet_and_a_tiny_one_is_not_transcribed() {
+    let mut builders = live::without_models(Arc::new(fine()));
+    // Says how a piece of audio begins and ends.
+    let hears = |audio: &[f32]| {
+        let edges = [&audio[..80], &audio[audio.len() - 80..]];
+        let is_loud = |edge: &[f32]| edge.iter().any(|sample| sample.abs() > 0.1);
+        let [begins, ends] = edges.map(|edge| if is_loud(edge) { "loud" } else { "quiet" });
+        Ok::<_, AsrError>(format!("{begins} {ends}"))
+    };
+    builders.asr = Box::new(move || Ok(Box::new(live::Hears(hears))));
+    let server = live::serve(builders);
+    let mut client = server.realtime().await;
+    let format = json!({"type": "audio/pcmu"});
+    let session = json!({"type": "realtime", "audio": {"input": {"format": format}}});
+    update(&mut client, session).await;
+    let part = |level: i16, ms: usize| vec![level; 8 * ms];
+    let long = [part(8_000, 24_000), part(0, 400), part(8_000, 15_600)].concat();
+    for audio in [part(8_000, 50), long] {
+        let audio = STANDARD.encode(Law::Mu.encode(&audio));
+        let item = json!({"type": "message", "role": "user",
+            "content": [{"type": "input_audio", "audio": audio}]});
+        client
+            .send(json!({"type": "conversation.item.create", "item": item}))
+            .await;
+    }
+    let failed = "conversation.item.input_audio_transcription.failed";
+    let told = client.until(failed).await;
+    assert_eq!(find(&told, failed)["error"]["code"], "audio_unintelligible");
+    let completed = "conversation.item.input_audio_transcription.completed";
+    let told = client.until(completed).await;
+    let transcript = &find(&told, completed)["transcript"];
+    assert_eq!(transcript, "loud quiet quiet loud");
+}
+
 #[tokio::test]
 async fn audio_without_words_is_reported_and_later_items_go_on() {
     let llm = fine();

@@ -9,7 +9,9 @@ mod vendors;
 use crate::support;
 use serde_json::json;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::live::{self, Call, Heard, said};
 use support::speech_services::{self, HEARD, KEY, LEVEL, Manner, SpeechService};
@@ -20,9 +22,9 @@ use undertone::llm::Phrases;
 use undertone::llm::scripted::{Cue, Scripted};
 use undertone::server::{App, ServerSettings};
 use undertone::session::{
-    self, AgentSettings, Builders, Cast, Engines, Observers, OtherVoice, SessionOptions,
+    self, AgentSettings, Builders, Cast, Engines, Observers, OtherVoice, Recordings, SessionOptions,
 };
-use undertone::tts::{Speech, Tts, TtsError};
+use undertone::tts::{OnDemand, Speech, Tts, TtsError};
 
 /// The answers to what either recogniser heard: two clauses, so that the second may have another voice.
 const WELL: &str = "I am well today and happy. It is a fine day for a walk.";
@@ -384,6 +386,67 @@ async fn the_user_hears_an_apology_in_time_and_only_if_the_local_engine_fails_to
     let failures = setbacks(&events);
     let last = &failures.last().expect("a failure").1;
     assert!(!last.contains("127.0.0.1"), "{last}");
+}
+
+/// A German voice that is loaded after this, and takes all the memory that there is for voices.
+fn german(before: impl Fn() + Send + Sync + 'static) -> OtherVoice {
+    let voice = || Local {
+        level: 0.25,
+        is_dead: false,
+    };
+    let load = move || {
+        before();
+        Ok(Box::new(voice()) as Box<dyn Tts>)
+    };
+    OtherVoice::Local(OnDemand {
+        language: Some("de".into()),
+        bytes: 1,
+        ..OnDemand::of(&voice(), load)
+    })
+}
+
+/// It counted as stalled after four seconds, and the answer was lost.
+#[tokio::test]
+async fn a_local_voice_that_is_still_being_loaded_when_a_service_fails_is_waited_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let service = SpeechService::start();
+    let (goes_on, held) = sync_channel::<()>(0);
+    let (held, loads) = (Mutex::new(held), AtomicUsize::new(0));
+    let first = german(move || {
+        // It was loaded at the start, for its phrases, and gave way to the second.
+        if loads.fetch_add(1, Ordering::Relaxed) > 0 {
+            let _ = held.lock().expect("whole").recv();
+        }
+    });
+    let mut engines = builders(None, Some(service.address), KEY);
+    engines.tts = Box::new(|| Ok(Box::new(live::Keeps::new("en"))));
+    engines.voices.insert("first".into(), first);
+    engines.voices.insert("second".into(), german(|| ()));
+    engines.voice_memory = 1;
+    engines.policy.speaker.language = Some("de".into());
+    // What is made in advance may fail before anybody waits for it.
+    engines.policy.speculation.preemptive = false;
+    engines.observers.recordings = Some(Recordings::new(folder.path()).expect("a folder"));
+    let engines = Engines::start(engines).expect("engines");
+    let opener = engines.clone();
+    let sessions = Arc::new(move |options: SessionOptions| Ok(session::open(&opener, &options)));
+    let server = Server::serve(App::new(local(), sessions));
+    let mut call = Call::to(&server).await;
+    let (_, events) = turn(&mut call).await;
+    assert!(voices(&events).0 > 2_000);
+    service.be(Manner::Refuses(500));
+    call.say(&live::tone(600)).await;
+    call.until("undertone.stage_failed").await;
+    drop(goes_on);
+    let events = call.until("response.done").await;
+    let (far, own) = voices(&events);
+    assert!(far == 0 && own > 2_000, "{far} and {own} ms");
+    drop(call);
+    engines.finish_sessions().await;
+    let mut files = std::fs::read_dir(folder.path()).expect("recordings");
+    let file = files.next().expect("one").expect("a file").path();
+    let recorded = std::fs::read_to_string(file).expect("text");
+    assert!(recorded.contains("voice_loads"), "{recorded}");
 }
 
 #[tokio::test]

@@ -304,7 +304,7 @@ impl Driver {
             return false;
         };
         self.options.speaker.language = speaker.language;
-        self.open_voice();
+        self.reopen_voice();
         true
     }
 }

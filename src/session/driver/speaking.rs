@@ -8,7 +8,7 @@ use crate::session::ahead::{Part, TakenOver};
 use crate::session::clause::TakeChunk;
 use crate::session::engines::speaker_of;
 use crate::session::options::SpokenBy;
-use crate::session::voices::Wanted;
+use crate::session::voices::{Voice, Wanted};
 use crate::tools::builtin::Timer;
 use crate::tts::{Piece, Speaker};
 use std::ops::ControlFlow;
@@ -31,6 +31,7 @@ pub(in crate::session) enum Synthesis {
 
 /// A clause that is being made. Dropping it stops the voice.
 pub(super) struct Clause {
+    speaker: Speaker,
     resampler: Resampler,
     _cancel: DropGuard,
 }
@@ -60,11 +61,16 @@ impl Driver {
         self.options.speaker.speed = chosen.speed;
         let speaker = speaker_of(&self.agent, &self.options);
         if speaker != before {
-            // A client may change it often: services would keep a connection for each.
-            self.voices.clear();
-            self.open_voice();
+            self.reopen_voice();
         }
         speaker
+    }
+
+    /// Opens the session's voice anew, as it is from now on.
+    pub(super) fn reopen_voice(&mut self) {
+        // A client may change it often: services would keep a connection for each.
+        self.voices.clear();
+        self.open_voice();
     }
 
     /// The announcement of a timer that rings, in the session's language.
@@ -98,6 +104,7 @@ impl Driver {
         let cancel = self.cancel.child_token();
         let rate = prepared.as_ref().map_or(voice.rate(), |clip| clip.rate);
         let being_made = Clause {
+            speaker: speaker.clone(),
             resampler: Resampler::new(rate, self.options.output_rate),
             _cancel: cancel.clone().drop_guard(),
         };
@@ -127,6 +134,16 @@ impl Driver {
             }
         }
         if loads {
+            self.input(Input::VoiceLoads { clause });
+        }
+    }
+
+    /// Tells the conversation which clauses wait for a local voice to be loaded, since a service has failed.
+    pub(super) fn tell_loading(&mut self) {
+        let waits = |clause: &Clause| self.voices.get(&clause.speaker).is_some_and(Voice::loads);
+        let waiting = self.clauses.iter().filter(|(_, clause)| waits(clause));
+        let waiting: Vec<ClauseId> = waiting.map(|(clause, _)| *clause).collect();
+        for clause in waiting {
             self.input(Input::VoiceLoads { clause });
         }
     }

@@ -133,7 +133,7 @@ impl Driver {
             audit.begin(caller, tool, &key)
         });
         let results = self.results.clone();
-        let budget = self.engines.budget.clone();
+        let budget = self.budget.clone();
         let metrics = self.engines.observers.metrics.clone();
         let task = async move {
             if let Some(spending) = spending
@@ -223,7 +223,7 @@ impl Driver {
     }
 
     pub(super) fn spend(&mut self, spending: Spending, told: fn(bool) -> Input) {
-        let spent = self.engines.budget.spent(spending);
+        let spent = self.budget.spent(spending);
         let results = self.results.clone();
         self.tasks.spawn(async move {
             let told = told(!spent.await);

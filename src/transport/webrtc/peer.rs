@@ -249,7 +249,10 @@ impl Peer {
     fn event(&mut self, event: Event) -> Option<PeerEvent> {
         match event {
             Event::Connected => Some(PeerEvent::Connected),
-            Event::MediaAdded(added) if added.kind == MediaKind::Audio => {
+            // The direction is ours. Whatever is written on a line that does not send breaks the connection.
+            Event::MediaAdded(added)
+                if added.kind == MediaKind::Audio && added.direction.is_sending() =>
+            {
                 self.add_track(added.mid);
                 None
             }

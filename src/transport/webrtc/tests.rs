@@ -3,7 +3,7 @@
 
 use super::call::Seat;
 use super::opus::{CLOCK, OpusDecoder, OpusEncoder};
-use super::peer::client::{Client, Got};
+use super::peer::client::{Client, Direction, Got};
 use super::peer::{Identity, Peer};
 use super::port::{Packet, Way, Wire};
 use super::sideband::{EventSender, queue};
@@ -160,8 +160,13 @@ impl World {
     }
 
     fn with_channels(weather: Weather, seed: u64, labels: &[&str]) -> Self {
+        Self::with_lines(weather, seed, &[Direction::SendRecv], labels)
+    }
+
+    fn with_lines(weather: Weather, seed: u64, lines: &[Direction], labels: &[&str]) -> Self {
         let begins = now();
-        let (mut client, offer) = Client::offer_channels(CLIENT.into(), begins.into_std(), labels);
+        let (mut client, offer) =
+            Client::offer_lines(CLIENT.into(), begins.into_std(), lines, labels);
         let identity = Identity::new().unwrap();
         let here = vec![SocketAddr::from(SERVER)];
         let answered = Peer::answer(&offer, &here, false, &identity, begins.into_std());
@@ -506,6 +511,33 @@ async fn events_that_move_to_their_own_channel_begin_with_the_session_and_go_on(
     world.pass(ms(100), |_| false).await;
     assert_eq!(world.kinds()[2..], ["session.updated"]);
     assert!(!world.call.is_finished());
+}
+
+/// The first frame for a line on which the client takes no audio broke the connection.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_takes_no_audio_on_a_line_is_not_cut_off() {
+    use Direction::{Inactive, RecvOnly, SendOnly};
+    for lines in [&[SendOnly][..], &[SendOnly, RecvOnly], &[Inactive]] {
+        let mut world = World::with_lines(CALM, 1, lines, &["oai-events"]);
+        world
+            .pass(Duration::from_secs(5), |world| world.is_open)
+            .await;
+        world.pass(ms(100), |_| false).await;
+        let began = now();
+        world.answers();
+        world.plays(10);
+        match lines[0] {
+            SendOnly => world.speak(25, |_| true).await,
+            _ => world.pass(ms(500), |_| false).await,
+        }
+        world.pass(ms(100), |_| false).await;
+        assert!(!world.call.is_finished(), "{lines:?}");
+        let (heard, _) = world.reached();
+        let is_loud = heard.iter().any(|sample| sample.unsigned_abs() > 2_000);
+        assert_eq!(is_loud, lines[0] == SendOnly, "{lines:?}");
+        let speaks = world.loud_since(began) >= 10;
+        assert_eq!(speaks, lines.contains(&RecvOnly), "{lines:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

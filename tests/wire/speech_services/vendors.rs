@@ -2,6 +2,7 @@
 //! `foreign.rs` proves with the vendors' SDKs.
 
 use super::*;
+use std::collections::BTreeSet;
 use support::cartesia::{self, CartesiaService};
 use support::elevenlabs::{self, ElevenLabsService};
 use undertone::tts::TtsService;
@@ -81,6 +82,40 @@ async fn cartesia_speaks_over_one_connection() {
     assert_eq!(said("I am well today and happy."), 2, "{seen:?}");
     // The session's own, the one that tried the service out, and the one that prepared its phrases.
     assert_eq!(seen.connections, 3);
+    // Another session has its own: nothing is left to prepare.
+    turn(&mut Call::to(&server).await).await;
+    assert_eq!(service.seen().connections, 4);
+}
+
+/// Each had the phrases said anew, for good, and kept a connection open in the session.
+#[tokio::test]
+async fn spellings_of_a_language_share_its_phrases_and_leave_no_connections() {
+    let service = CartesiaService::start();
+    let voice = cartesia::voice(service.address, KEY);
+    let mut builders = with_vendor_voice(voice, answers());
+    builders.policy.speaker.language = Some("en".into());
+    let server = live::serve(builders);
+    let mut call = Call::to(&server).await;
+    // Two have tried the service out and prepared the phrases.
+    let is_prepared = |seen: &cartesia::Seen| seen.connections == 3 && seen.open == 1;
+    service.until(is_prepared).await;
+    for language in ["en-GB", "en-US", "en-AU", "en-IE", "EN"] {
+        let input = json!({"transcription": {"language": language}});
+        let session = json!({"type": "realtime", "audio": {"input": input}});
+        call.send(json!({"type": "session.update", "session": session}))
+            .await;
+        call.until("session.updated").await;
+    }
+    let (_, events) = turn(&mut call).await;
+    is_said(&events, WELL);
+    let seen = service.until(|seen| seen.open == 1).await;
+    let said = seen.speeches.iter().map(|body| &body["transcript"]);
+    let said = said.filter_map(|text| text.as_str());
+    let phrases = said.filter(|text| *text != "Hello." && !WELL.contains(text));
+    let phrases: Vec<&str> = phrases.collect();
+    let once: BTreeSet<&str> = phrases.iter().copied().collect();
+    assert!(!once.is_empty());
+    assert_eq!(once.len(), phrases.len(), "{phrases:?}");
 }
 
 #[tokio::test]

@@ -8,7 +8,8 @@ use std::time::Instant;
 use str0m::change::{SdpAnswer, SdpPendingOffer};
 use str0m::channel::{ChannelConfig, ChannelId};
 use str0m::format::Codec;
-use str0m::media::{Direction, Frequency, MediaKind, MediaTime, Mid};
+pub(in super::super) use str0m::media::Direction;
+use str0m::media::{Frequency, MediaKind, MediaTime, Mid};
 use str0m::net::{Protocol, Receive};
 use str0m::{Candidate, Event, Input, Output, Rtc};
 
@@ -36,13 +37,15 @@ pub(in super::super) struct Client {
 impl Client {
     /// A client at `address`, and its offer.
     pub(in super::super) fn offer(address: SocketAddr, now: Instant) -> (Self, String) {
-        Self::offer_channels(address, now, &[EVENTS])
+        Self::offer_lines(address, now, &[Direction::SendRecv], &[EVENTS])
     }
 
-    /// The same with these data channels, of which the client reads the last.
-    pub(in super::super) fn offer_channels(
+    /// The same with these lines of audio, of which the client speaks on the first, and these data channels, of which
+    /// it reads the last.
+    pub(in super::super) fn offer_lines(
         address: SocketAddr,
         now: Instant,
+        lines: &[Direction],
         labels: &[&str],
     ) -> (Self, String) {
         let provider = Arc::new(str0m::crypto::from_feature_flags());
@@ -54,7 +57,10 @@ impl Client {
             .build(now);
         rtc.add_local_candidate(Candidate::host(address, "udp").unwrap());
         let mut change = rtc.sdp_api();
-        let mid = change.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None);
+        let mids: Vec<Mid> = lines
+            .iter()
+            .map(|line| change.add_media(MediaKind::Audio, *line, None, None, None))
+            .collect();
         let channels: Vec<ChannelId> = labels
             .iter()
             .map(|label| change.add_channel((*label).to_owned()))
@@ -68,7 +74,7 @@ impl Client {
             .collect();
         let client = Self {
             rtc,
-            mid,
+            mid: mids[0],
             events,
             pending: Some(pending),
             address,
