@@ -13,8 +13,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{Cmd, ConnectionInfo, FromRedisValue, IntoConnectionInfo, RedisError, cmd};
 use secrecy::{ExposeSecret, SecretString};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
@@ -32,6 +32,10 @@ const ALIVE: Duration = Duration::from_secs(15);
 
 /// The longest wait for a connection, and for an answer: callers wait meanwhile.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// After so many failures in a row there is a new connection. The crate asks on where nothing comes back, as from a
+/// host that has vanished, and keeps the refusal of a password for ever.
+const GIVE_UP_AFTER: u32 = 2;
 
 /// The address of a store.
 #[derive(Debug, Clone)]
@@ -58,7 +62,7 @@ impl StoreSettings {
     /// # Errors
     /// [`StoreError::Failed`] with the reason.
     pub async fn try_out(&self) -> Result<(), StoreError> {
-        let mut connection = ConnectionManager::new_lazy_with_config(self.client()?, config())?;
+        let mut connection = connect(&self.client()?)?;
         let mut command = cmd("SET");
         command
             .arg(key(&["alive", "doctor"]))
@@ -108,11 +112,13 @@ fn key(names: &[&str]) -> String {
     format!("{PREFIX}:{}", names.join(":"))
 }
 
-fn config() -> ConnectionManagerConfig {
-    ConnectionManagerConfig::new()
+/// A connection that opens with the first question.
+fn connect(client: &redis::Client) -> Result<ConnectionManager, RedisError> {
+    let config = ConnectionManagerConfig::new()
         .set_number_of_retries(0)
         .set_connection_timeout(Some(PATIENCE))
-        .set_response_timeout(Some(PATIENCE))
+        .set_response_timeout(Some(PATIENCE));
+    ConnectionManager::new_lazy_with_config(client.clone(), config)
 }
 
 /// The reason that a store has not done what it was asked for.
@@ -179,7 +185,8 @@ impl StoreFigures {
 pub struct Store(Arc<Inner>);
 
 struct Inner {
-    connection: ConnectionManager,
+    client: redis::Client,
+    connection: Mutex<ConnectionManager>,
     /// Without the password.
     url: Url,
     /// This run of the server, unlike any other.
@@ -195,26 +202,36 @@ impl Store {
     /// # Errors
     /// [`StoreError::Failed`] if the address cannot be used.
     pub async fn open(settings: &StoreSettings, figures: StoreFigures) -> Result<Self, StoreError> {
-        let connection = ConnectionManager::new_lazy_with_config(settings.client()?, config())?;
+        let client = settings.client()?;
+        let connection = connect(&client)?;
         figures.used.store(true, Ordering::Relaxed);
         let store = Self(Arc::new(Inner {
-            connection,
+            client,
+            connection: Mutex::new(connection),
             url: settings.url.clone(),
             server: Uuid::new_v4().simple().to_string(),
             // So that a failure of the first beat is a change, and logged.
             up: watch::Sender::new(true),
             figures,
         }));
-        store.beat().await;
+        let answers = store.beat().await;
         let inner = Arc::downgrade(&store.0);
         tokio::spawn(async move {
             let mut beats = interval(BEAT);
             beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            let mut failures = u32::from(!answers);
             loop {
                 beats.tick().await;
-                match inner.upgrade() {
-                    Some(inner) => Self(inner).beat().await,
-                    None => return,
+                let Some(store) = inner.upgrade().map(Self) else {
+                    return;
+                };
+                failures = match store.beat().await {
+                    true => 0,
+                    false => failures + 1,
+                };
+                if failures == GIVE_UP_AFTER {
+                    failures = 0;
+                    store.connect_anew();
                 }
             }
         });
@@ -229,7 +246,7 @@ impl Store {
         if !self.is_up() {
             return Err(StoreError::Down);
         }
-        let answer = command.query_async(&mut self.0.connection.clone()).await;
+        let answer = command.query_async(&mut self.connection()).await;
         answer.map_err(|error| {
             if error.is_io_error() {
                 self.set_down(&error);
@@ -300,20 +317,35 @@ impl Store {
         &self.0.figures
     }
 
-    /// Shows that this server is alive, with which it is seen whether the store can be written.
-    async fn beat(&self) {
+    fn connection(&self) -> ConnectionManager {
+        let connection = self.0.connection.lock();
+        connection.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Closes the connection as soon as nobody waits for an answer over it. What the store was asked there it may still
+    /// do later.
+    fn connect_anew(&self) {
+        if let Ok(anew) = connect(&self.0.client) {
+            let connection = self.0.connection.lock();
+            *connection.unwrap_or_else(PoisonError::into_inner) = anew;
+        }
+    }
+
+    /// Shows that this server is alive, with which it is seen whether the store can be written. Returns whether it can.
+    async fn beat(&self) -> bool {
         let mut command = cmd("SET");
         command.arg(self.key(&["alive", self.server()])).arg(1);
         command.arg("EX").arg(ALIVE.as_secs());
-        let mut connection = self.0.connection.clone();
-        match command.query_async::<()>(&mut connection).await {
+        let answer = command.query_async::<()>(&mut self.connection()).await;
+        match &answer {
             Ok(()) => {
                 if self.set_is_up(true) {
                     tracing::info!("the shared store answers again");
                 }
             }
-            Err(error) => self.set_down(&error),
+            Err(error) => self.set_down(error),
         }
+        answer.is_ok()
     }
 
     /// Returns whether this is a change. The gauge is set under the state's lock, so both always agree.

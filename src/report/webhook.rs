@@ -44,6 +44,9 @@ const AGAIN: Duration = Duration::from_secs(3_600);
 /// The longest that a report is kept.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3_600);
 
+/// The time after which nobody is writing a report any more that is only half there: its server was killed.
+const HALF: Duration = Duration::from_secs(600);
+
 /// The prefix of a secret.
 const PREFIX: &str = "whsec_";
 
@@ -384,26 +387,30 @@ fn write(file: &Path, text: &str) -> io::Result<()> {
         .mode(0o700)
         .create(folder)?;
     let partial = file.with_extension("partial");
+    let written = write_all(&partial, text).and_then(|()| std::fs::rename(&partial, file));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&partial);
+    }
+    written
+}
+
+fn write_all(file: &Path, text: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let mut open = options
         .write(true)
         .create(true)
         .truncate(true)
         .mode(0o600)
-        .open(&partial)?;
+        .open(file)?;
     open.write_all(text.as_bytes())?;
-    open.sync_all()?;
-    std::fs::rename(&partial, file)
+    open.sync_all()
 }
 
-/// The ids of the reports in a folder and their age, the oldest first.
+/// The ids of the reports in a folder and their age, the oldest first. Deletes those that are only half there.
 fn kept(folder: &Path) -> Vec<(String, Duration)> {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let report = |file: DirEntry| {
         let path = file.path();
-        let is_report = path
-            .extension()
-            .is_some_and(|extension| extension == "json");
         let id = path.file_stem()?.to_str()?.to_owned();
         let age = file
             .metadata()
@@ -412,7 +419,12 @@ fn kept(folder: &Path) -> Vec<(String, Duration)> {
             .ok()?
             .elapsed()
             .unwrap_or_default();
-        is_report.then_some((id, age))
+        match path.extension()?.to_str()? {
+            "json" => return Some((id, age)),
+            "partial" if age > HALF => drop(std::fs::remove_file(&path)),
+            _ => {}
+        }
+        None
     };
     let mut kept: Vec<_> = files.filter_map(report).collect();
     kept.sort_by_key(|(_, age)| std::cmp::Reverse(*age));
@@ -565,21 +577,45 @@ mod tests {
         assert_eq!(files(), 0);
     }
 
+    /// Makes a file older by `seconds`.
+    fn age(file: &Path, seconds: u64) {
+        let file = File::options().write(true).open(file).unwrap();
+        let modified = file.metadata().unwrap().modified().unwrap();
+        let earlier = modified - Duration::from_secs(seconds);
+        let times = std::fs::FileTimes::new().set_modified(earlier);
+        file.set_times(times).unwrap();
+    }
+
+    /// They stayed for ever, with what callers had said.
+    #[tokio::test]
+    async fn nothing_stays_of_a_report_that_was_written_only_half() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name);
+        // Nothing can take its place.
+        std::fs::create_dir(file("7.json")).unwrap();
+        assert!(write(&file("7.json"), "{}").is_err());
+        assert!(!file("7.partial").exists());
+        for name in ["8.partial", "9.partial", "8.txt"] {
+            std::fs::write(file(name), "{\"turns\":").unwrap();
+        }
+        // Somebody may be writing the other.
+        age(&file("8.partial"), 3_600);
+        age(&file("8.txt"), 3_600);
+        let webhook = Webhook::with(None, Some(folder.path().into()), Vec::new());
+        webhook.0.send_kept().await;
+        let left = ["8.partial", "9.partial", "8.txt"].map(|name| file(name).exists());
+        assert_eq!(left, [false, true, true]);
+    }
+
     /// They used to wait for it, for up to a week.
     #[tokio::test]
     async fn a_report_that_is_never_taken_holds_up_no_other() {
         let folder = tempfile::tempdir().unwrap();
         let file = |id: &str| folder.path().join(format!("{id}.json"));
-        for id in ["7", "8"] {
+        // The order is that of their age.
+        for (id, seconds) in [("7", 60), ("8", 30)] {
             write(&file(id), "{\"turns\":[]}").unwrap();
-            // The order is that of their age.
-            let times = std::fs::FileTimes::new();
-            let age = Duration::from_secs(if id == "7" { 60 } else { 30 });
-            let written = File::options().write(true).open(file(id)).unwrap();
-            let modified = written.metadata().unwrap().modified().unwrap();
-            written
-                .set_times(times.set_modified(modified - age))
-                .unwrap();
+            age(&file(id), seconds);
         }
         let (_, url) = scripted(&[500, 200]).await;
         let service = Some((url, Secret::new(KEY).unwrap()));

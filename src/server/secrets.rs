@@ -22,6 +22,9 @@ pub(super) const MAX_SESSION: usize = 16 * 1024;
 /// The longest validity, seconds.
 pub(super) const LONGEST: u64 = 7_200;
 
+/// The most that the clock of the server that reads a secret may be behind its issuer's, seconds: servers' clocks differ.
+const SLACK: u64 = 60;
+
 /// Issues and verifies secrets.
 #[derive(Debug)]
 pub(super) struct Secrets {
@@ -75,7 +78,7 @@ impl Secrets {
     /// Returns the grant of a secret that is valid at `now`, in seconds since 1970.
     pub(super) fn read(&self, shown: &str, now: u64) -> Result<Grant, Unfit> {
         let grant = self.verified(shown).ok_or(Unfit::Unknown)?;
-        let is_valid = now < grant.expires_at && grant.expires_at - now <= LONGEST;
+        let is_valid = now < grant.expires_at && grant.expires_at - now <= LONGEST + SLACK;
         match is_valid {
             true => Ok(grant),
             false => Err(Unfit::Expired),
@@ -132,6 +135,24 @@ mod tests {
         assert_eq!(secrets.read(&secret, 1_000), Err(Unfit::Expired));
         let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
         assert!(secret.chars().all(plain), "fit for a subprotocol: {secret}");
+    }
+
+    /// It counted as expired there until that clock had caught up.
+    #[test]
+    fn a_secret_of_the_longest_validity_is_good_at_a_server_whose_clock_is_behind() {
+        let secrets = Secrets::new(None);
+        let issued = 86_400;
+        let secret = secrets.issue(&Grant {
+            expires_at: issued + LONGEST,
+            ..grant()
+        });
+        for behind in [0, 1, SLACK] {
+            assert!(secrets.read(&secret, issued - behind).is_ok(), "{behind} s");
+        }
+        assert_eq!(
+            secrets.read(&secret, issued - SLACK - 1),
+            Err(Unfit::Expired)
+        );
     }
 
     #[test]

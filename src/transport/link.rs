@@ -6,7 +6,7 @@
 use super::intake::{Intake, IntakeLimits};
 use super::pump::{End, PumpContext};
 use crate::conversation::{HeardUpTo, Input, ItemId, Micros};
-use crate::session::{Inbound, Outbound, Profile, SessionError, SessionHandle, SessionOptions};
+use crate::session::{Inbound, Outbound, SessionError, SessionHandle, SessionOptions};
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
@@ -21,7 +21,7 @@ pub struct Link {
     span: Span,
     began: Instant,
     draining: bool,
-    /// It is a telephone call, which goes on while the server drains.
+    /// See [`Self::of_call`].
     is_call: bool,
 }
 
@@ -36,7 +36,7 @@ pub enum Signal {
     Said(Outbound),
     /// The session ended without hanging up.
     Lost,
-    /// The server drains and no session is open. Returned once.
+    /// The server drains and no session is open; to a telephone call, at the farewell. Returned once.
     Drained,
     /// The drain deadline has passed.
     Stop,
@@ -67,13 +67,21 @@ impl Link {
         }
     }
 
+    /// The same for a telephone call: until the farewell it goes on while the server drains, whether its session is
+    /// open yet or not.
+    pub fn of_call(intake: IntakeLimits, rate: u32, context: PumpContext) -> Self {
+        Self {
+            is_call: true,
+            ..Self::new(intake, rate, context)
+        }
+    }
+
     /// Opens the session. Earlier input is dropped.
     ///
     /// # Errors
     /// [`SessionError`], which is logged.
     pub fn open(&mut self, options: SessionOptions) -> Result<(), SessionError> {
         self.intake = Intake::new(self.limits, options.input_rate);
-        self.is_call = options.profile == Profile::PhoneCall;
         let opened = (self.context.sessions)(options);
         let handle = opened.inspect_err(|error| tracing::warn!(%error, "cannot open a session"))?;
         self.context.counters.sessions.fetch_add(1, Relaxed);
@@ -232,6 +240,7 @@ fn since(began: Instant) -> Micros {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::Profile;
     use std::sync::Arc;
     use std::time::Duration;
     use tokio::time::timeout;
@@ -246,10 +255,10 @@ mod tests {
     }
 
     fn linked() -> (Link, Session, PumpContext) {
-        linked_as(Profile::Conversation)
+        linked_by(Link::new)
     }
 
-    fn linked_as(profile: Profile) -> (Link, Session, PumpContext) {
+    fn linked_by(new: fn(IntakeLimits, u32, PumpContext) -> Link) -> (Link, Session, PumpContext) {
         let (inbound, heard) = mpsc::channel(64);
         let (says, outbound) = mpsc::channel(64);
         let handle = std::sync::Mutex::new(Some(SessionHandle {
@@ -268,8 +277,8 @@ mod tests {
             farewell: CancellationToken::new(),
             stop: CancellationToken::new(),
         };
-        let mut link = Link::new(IntakeLimits::LIVE, RATE, context.clone());
-        let options = SessionOptions::new(profile, RATE);
+        let mut link = new(IntakeLimits::LIVE, RATE, context.clone());
+        let options = SessionOptions::new(Profile::Conversation, RATE);
         link.open(options.clone()).unwrap();
         assert_eq!(link.open(options), Err(SessionError::Overloaded));
         assert_eq!(context.counters.sessions.load(Relaxed), 1);
@@ -307,7 +316,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_telephone_call_goes_on_while_the_server_drains_until_little_time_is_left() {
-        let (mut link, mut session, context) = linked_as(Profile::PhoneCall);
+        let (mut link, mut session, context) = linked_by(Link::of_call);
         context.drain.cancel();
         idle(&mut link, 10).await;
         assert!(session.heard.try_recv().is_err());
@@ -317,6 +326,17 @@ mod tests {
         assert!(matches!(asked, Ok(Inbound::Request(Input::Farewell))));
         idle(&mut link, 10).await;
         assert!(session.heard.try_recv().is_err());
+    }
+
+    /// It was cut off at once, although it had been answered before.
+    #[tokio::test(start_paused = true)]
+    async fn a_telephone_call_whose_session_is_not_open_yet_goes_on_while_the_server_drains() {
+        let (.., context) = linked();
+        let mut link = Link::of_call(IntakeLimits::LIVE, RATE, context.clone());
+        context.drain.cancel();
+        idle(&mut link, 10).await;
+        context.farewell.cancel();
+        assert!(matches!(link.next().await, Signal::Drained));
     }
 
     #[tokio::test(start_paused = true)]

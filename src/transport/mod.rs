@@ -242,6 +242,11 @@ pub trait Dialect: Send + 'static {
         Vec::new()
     }
 
+    /// Whether its clients are telephone calls, which go on while the server drains.
+    fn is_call(&self) -> bool {
+        false
+    }
+
     /// Whether so much waits for the session that nothing more is read from the client for now. Once the session has
     /// answered, the client is read from again.
     fn is_busy(&self) -> bool {

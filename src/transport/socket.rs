@@ -187,7 +187,10 @@ impl<D: Dialect> Pump<D> {
         way_back: Option<WayBack>,
     ) -> Self {
         let limits = context.limits;
-        let link = Link::new(intake, rate, context);
+        let link = match dialect.is_call() {
+            true => Link::of_call(intake, rate, context),
+            false => Link::new(intake, rate, context),
+        };
         Self::of(dialect, link, limits, way_back.map(Keeping::new))
     }
 

@@ -1,4 +1,4 @@
-//! Faults that tests inject: a random moment for them, and a proxy that resets connections.
+//! Faults that tests inject: a random moment for them, and a proxy that resets connections or falls silent.
 
 use socket2::SockRef;
 use std::net::SocketAddr;
@@ -9,6 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 use undertone::dice::Dice;
 
 /// A duration of less than `ms`.
@@ -42,9 +43,18 @@ pub(crate) struct Cutter {
 struct State {
     server: SocketAddr,
     cut: Mutex<Option<Cut>>,
+    /// Of connections from now on.
+    silence: Mutex<Silence>,
     connections: AtomicUsize,
     /// The bytes of the first connection, to the server and to the client.
     first: [AtomicU64; 2],
+}
+
+/// A time in which a connection carries nothing, although it is open.
+#[derive(Clone, Default)]
+struct Silence {
+    begins: CancellationToken,
+    ends: CancellationToken,
 }
 
 impl Cutter {
@@ -55,6 +65,7 @@ impl Cutter {
         let state = Arc::new(State {
             server,
             cut: Mutex::new(None),
+            silence: Mutex::default(),
             connections: AtomicUsize::new(0),
             first: Default::default(),
         });
@@ -77,6 +88,15 @@ impl Cutter {
         self.state.connections.store(0, SeqCst);
     }
 
+    /// Lets nothing through any more on the connections so far, without closing them. What has arrived meanwhile goes
+    /// on when the token is cancelled that this returns.
+    pub(crate) fn fall_silent(&self) -> CancellationToken {
+        let mut silence = self.state.silence.lock().expect("whole");
+        let Silence { begins, ends } = std::mem::take(&mut *silence);
+        begins.cancel();
+        ends
+    }
+
     /// The bytes that the first connection has carried this way.
     pub(crate) fn carried(&self, way: Way) -> u64 {
         self.state.first[way as usize].load(SeqCst)
@@ -94,6 +114,7 @@ impl State {
         let is_first = self.connections.fetch_add(1, SeqCst) == 0;
         let cut = *self.cut.lock().expect("whole");
         let cut = cut.filter(|cut| cut.every || is_first);
+        let silence = self.silence.lock().expect("whole").clone();
         let Ok(mut server) = TcpStream::connect(self.server).await else {
             return;
         };
@@ -117,10 +138,21 @@ impl State {
                 most(Way::ToClient),
                 counted(Way::ToClient),
             );
-            tokio::pin!(up, down);
+            let both = async {
+                tokio::pin!(up, down);
+                tokio::select! {
+                    cut = &mut up => cut || down.await,
+                    cut = &mut down => cut || up.await,
+                }
+            };
+            tokio::pin!(both);
             tokio::select! {
-                cut = &mut up => cut || down.await,
-                cut = &mut down => cut || up.await,
+                biased;
+                () = silence.begins.cancelled() => {
+                    silence.ends.cancelled().await;
+                    both.await
+                }
+                is_cut = &mut both => is_cut,
             }
         };
         if is_cut {

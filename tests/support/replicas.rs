@@ -106,6 +106,10 @@ impl Redis {
         self.process = Self::spawn(self.folder.path(), self.address, self.scheme).await;
     }
 
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("{}://{}/0", self.scheme, self.address)
     }

@@ -490,6 +490,27 @@ async fn a_drain_lets_calls_end_and_takes_none() {
         .expect("no error");
 }
 
+/// It was hung up on: its session opens a moment after the connection.
+#[tokio::test]
+async fn a_call_that_has_just_connected_goes_on_while_the_server_drains() {
+    let settings = ServerSettings {
+        drain_deadline: Duration::from_secs(3_600),
+        ..limits(|limits| limits.open_within = PATIENCE)
+    };
+    let (factory, mut sessions) = by_hand();
+    let (server, address) = Server::of_calls(settings, factory);
+    let mut client = server.open(MEDIA).await;
+    let mut caller = Caller::dial(address).await;
+    caller.tag(AUDIO_8).await;
+    server.shutdown.cancel();
+    caller.say(AUDIO_8, 8_000, 1, 1).await;
+    let session = opened(&mut sessions).await;
+    session.say(3, 1);
+    caller.until(AUDIO_8, 3).await;
+    client.send_text(START).await;
+    media_until(&mut client, "ANSWER").await;
+}
+
 #[tokio::test]
 async fn a_stuck_call_is_hung_up_at_the_deadline() {
     let settings = ServerSettings {

@@ -308,6 +308,31 @@ async fn whoever_answers_a_placed_call_is_connected_even_under_overload() {
     phone.until("mark").await;
 }
 
+/// Whoever answered was hung up on, because the server had begun to drain while the telephone rang.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_answers_a_placed_call_is_connected_while_the_server_drains() {
+    let (api, mut placed) = calls_json().await;
+    let settings = ServerSettings {
+        drain_deadline: Duration::from_secs(3_600),
+        ..with_twilio(&api)
+    };
+    let (server, _sessions) = serve(settings, engines(&Scripted::default(), "Hello?"));
+    let wanted = json!({"to": CALLEE, "agent": "baker"});
+    assert_eq!(place(&server, KEY, wanted).await.0, 201);
+    server.shutdown.cancel();
+    let form = timeout(PATIENCE, placed.recv()).await;
+    let form = form.expect("in time").expect("a call");
+    let parameters = [
+        ("AccountSid", ACCOUNT),
+        ("CallSid", CALL),
+        ("From", OWN),
+        ("To", CALLEE),
+    ];
+    let answer = tell(&server, &form["Url"], &parameters).await;
+    let mut phone = Phone::answered_as(&server, answer).await;
+    phone.until("mark").await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answering_machine_gets_the_message_and_is_hung_up_on() {
     let (api, mut placed) = calls_json().await;

@@ -1,5 +1,6 @@
 //! Tests what several servers share with a real Redis: who begins a call, budgets, and used tickets.
 
+use crate::support::faults::Cutter;
 use crate::support::program::until;
 use crate::support::replicas::Redis;
 use crate::support::tls::Authority;
@@ -166,6 +167,82 @@ async fn an_intent_whose_answer_was_lost_is_taken_back() {
     })
     .await;
     assert_eq!(begun(&one, "a").await, Begun::Unknown);
+}
+
+/// A store behind a proxy.
+async fn behind(proxy: &Cutter, redis: &Redis) -> Store {
+    let mut settings = redis.settings(StoreTls::default());
+    settings.url = format!("redis://{}", proxy.address).parse().expect("a URL");
+    let store = Store::open(&settings, StoreFigures::default()).await;
+    store.expect("an address")
+}
+
+/// Its host had vanished, and for a quarter of an hour the server asked on over the connection that led there.
+#[tokio::test]
+async fn a_store_that_has_fallen_silent_is_asked_over_another_connection() {
+    let redis = Redis::start().await;
+    let proxy = Cutter::before(redis.address()).await;
+    let store = behind(&proxy, &redis).await;
+    let (journal, _) = journal(&store);
+    assert_eq!(begun(&journal, "a").await, Begun::Started);
+    let _for_ever = proxy.fall_silent();
+    let lost = begin(&journal, "b").await;
+    assert!(matches!(lost, Err(JournalError::Store(_))), "{lost:?}");
+    until(async || {
+        let begun = begin(&journal, "b").await.ok();
+        begun.filter(|begun| *begun == Begun::Started)
+    })
+    .await;
+}
+
+/// It was among what a connection still had to send when it was given up, and for a month nobody could make the change.
+#[tokio::test]
+async fn an_intent_that_arrives_after_it_was_taken_back_is_taken_back_again() {
+    let redis = Redis::start().await;
+    let proxy = Cutter::before(redis.address()).await;
+    let stores = [behind(&proxy, &redis).await, redis.store().await];
+    let ((one, figures), (other, _)) = (journal(&stores[0]), journal(&stores[1]));
+    let recorded = async |intents: u32| {
+        let mut told = cmd("INFO");
+        let told: String = stores[1]
+            .ask(told.arg("commandstats"))
+            .await
+            .expect("an answer");
+        // Nothing else adds to a set.
+        let counted = format!("cmdstat_sadd:calls={intents},");
+        told.contains(&counted).then_some(())
+    };
+    assert_eq!(begun(&one, "a").await, Begun::Started);
+    until(async || recorded(1).await).await;
+    let silence = proxy.fall_silent();
+    let lost = begin(&one, "b").await;
+    assert!(matches!(lost, Err(JournalError::Store(_))), "{lost:?}");
+    until(async || (!figures.is_failing()).then_some(())).await;
+    silence.cancel();
+    until(async || recorded(2).await).await;
+    until(async || {
+        let begun = begin(&other, "b").await.ok();
+        begun.filter(|begun| *begun == Begun::Started)
+    })
+    .await;
+}
+
+/// The refusal was kept for ever, so the server needed a restart.
+#[tokio::test]
+async fn a_password_that_the_store_has_refused_is_shown_again() {
+    let redis = Redis::start().await;
+    let known = redis.store().await;
+    let mut settings = redis.settings(StoreTls::default());
+    settings.url.set_username("ann").expect("a user");
+    settings.password = Some("secret".into());
+    let store = Store::open(&settings, StoreFigures::default()).await;
+    let store = store.expect("an address");
+    assert!(!store.is_up());
+    let mut acl = cmd("ACL");
+    acl.arg("SETUSER").arg("ann");
+    acl.arg("on").arg(">secret").arg("~*").arg("+@all");
+    let _: () = known.ask(&acl).await.expect("it answers");
+    until(async || store.is_up().then_some(())).await;
 }
 
 /// It answers all the while, so nothing but the next look finds out that it takes results again.

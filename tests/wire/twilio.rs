@@ -593,6 +593,28 @@ async fn a_caller_who_hangs_up_while_a_transfer_rings_takes_no_place() {
     assert!(next.contains("ticket"), "{next}");
 }
 
+/// Both were hung up on as soon as their sockets connected.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_drains_serves_calls_that_it_has_answered_or_takes_back_from_a_transfer() {
+    let settings = ServerSettings {
+        drain_deadline: Duration::from_secs(3_600),
+        ..settings("http://127.0.0.1:1")
+    };
+    let server = serve(settings, &Scripted::default());
+    let answered = ring(&server, CALL, None).await;
+    server.shutdown.cancel();
+    let mut phone = Phone::answered_as(&server, answered).await;
+    phone.until("mark").await;
+    let dialed = [
+        ("AccountSid", ACCOUNT),
+        ("CallSid", CALL),
+        ("DialCallStatus", "busy"),
+    ];
+    let returned = tell(&server, "dialed", &dialed, None).await;
+    let mut returned = Phone::answered_as(&server, returned).await;
+    returned.until("mark").await;
+}
+
 /// Every caller heard English.
 #[tokio::test]
 async fn what_twilio_says_is_in_the_language_of_the_agent_that_the_call_leads_to() {

@@ -14,7 +14,7 @@
 use super::{
     Intent, JournalError, JournalFigures, JournalStore, Record, Recorded, earlier_attempts,
 };
-use crate::tools::ToolError;
+use crate::tools::{Clock, SystemClock, ToolError};
 use futures_util::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -23,14 +23,18 @@ use std::collections::{HashMap, HashSet};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 /// Finished calls are kept for a day: nobody retries one for longer.
 const KEEP_RESULTS: SignedDuration = SignedDuration::from_hours(24);
 /// Calls whose end is unknown, for a month, for an operator to look into.
 const KEEP_UNKNOWN: SignedDuration = SignedDuration::from_hours(24 * 30);
+
+/// How often it is looked for what is older than that.
+const PRUNE_EVERY: Duration = Duration::from_hours(1);
 
 /// How often it is tried whether a journal that failed can be written again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -88,13 +92,12 @@ struct State {
     figures: JournalFigures,
     /// A task is trying whether writing works again.
     retrying: bool,
-    /// When what is old was left out last.
-    pruned: Timestamp,
 }
 
 impl JournalFile {
     /// Opens the journal at `path`, or makes it with the folders above it. What is older than a day
-    /// (a month, where the end is unknown) is left out, if no other process uses the file.
+    /// (a month, where the end is unknown) is left out if no other process uses the file: now and, within a Tokio
+    /// runtime, every hour.
     ///
     /// # Errors
     /// [`JournalError::File`], [`JournalError::NoFile`].
@@ -117,7 +120,11 @@ impl JournalFile {
                 path: path.into(),
                 source,
             })?;
-        Ok(Self(Arc::new(Mutex::new(state))))
+        let journal = Self(Arc::new(Mutex::new(state)));
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(prune_hourly(Arc::downgrade(&journal.0)));
+        }
+        Ok(journal)
     }
 
     /// Forgets the calls that `is_theirs` by their key within their session and by their values, which are the arguments and
@@ -233,7 +240,6 @@ impl JournalStore for JournalFile {
 
 impl State {
     fn begin(&mut self, intent: Intent) -> Result<Option<Record>, JournalError> {
-        self.prune_daily(intent.time);
         let key = intent.key.clone();
         let is_over = |entry: &Entry| entry.result.is_some();
         if !self.entries.get(&key).is_some_and(is_over) {
@@ -266,18 +272,11 @@ impl State {
         }))
     }
 
-    /// Leaves out what is old, once a day, as at the start. A server that runs for months would keep it otherwise.
-    fn prune_daily(&mut self, now: Timestamp) {
-        if now.duration_since(self.pruned).abs() < KEEP_RESULTS {
-            return;
-        }
-        self.pruned = now;
-        if let Err(error) = self.prune(now) {
-            tracing::warn!(%error, journal = %self.path.display(), "old calls stay in the journal");
-        }
-    }
-
+    /// Leaves out what is old, as at the start. A server that runs for months would keep it otherwise.
     fn prune(&mut self, now: Timestamp) -> io::Result<()> {
+        if self.entries.values().all(|entry| is_kept(entry, now)) {
+            return Ok(());
+        }
         self._lock.unlock()?;
         let learned = self.entries.iter();
         let learned = learned.filter_map(|(key, entry)| Some((key.clone(), entry.learned?)));
@@ -437,6 +436,28 @@ impl Entry {
     }
 }
 
+/// Leaves out what is old every hour, as long as the journal is there.
+async fn prune_hourly(journal: Weak<Mutex<State>>) {
+    loop {
+        tokio::time::sleep(PRUNE_EVERY).await;
+        let Some(journal) = journal.upgrade().map(JournalFile) else {
+            return;
+        };
+        let prune = |state: &mut State| {
+            if let Err(error) = state.prune(SystemClock.now()) {
+                warn_of_old(&state.path, &error);
+            }
+            Ok(())
+        };
+        // Nothing that it does makes the journal fail.
+        let _ = journal.blocking(prune).await;
+    }
+}
+
+fn warn_of_old(journal: &Path, error: &io::Error) {
+    tracing::warn!(%error, journal = %journal.display(), "old calls stay in the journal");
+}
+
 #[allow(
     clippy::disallowed_methods,
     reason = "an edge: the clock of the day may be set while calls are kept"
@@ -506,7 +527,10 @@ fn open(
         entries.retain(|key, entry| is_kept(entry, now) || needed.contains(key));
         if entries.len() < before {
             newer.retain(|line| is_young(line, now));
-            rewrite(path, folder, &entries, &newer)?;
+            // It is of use as it is, for instance on a full disk.
+            if let Err(error) = rewrite(path, folder, &entries, &newer) {
+                warn_of_old(path, &error);
+            }
         }
         lock.unlock()?;
         lock.lock_shared()?;
@@ -521,7 +545,6 @@ fn open(
         unwritten: Vec::new(),
         figures,
         retrying: false,
-        pruned: now,
     };
     state.file.lock()?;
     let end = end_line(&mut state.file)?;
@@ -695,7 +718,8 @@ fn counts(entry: &Entry, now: Timestamp) -> bool {
     entry.span.is_some_and(within)
 }
 
-/// Writes the entries and the lines of a newer version to a new file, which takes the old one's place at once.
+/// Writes the entries and the lines of a newer version to a new file, which takes the old one's place at once. Nothing
+/// is left of a file that could not be written.
 fn rewrite(
     path: &Path,
     folder: &Path,
@@ -703,7 +727,16 @@ fn rewrite(
     newer: &[Value],
 ) -> io::Result<()> {
     let new = path.with_extension("new");
-    let mut file = private().write(true).truncate(true).open(&new)?;
+    let written = write_all(&new, entries, newer).and_then(|()| std::fs::rename(&new, path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&new);
+    }
+    written?;
+    File::open(folder)?.sync_all()
+}
+
+fn write_all(path: &Path, entries: &HashMap<String, Entry>, newer: &[Value]) -> io::Result<()> {
+    let mut file = private().write(true).truncate(true).open(path)?;
     for (key, entry) in entries {
         write_line(
             &mut file,
@@ -730,9 +763,7 @@ fn rewrite(
     for line in newer {
         write_line(&mut file, line)?;
     }
-    file.sync_all()?;
-    std::fs::rename(&new, path)?;
-    File::open(folder)?.sync_all()
+    file.sync_all()
 }
 
 /// In one write, so that lines of several processes do not mix. Returns the bytes.
@@ -867,6 +898,39 @@ mod tests {
         assert_eq!(begin(&journal, "open", 24 * 31).await, Begun::Started);
     }
 
+    /// A server whose disk had filled up did not start, although it needs the room for changes only.
+    #[tokio::test]
+    async fn a_journal_that_cannot_be_rewritten_opens_with_all_that_is_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.jsonl");
+        let journal = open(&path, 0);
+        begin(&journal, "old", 0).await;
+        finish(&journal, "old", &Ok(Value::Null)).await.unwrap();
+        drop(journal);
+        let new = path.with_extension("new");
+        std::fs::create_dir(&new).unwrap();
+        let journal = open(&path, 48);
+        let known = begin(&journal, "old", 48).await;
+        assert_eq!(known, Begun::Done(Ok(Value::Null)));
+        assert_eq!(begin(&journal, "young", 48).await, Begun::Started);
+        drop(journal);
+        std::fs::remove_dir(&new).unwrap();
+        let journal = open(&path, 48);
+        assert_eq!(begin(&journal, "old", 48).await, Begun::Started);
+        assert_eq!(begin(&journal, "young", 48).await, Begun::Unknown);
+    }
+
+    /// It stayed, with what people had said, and took the room of a full disk.
+    #[test]
+    fn nothing_is_left_of_a_file_that_could_not_take_the_journals_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a folder");
+        std::fs::create_dir(&path).unwrap();
+        let written = rewrite(&path, folder.path(), &HashMap::new(), &[]);
+        assert!(written.is_err());
+        assert!(!path.with_extension("new").exists());
+    }
+
     #[tokio::test]
     async fn earlier_attempts_at_a_change_are_kept_as_long_as_the_last_one() {
         let folder = tempfile::tempdir().unwrap();
@@ -895,9 +959,9 @@ mod tests {
         assert_eq!(begin(&journal, "once-y", 30).await, Begun::Started);
     }
 
-    /// Each has a journal of its own on the same file, as an old server and a new one do.
+    /// The words of callers stayed in the file of a server that made no further change.
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_runs_on_leaves_out_what_is_old_daily() {
+    async fn a_server_that_runs_on_leaves_out_what_is_old_also_if_nobody_calls() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal.jsonl");
         let journal = open(&path, 0);
@@ -906,13 +970,20 @@ mod tests {
             assert_eq!(begin(&journal, key, 0).await, Begun::Started);
         }
         finish(&journal, "a", &done).await.unwrap();
+        // The task has set its timer.
+        tokio::task::yield_now().await;
         advance(Duration::from_hours(25)).await;
+        let text = || std::fs::read_to_string(&path).unwrap();
+        let left_out = async {
+            while text().contains("\"a\"") {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let in_time = tokio::time::timeout(Duration::from_mins(1), left_out).await;
+        in_time.expect("it is left out");
         assert_eq!(begin(&journal, "c", 25).await, Begun::Started);
-        let text = std::fs::read_to_string(&path).unwrap();
-        assert!(
-            !text.contains("\"a\"") && text.contains("\"b\"") && text.contains("\"c\""),
-            "{text}"
-        );
+        let text = text();
+        assert!(text.contains("\"b\"") && text.contains("\"c\""), "{text}");
         // Another process still sees it in use, and what is written goes to the new file.
         finish(&journal, "b", &done).await.unwrap();
         assert_eq!(
@@ -929,7 +1000,7 @@ mod tests {
     async fn a_clock_that_is_set_forward_lets_no_change_be_made_twice() {
         let folder = tempfile::tempdir().unwrap();
         let file = open(&folder.path().join("journal.jsonl"), 0);
-        let (journal, runs) = (Journal::new(file), std::cell::Cell::new(0));
+        let (journal, runs) = (Journal::new(file.clone()), std::cell::Cell::new(0));
         let same = crate::tools::Same {
             key: "a".into(),
             span: Duration::from_hours(24),
@@ -938,6 +1009,7 @@ mod tests {
         };
         let arguments = intent("a", 0).arguments;
         for hours in [0, 25, 24 * 40, 1, -25] {
+            file.state().prune(at(hours)).unwrap();
             let call = async |_| {
                 runs.set(runs.get() + 1);
                 Ok(json!({"room": runs.get()}))

@@ -3,7 +3,8 @@
 //!
 //! A record is there from the call's intent on, and its result is added to it. While the store does not
 //! answer, no call is begun; the results of those that have run are kept here until it does. If the answer to
-//! an intent is lost, the call does not run, and what may have been recorded of it is taken back later.
+//! an intent is lost, the call does not run, and what may have been recorded of it is taken back later, for some
+//! minutes, since the store may get the intent late.
 //!
 //! The calls without a result are listed in a set. One whose server is not alive any more was interrupted; each
 //! server reports it once.
@@ -33,6 +34,10 @@ const KEEP_UNKNOWN: Duration = Duration::from_hours(24 * 30);
 /// How often it is looked for interrupted calls. One is reported if its server was gone twice in a row, so that
 /// servers that were kept from showing themselves have the time to do so.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// How often an intent is taken back, once each look: for five minutes. TCP sends on for about two what a closed
+/// connection has left.
+const TAKE_BACKS: u32 = 60;
 
 /// The most calls without a result that are looked at.
 const MOST_OPEN: usize = 10_000;
@@ -130,6 +135,16 @@ struct State {
     unwritten: HashMap<String, Kept>,
     /// Keys of intents that the store may have although their calls did not run, by the record's text.
     lost: HashMap<String, String>,
+}
+
+/// An intent whose call did not run and that was taken back. No call takes it over any more: its record may go at any
+/// time.
+struct TakenBack {
+    /// The record's text.
+    text: String,
+    key: String,
+    /// How many more times.
+    more: u32,
 }
 
 impl JournalShared {
@@ -289,20 +304,37 @@ impl Inner {
     }
 
     /// Writes the results that wait, and takes back the intents whose calls did not run.
-    async fn write_waiting(&self) -> Result<(), StoreError> {
+    async fn write_waiting(
+        &self,
+        taken_back: &mut Vec<TakenBack>,
+        is_look: bool,
+    ) -> Result<(), StoreError> {
         let unwritten: Vec<String> = self.state().unwritten.keys().cloned().collect();
         for key in unwritten {
             self.write_result(&key).await?;
         }
+        self.take_back(taken_back, is_look).await
+    }
+
+    /// Takes back the intents whose calls did not run, and again those that were taken back before: the store may get
+    /// an intent late, over a connection that was given up. Only those at a look are counted, as they are some time apart.
+    async fn take_back(
+        &self,
+        taken_back: &mut Vec<TakenBack>,
+        is_look: bool,
+    ) -> Result<(), StoreError> {
         let lost = std::mem::take(&mut self.state().lost);
-        let mut lost = lost.into_iter();
-        while let Some((text, key)) = lost.next() {
-            let taken_back = self.run::<u32>(TAKE_BACK, &key, &[&text, &key]).await;
-            if let Err(error) = taken_back {
-                self.state().lost.extend(lost.chain([(text, key)]));
-                return Err(error);
-            }
+        taken_back.extend(lost.into_iter().map(|(text, key)| TakenBack {
+            text,
+            key,
+            more: TAKE_BACKS,
+        }));
+        for intent in &mut *taken_back {
+            let TakenBack { text, key, .. } = &*intent;
+            let _: u32 = self.run(TAKE_BACK, key, &[text, key]).await?;
+            intent.more = intent.more.saturating_sub(u32::from(is_look));
         }
+        taken_back.retain(|intent| intent.more > 0);
         Ok(())
     }
 
@@ -358,6 +390,7 @@ async fn watch(journal: Weak<Inner>) {
         return;
     };
     let (mut gone, mut told) = (HashSet::new(), HashSet::new());
+    let mut taken_back = Vec::new();
     let mut looks = interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -379,8 +412,8 @@ async fn watch(journal: Weak<Inner>) {
             }
             continue;
         }
-        if failing || inner.has_waiting() {
-            match inner.write_waiting().await {
+        if failing || inner.has_waiting() || !taken_back.is_empty() {
+            match inner.write_waiting(&mut taken_back, !is_change).await {
                 Ok(()) if failing => {
                     tracing::info!("the journal can be written again");
                     inner.figures.works();

@@ -425,6 +425,10 @@ impl Dialect for ChanWebsocket {
         Vec::new()
     }
 
+    fn is_call(&self) -> bool {
+        true
+    }
+
     fn client(&mut self, message: ClientMessage<'_>) -> Vec<Action> {
         match message {
             ClientMessage::Binary(bytes) => self.binary(bytes),

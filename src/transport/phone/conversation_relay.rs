@@ -163,6 +163,10 @@ impl Dialect for ConversationRelay {
         Vec::new()
     }
 
+    fn is_call(&self) -> bool {
+        true
+    }
+
     fn question(&mut self) -> Option<BoxFuture<'static, Admission>> {
         self.question.take()
     }

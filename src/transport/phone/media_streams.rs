@@ -216,6 +216,10 @@ impl Dialect for MediaStreams {
         Vec::new()
     }
 
+    fn is_call(&self) -> bool {
+        true
+    }
+
     fn question(&mut self) -> Option<BoxFuture<'static, Admission>> {
         self.question.take()
     }

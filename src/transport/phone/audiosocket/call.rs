@@ -120,7 +120,7 @@ impl Call {
                 gone_after: PATIENCE * context.limits.gone_after,
                 ..context.limits
             }),
-            link: Link::new(intake, DEFAULT_RATE, context),
+            link: Link::of_call(intake, DEFAULT_RATE, context),
             decoder: Decoder::default(),
             resampler: None,
             uuid: None,
