@@ -2,7 +2,7 @@
 
 use super::clauses::Clauses;
 use super::playout::Words;
-use super::sentence::letters;
+use super::sentence::bare;
 use crate::language::Pack;
 
 /// The most announcements that are remembered.
@@ -68,11 +68,6 @@ impl Announced {
     pub(super) fn take_repeated(&mut self) -> Option<String> {
         self.repeated.take()
     }
-}
-
-/// The letters and digits of a clause, in lower case.
-fn bare(clause: &str) -> String {
-    letters(clause).map(|(_, c)| c).collect()
 }
 
 #[cfg(test)]

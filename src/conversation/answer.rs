@@ -43,8 +43,8 @@ impl NextAnswer {
 pub(super) struct Answer {
     pub(super) turn: TurnId,
     pub(super) terms: ResponseTerms,
-    /// The length of the history when it began.
-    pub(super) history: usize,
+    /// The items that had been added to the history when it began.
+    pub(super) history: u64,
     pub(super) stamps: Stamps,
     usage: TokenUsage,
     pub(super) generation: Option<Generation>,
@@ -103,7 +103,7 @@ impl Answer {
         now: Time,
         latency: TurnLatency,
         terms: ResponseTerms,
-        history: usize,
+        history: u64,
         most: AnswerPolicy,
     ) -> Self {
         Self {

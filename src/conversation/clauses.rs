@@ -5,6 +5,7 @@
 
 mod cleaner;
 
+use super::sentence::SENTENCE_ENDS;
 use crate::language::sentences::{Ending, is_item_number, unclosed};
 use crate::language::{Pack, pack};
 use cleaner::{BREAK, Cleaner, LINE};
@@ -134,7 +135,7 @@ impl Clauses {
     /// The end of a sentence, now that the character `c` at `at` is known.
     fn sentence_end(&self, at: usize, c: char) -> Option<usize> {
         let before = &self.pending[..at];
-        if before.ends_with(['。', '！', '？', '।', '۔', '؟']) {
+        if before.ends_with(SENTENCE_ENDS) {
             return Some(at);
         }
         let sentences = self.language.sentences;

@@ -409,7 +409,12 @@ impl Confirmation {
     }
 
     /// Ends the wait without running the call, and tells the model.
-    fn withdraw(&mut self, common: &mut Common, history: &mut History, how: ConfirmationOutcome) {
+    pub(super) fn withdraw(
+        &mut self,
+        common: &mut Common,
+        history: &mut History,
+        how: ConfirmationOutcome,
+    ) {
         if let Some(pending) = self.end(common, how) {
             pending.tell_not_run(common, history);
         }

@@ -3,7 +3,7 @@
 
 use super::ids::{CallId, ItemId};
 use super::input::Place;
-use super::sentence::letters;
+use super::sentence::bare;
 use crate::llm::Message;
 use crate::time::Micros;
 use serde_json::{Map, Value};
@@ -19,12 +19,16 @@ use speech::Speech;
 #[derive(Debug, Default)]
 pub(super) struct History {
     items: Vec<Item>,
+    /// The number of items added so far, with those that were deleted.
+    added: u64,
 }
 
 #[derive(Debug)]
 struct Item {
     id: ItemId,
     content: Content,
+    /// Its place in the order in which items were added.
+    number: u64,
     /// The client cancelled the answer to it.
     given_up: bool,
 }
@@ -44,12 +48,27 @@ impl History {
 
     /// Inserts an item at the index `at`.
     pub(super) fn insert(&mut self, at: usize, id: ItemId, message: Message) {
-        let content = Content::Fixed(message);
-        self.items.insert(at, Item::new(id, content));
+        self.insert_content(at, id, Content::Fixed(message));
+    }
+
+    fn insert_content(&mut self, at: usize, id: ItemId, content: Content) {
+        self.added += 1;
+        let item = Item {
+            id,
+            content,
+            number: self.added,
+            given_up: false,
+        };
+        self.items.insert(at, item);
     }
 
     pub(super) fn len(&self) -> usize {
         self.items.len()
+    }
+
+    /// The number of items added so far, for [`Self::messages_since`].
+    pub(super) fn added(&self) -> u64 {
+        self.added
     }
 
     /// The index of `place`; `None` if the item to follow is not there.
@@ -77,13 +96,13 @@ impl History {
 
     /// Adds the item of a plan's step.
     pub(super) fn add_step(&mut self, id: ItemId) {
-        self.items.push(Item::new(id, Content::Step));
+        self.insert_content(self.items.len(), id, Content::Step);
     }
 
     /// Adds an item of the agent's speech, without words so far.
     pub(super) fn begin_speech(&mut self, id: ItemId, outside: bool) {
         let speech = Speech::new(outside);
-        self.items.push(Item::new(id, Content::Spoken(speech)));
+        self.insert_content(self.items.len(), id, Content::Spoken(speech));
     }
 
     /// Adds a clause to an item and returns its index. Its length is unknown until it has been synthesised.
@@ -201,7 +220,7 @@ impl History {
         let said: Vec<(usize, Micros, char)> = (answers.iter().enumerate())
             .flat_map(|(at, (_, speech))| speech.letters().map(move |(to, c)| (at, to, c)))
             .collect();
-        let words: Vec<char> = letters(words).map(|(_, c)| c).collect();
+        let words: Vec<char> = bare(words).chars().collect();
         let fits = |at: &usize| {
             let place = &said[*at..*at + words.len()];
             place.iter().map(|(_, _, c)| c).eq(&words)
@@ -283,6 +302,13 @@ impl History {
         items.flat_map(Item::messages).collect()
     }
 
+    /// The messages of the items behind the first `added` ones, some of which may be deleted. Items that were inserted
+    /// among those are left out.
+    pub(super) fn messages_since(&self, added: u64) -> Vec<Message> {
+        let last = self.items.iter().rposition(|item| item.number <= added);
+        self.messages_from(last.map_or(0, |at| at + 1))
+    }
+
     /// Marks the user's message as not to be answered, if nothing has followed it. Items in `untranscribed`
     /// count, too.
     pub(super) fn give_up_question(&mut self, untranscribed: &BTreeSet<ItemId>) {
@@ -336,12 +362,12 @@ impl History {
         !messages.any(|message| matches!(message, Message::User { .. }))
     }
 
-    /// Whether the agent has said these words and the user has heard them, as far as known.
+    /// Whether the agent has said these words and the user has heard them, as far as known. Only letters and digits are
+    /// compared.
     pub(super) fn has_said(&self, words: &str) -> bool {
-        let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let words = plain(words);
+        let words = bare(words);
         self.items.iter().filter_map(Item::message).any(
-            |message| matches!(message, Message::Agent { text, .. } if plain(&text).contains(&words)),
+            |message| matches!(message, Message::Agent { text, .. } if bare(&text).contains(&words)),
         )
     }
 
@@ -362,14 +388,6 @@ impl History {
 }
 
 impl Item {
-    fn new(id: ItemId, content: Content) -> Self {
-        Self {
-            id,
-            content,
-            given_up: false,
-        }
-    }
-
     fn is_users(&self) -> bool {
         matches!(self.content, Content::Fixed(Message::User { .. }))
     }

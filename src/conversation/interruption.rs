@@ -3,6 +3,7 @@
 
 use super::ids::CallId;
 use super::input::ResponseTerms;
+use super::sentence::words;
 
 #[cfg(test)]
 mod tests;
@@ -28,14 +29,16 @@ pub(super) struct Stopped {
     pub(super) unfinished: Option<Box<Unfinished>>,
     /// The agent was asking something.
     pub(super) asked: bool,
+    /// The whole answer had been sent.
+    pub(super) all_sent: bool,
 }
 
 /// State for resuming an answer after a false interruption.
 #[derive(Debug, PartialEq)]
 pub(super) struct Unfinished {
     pub(super) terms: ResponseTerms,
-    /// The length of the history when the answer began.
-    pub(super) history: usize,
+    /// The items that had been added to the history when the answer began.
+    pub(super) history: u64,
     /// Its calls without a result.
     pub(super) calls: Vec<CallId>,
     /// Rounds of tools whose results the model has seen.
@@ -83,6 +86,15 @@ impl Interruption {
     /// Whether the agent was asking something when it was stopped.
     pub(super) fn was_asking(&self) -> bool {
         matches!(self, Self::Judging(stopped) if stopped.asked)
+    }
+
+    /// Whether the agent has more to say than the word that the sound broke off.
+    pub(super) fn has_more(&self) -> bool {
+        let is_more = |stopped: &Stopped| {
+            let rest = words(&stopped.rest);
+            stopped.unfinished.is_some() || rest > 1 || (rest > 0 && !stopped.all_sent)
+        };
+        matches!(self, Self::Judging(stopped) if is_more(stopped))
     }
 
     /// Sets the words that were not heard, which are now known better.

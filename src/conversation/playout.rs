@@ -309,7 +309,7 @@ impl Playout {
         let heard = self.clauses.iter().rposition(begun);
         let mut rest = self.clauses.iter().skip(heard.unwrap_or(usize::MAX));
         let end = rest.find(|clause| ends_sentence(&clause.text));
-        end.is_some_and(|clause| clause.text.trim_end().ends_with(['?', '？']))
+        end.is_some_and(|clause| clause.text.trim_end().ends_with(['?', '？', '؟']))
     }
 
     /// Forgets all clauses; silence begins now.

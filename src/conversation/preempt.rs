@@ -1,5 +1,5 @@
 //! Preemptive generation: the model is asked at the first pause that may be the end of the turn, and its
-//! answer is held back until the end is certain. If the user goes on, the answer is discarded.
+//! answer is held back until the end is certain. If the user goes on with other words, the answer is discarded.
 
 use super::common::Common;
 use super::held::{Held, HeldCall, Taken};
@@ -18,15 +18,23 @@ pub(super) struct Preempt(Option<Early>);
 #[derive(Debug)]
 struct Early {
     held: Held,
+    /// The user's words that it answers.
+    words: String,
     /// The prompt contains the router's filler.
     led: bool,
 }
 
 impl Preempt {
-    /// Asks the model. `led` if the prompt contains the router's filler.
-    pub(super) fn begin(&mut self, common: &mut Common, prompt: Prompt, led: bool) {
+    /// Asks the model to answer `words`. `led` if the prompt contains the router's filler.
+    pub(super) fn begin(&mut self, common: &mut Common, prompt: Prompt, words: &str, led: bool) {
         let held = Held::begin(common, prompt, Before::EndOfTurn, None);
-        self.0 = Some(Early { held, led });
+        let words = words.to_owned();
+        self.0 = Some(Early { held, words, led });
+    }
+
+    /// The user's words that it answers.
+    pub(super) fn answers(&self) -> Option<&str> {
+        self.0.as_ref().map(|early| early.words.as_str())
     }
 
     /// Whether there is no held-back answer.

@@ -7,6 +7,9 @@ use crate::time::Micros;
 /// take words for heard that are not, an estimate had better be slow.
 const CHARACTER: Micros = Micros::from_ms(66);
 
+/// Marks that end a sentence, whatever follows them.
+pub(super) const SENTENCE_ENDS: [char; 6] = ['。', '！', '？', '।', '۔', '؟'];
+
 /// How long it takes to say `text`, about.
 pub fn spoken_length(text: &str) -> Micros {
     Micros(text.chars().count() as u64 * CHARACTER.0)
@@ -21,7 +24,12 @@ pub(super) fn words(text: &str) -> usize {
 pub(super) fn ends_sentence(clause: &str) -> bool {
     let closing = ['"', '”', '’', '\'', ')', ']', '»'];
     let bare = clause.trim_end_matches(closing);
-    bare.ends_with(['.', '!', '?', '…', '。', '！', '？'])
+    bare.ends_with(['.', '!', '?', '…']) || bare.ends_with(SENTENCE_ENDS)
+}
+
+/// The letters and digits of a text, in lower case.
+pub(super) fn bare(text: &str) -> String {
+    letters(text).map(|(_, c)| c).collect()
 }
 
 /// Letters and digits of a text in lower case, each with the end, in bytes, of itself and the punctuation

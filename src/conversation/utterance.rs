@@ -14,8 +14,10 @@ use super::verdict::Verdict;
 use crate::asr::Recognised;
 use crate::language::Pack;
 use crate::time::{Samples, Time};
+use early::EarlyAnswers;
 
 mod by_hand;
+mod early;
 mod end;
 #[cfg(test)]
 mod tests;
@@ -40,10 +42,7 @@ pub(super) struct Utterance {
     segments: Segments,
     partials: Partials,
     clarity: Clarity,
-    /// Preemptive generations that were requested.
-    generations: u32,
-    /// The words that the last one answers.
-    answered: String,
+    early: EarlyAnswers,
     /// The client cancelled the answer to it.
     given_up: bool,
     /// The verdict of a recogniser that judges turns.
@@ -114,8 +113,7 @@ impl Utterance {
             segments: Segments::new(from),
             partials: Partials::new(from, end, partial_every_ms),
             clarity: Clarity::default(),
-            generations: 0,
-            answered: String::new(),
+            early: EarlyAnswers::default(),
             given_up: false,
             verdict: Verdict::default(),
         }
@@ -169,17 +167,22 @@ impl Utterance {
 
     /// Counts a preemptive generation, which answers these words. `false` if there were already `most`.
     pub(super) fn may_be_answered_early(&mut self, words: &str, most: u32) -> bool {
-        let may = self.generations < most;
-        if may {
-            self.generations += 1;
-            words.clone_into(&mut self.answered);
-        }
-        may
+        self.early.begin(words, self.last_speech.0, most)
     }
 
     /// Whether the last preemptive generation answers these words.
-    pub(super) fn is_answered_early(&self, words: &str) -> bool {
-        self.answered == words
+    pub(super) fn is_answered_early(&self, words: &str, language: &Pack) -> bool {
+        self.early.are_of(words, language)
+    }
+
+    /// Whether the last preemptive generation may answer all that is said.
+    pub(super) fn may_stay_answered(&self) -> bool {
+        self.early.may_stay()
+    }
+
+    /// Whether the user has gone on behind the words that are being answered, with other words than these.
+    pub(super) fn outgrows_answer(&self, words: &str, language: &Pack) -> bool {
+        self.early.are_outgrown(words, language)
     }
 }
 
@@ -188,7 +191,7 @@ impl Utterance {
     /// Handles a window of speech that ends at `end`. `true` if it ended a pause.
     pub(super) fn goes_on(&mut self, end: Samples, now: Time) -> bool {
         self.last_speech = (end, now);
-        self.answered.clear();
+        self.early.goes_on(end);
         let pause = std::mem::take(&mut self.pause);
         if pause.transcription.is_some() {
             self.partials.put_off(end);
@@ -352,9 +355,9 @@ impl Utterance {
                 let mut heard = self.clarity.weigh(heard);
                 // Only spelt otherwise than what the model is already answering.
                 let language = common.language();
-                let is_same = language.normalise(&heard.text) == language.normalise(&self.answered);
-                if self.segments.is_empty() && is_same {
-                    heard.text.clone_from(&self.answered);
+                let answered = self.early.spelling(&heard.text, language);
+                if let Some(text) = answered.filter(|_| self.segments.is_empty()) {
+                    text.clone_into(&mut heard.text);
                 }
                 self.pause.transcript = Some((heard, common.now));
                 self.pause.tries = Tries::One;
@@ -409,9 +412,9 @@ impl Utterance {
         most: u32,
     ) -> Option<String> {
         let heard = self.partials.up_to_gap()?;
-        let least = match self.generations + 1 < most {
-            true => endpoint.likely(),
-            false => endpoint.certain(),
+        let least = match self.early.are_short(most) {
+            true => endpoint.certain(),
+            false => endpoint.likely(),
         };
         self.is_done(heard, least, language, asks)
             .then(|| self.text(&heard.text))

@@ -93,6 +93,18 @@ impl Pack {
             .is_politeness(&self.normalise(text), is_question(text))
     }
 
+    /// Whether `text` has the words of `before`, with other marks between them or politeness behind them.
+    pub(crate) fn adds_nothing(&self, before: &str, text: &str) -> bool {
+        let (before, text) = (bare_words(before), bare_words(text));
+        let added = text.strip_prefix(before.as_slice());
+        added.is_some_and(|added| {
+            let added = added.join(" ");
+            // "C# please": a mark may be spoken.
+            let is_plain = added.chars().all(|c| c.is_alphabetic() || c == ' ');
+            added.is_empty() || (is_plain && self.listening.is_politeness(&added, false))
+        })
+    }
+
     /// Whether `text`, after any such words, begins with a word that takes the turn.
     pub(crate) fn takes_turn(&self, text: &str) -> bool {
         self.listening.yields_to(&self.normalise(text))
@@ -156,8 +168,16 @@ impl Pack {
     }
 }
 
+/// The words in lower case, without the marks of sentences around them. Others may be spoken: "C#", "50 €", "5!".
+fn bare_words(text: &str) -> Vec<String> {
+    const MARKS: [char; 7] = ['.', ',', ';', ':', '?', '…', '¿'];
+    let words = text.split_whitespace();
+    let words = words.map(|word| word.trim_matches(MARKS).to_lowercase());
+    words.filter(|word| !word.is_empty()).collect()
+}
+
 fn is_question(text: &str) -> bool {
-    text.trim_end().ends_with('?')
+    text.trim_end().ends_with(['?', '؟', '？'])
 }
 
 impl fmt::Debug for Pack {

@@ -5,6 +5,7 @@ use crate::conversation::history::History;
 use crate::conversation::ids::CallId;
 use crate::conversation::outcome::ConfirmationOutcome;
 use crate::conversation::output::Event;
+use crate::conversation::sentence::{bare, letters};
 use crate::conversation::template::not_run;
 use crate::llm::Message;
 use crate::time::Micros;
@@ -43,13 +44,18 @@ impl Pending {
     }
 
     /// The words `rest` of an interrupted response, with the question at their end in whole. `rest` may end with the
-    /// question, or be the end of it.
+    /// question, or be the end of it; only letters and digits are compared.
     pub(super) fn asked_after(&self, rest: &str) -> String {
-        let question = self.question.as_str();
-        let before = match question.ends_with(rest) {
-            true => "",
-            false => rest.strip_suffix(question).unwrap_or(rest),
+        let (asked, left) = (bare(&self.question), bare(rest));
+        let before = match left.strip_suffix(&asked) {
+            _ if asked.ends_with(&left) => "",
+            Some(before) => {
+                let last = letters(rest).take(before.chars().count()).last();
+                &rest[..last.map_or(0, |(end, _)| end)]
+            }
+            None => rest,
         };
+        let question = self.question.as_str();
         [before.trim_end(), question].join(" ").trim().to_owned()
     }
 

@@ -131,6 +131,41 @@ fn a_question_interrupted_by_speech_is_abandoned() {
     assert_eq!(bench.confirmation.awaited(), None);
 }
 
+/// It was said twice, as its clauses are joined with other spaces than it is written with.
+#[test]
+fn a_question_of_several_clauses_is_asked_once_in_whole() {
+    for (question, clauses) in [
+        (
+            "That is five dollars—shall I send them?",
+            "That is five dollars— shall I send them?",
+        ),
+        (
+            "合計は五ドルです。送りますか？",
+            "合計は五ドルです。 送りますか？",
+        ),
+    ] {
+        let pending = Pending {
+            call: CallId(1),
+            name: "pay".into(),
+            arguments: Map::new(),
+            question: question.into(),
+            expiry: Micros(0),
+            is_told: false,
+        };
+        assert_eq!(pending.asked_after(clauses), question);
+        let (_, end) = clauses.rsplit_once(' ').expect("two clauses");
+        assert_eq!(pending.asked_after(end), question);
+        assert_eq!(
+            pending.asked_after(&format!("I can do that. {clauses}")),
+            format!("I can do that. {question}")
+        );
+        assert_eq!(
+            pending.asked_after("I can do that."),
+            format!("I can do that. {question}")
+        );
+    }
+}
+
 #[test]
 fn a_question_that_was_heard_is_not_interrupted() {
     let mut bench = Bench::asked();

@@ -18,7 +18,7 @@ fn stopped(rest: &str, steps: Option<u32>) -> Option<Stopped> {
     Some(Stopped {
         rest: rest.into(),
         unfinished: steps.map(|steps| Box::new(unfinished(steps))),
-        asked: false,
+        ..Stopped::default()
     })
 }
 
@@ -80,6 +80,26 @@ fn the_answer_that_was_interrupted_last_is_resumed() {
         interruption.take_unfinished(),
         Some(Box::new(unfinished(2)))
     );
+}
+
+#[test]
+fn the_word_that_a_sound_broke_off_is_not_more_to_say() {
+    for (rest, steps, all_sent, has_more) in [
+        ("", None, true, false),
+        ("rains.", None, true, false),
+        ("it rains.", None, true, true),
+        ("Bye.", None, false, true),
+        ("rains.", Some(1), true, true),
+    ] {
+        let mut interruption = Interruption::default();
+        assert!(!interruption.has_more());
+        let stopped = stopped(rest, steps).map(|stopped| Stopped {
+            all_sent,
+            ..stopped
+        });
+        interruption.begin(stopped, false);
+        assert_eq!(interruption.has_more(), has_more, "{rest} {steps:?}");
+    }
 }
 
 #[test]

@@ -3,7 +3,11 @@
 use super::*;
 
 fn one_clause() -> Playout {
-    let (mut playout, text) = (Playout::default(), ("words".to_owned(), Micros(0)));
+    one_clause_of("words")
+}
+
+fn one_clause_of(text: &str) -> Playout {
+    let (mut playout, text) = (Playout::default(), (text.to_owned(), Micros(0)));
     playout.push(ClauseId(1), (ItemId(1), 0), text, Words::Answer);
     playout
 }
@@ -67,4 +71,20 @@ fn silence_after_a_flush_begins_at_once() {
     assert_eq!(playout.unheard_items(Time::from_ms(1_100)), [ItemId(1)]);
     playout.flush(Time::from_ms(800));
     assert_eq!(playout.audible_until(), Time::from_ms(800));
+}
+
+/// An okay to an Arabic question was taken for that of a listener.
+#[test]
+fn a_sentence_is_a_question_by_the_mark_of_its_script() {
+    for (text, asks) in [
+        ("What time is it?", true),
+        ("何時ですか？", true),
+        ("كم الساعة؟", true),
+        ("यह समय है।", false),
+    ] {
+        let mut playout = one_clause_of(text);
+        playout.made(ClauseId(1), Micros::from_ms(1_000), true);
+        playout.sent(Time::from_ms(0), ClauseId(1), Micros::from_ms(1_000));
+        assert_eq!(playout.is_asking(Time::from_ms(500)), asks, "{text}");
+    }
 }

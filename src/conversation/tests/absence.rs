@@ -292,6 +292,37 @@ fn a_timer_that_rings_while_the_client_is_away_is_announced_after_the_return() {
     assert_eq!(sim.spoken(), [text]);
 }
 
+/// It was given aloud to nobody.
+#[test]
+fn a_response_that_has_waited_for_words_is_given_after_the_return() {
+    let mut sim = sim();
+    sim.silence(500);
+    let audio = NewItem::Spoken {
+        text: String::new(),
+    };
+    sim.input(audio.at_the_end());
+    let added = sim.events.iter().find_map(|(_, event)| match event {
+        Event::ItemAdded { item } => Some(*item),
+        _ => None,
+    });
+    let item = added.expect("it is added at once");
+    sim.input(Input::RespondWith(Box::new(ResponseTerms {
+        place: ResponsePlace::Aloud,
+        ..ResponseTerms::default()
+    })));
+    lose(&mut sim);
+    let words = Some("a dog barks".into());
+    sim.input(Input::ItemHeard { item, words });
+    sim.no_audio(3_000);
+    let began = |e: &Event| matches!(e, Event::ResponseStarted { .. });
+    assert!(!sim.saw(began), "nobody listens");
+    come_back(&mut sim, None);
+    sim.silence(3_000);
+    assert!(sim.saw(began));
+    assert_eq!(sim.spoken(), ["All right."]);
+    assert_eq!(sim.ended(), [ResponseStatus::Completed]);
+}
+
 #[test]
 fn a_shutdown_or_the_longest_session_ends_one_whose_client_is_away() {
     let mut sim = counting();

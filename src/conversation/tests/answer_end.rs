@@ -78,6 +78,19 @@ fn an_answer_that_takes_too_long_to_say_ends_after_a_sentence() {
     assert_eq!(sim.ended(), [ResponseStatus::Incomplete]);
 }
 
+/// It ended at the comma.
+#[test]
+fn an_answer_in_hindi_or_urdu_ends_after_a_sentence() {
+    let half = "यह एक और वाक्य है जिसमें नौ शब्द हैं";
+    for end_mark in ['।', '۔'] {
+        let sentence = format!("{half}, {half}{end_mark} ");
+        let sim = hear(within(500, 10), vec![say(&sentence.repeat(10)), end()]);
+        assert_eq!(spoken_words(&sim), 18, "{:?}", sim.spoken());
+        assert!(sim.spoken().last().unwrap().ends_with(end_mark));
+        assert_eq!(sim.ended(), [ResponseStatus::Incomplete]);
+    }
+}
+
 #[test]
 fn a_sentence_without_an_end_is_cut_between_its_clauses() {
     let script = (0..5_000).map(|_| say("on and on ")).collect();

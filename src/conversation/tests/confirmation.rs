@@ -224,6 +224,31 @@ fn a_click_counts_as_an_answer() {
     assert_eq!(sim.tools_started.len(), 0);
 }
 
+/// The call ran, and an answer began.
+#[test]
+fn a_yes_runs_nothing_once_the_client_wants_transcripts_alone() {
+    for clicks in [false, true] {
+        let mut sim = asked();
+        let call = pending(&sim);
+        sim.input(Input::Configure(Box::new(Settings {
+            transcribe_only: true,
+            ..Settings::default()
+        })));
+        assert_eq!(outcome(&sim), Some(ConfirmationOutcome::Abandoned));
+        sim.events.clear();
+        if clicks {
+            let accepted = true;
+            sim.input(Input::Confirm { call, accepted });
+        } else {
+            sim.speak("Yes.", 1_000);
+        }
+        sim.silence(3_000);
+        assert!(sim.tools_started.is_empty(), "clicks: {clicks}");
+        let began = |e: &Event| matches!(e, Event::ResponseStarted { .. });
+        assert!(!sim.saw(began), "clicks: {clicks}");
+    }
+}
+
 #[test]
 fn without_a_template_the_arguments_are_read_back_by_name() {
     let mut add = (*tool("add_note", Effect::Reversible)).clone();

@@ -266,6 +266,32 @@ fn as_shipped_the_agent_goes_on_after_listening_words() {
     }
 }
 
+/// It was dropped, and the agent said its last word again.
+#[test]
+fn as_shipped_a_word_behind_the_agents_last_one_is_a_turn() {
+    for tells_words in [false, true] {
+        let mut sim = Sim::new(Policy::default());
+        sim.tells_words = tells_words;
+        let answer = say("One two three four five six.");
+        sim.scripts.push_back(vec![answer, end()]);
+        ask(&mut sim, "count", 1_500);
+        sim.events.clear();
+        // Each word takes 300 ms.
+        let until = sim.sent[0].0 + Micros::from_ms(1_800);
+        while sim.now() + Micros::from_ms(250) < until {
+            sim.silence(32);
+        }
+        sim.speak("Okay.", 400);
+        let stops = |(_, output): &(Time, Output)| *output == Output::Flush;
+        assert!(sim.outputs.iter().any(stops), "the agent was still heard");
+        sim.silence(3_000);
+        let is_turn = |e: &Event| matches!(e, Event::UserItem { text, .. } if text == "Okay.");
+        assert!(sim.saw(is_turn), "{tells_words}: {:?}", sim.events);
+        assert!(!sim.saw(|e| *e == Event::UtteranceDropped));
+        assert_eq!(sim.spoken(), ["All right."], "it is answered");
+    }
+}
+
 #[test]
 fn as_shipped_the_agent_goes_on_soon_after_words_that_read_unfinished() {
     let mut sim = shipped();

@@ -27,6 +27,7 @@ mod verdicts;
 
 use super::*;
 use crate::asr::Doubt;
+use crate::conversation::sentence::bare;
 use crate::llm::{LlmEvent, Message, Phrases, Prompt, Prompts};
 use crate::tools::{Confirmation, Declaration, Effect, EndsCall, ToolSpec};
 use crate::tts::{Speaker, Speed};
@@ -870,28 +871,38 @@ fn a_greeting_is_the_first_thing_said() {
     assert_eq!(sim.spoken(), ["Hello there."]);
 }
 
-/// A caller who said "Hello?" while the agent told of the recording was recorded without having heard of it.
+/// A caller who said "Hello?" while the agent told of the recording was recorded without having heard of it. A notice
+/// that is said with other spaces than it is written with was repeated before every answer.
 #[test]
 fn a_notice_is_repeated_until_it_was_heard() {
-    let notice = "This call is recorded from now on.";
-    let opening = Opening {
-        notice: notice.into(),
-        greeting: "Hello there.".into(),
-    };
-    let said = |sim: &Sim| sim.spoken().join(" ").matches(notice).count();
-    for (wait, times) in [(0, 2), (10_000, 1)] {
+    let plain = "This call is recorded from now on.";
+    let dashed = "This call is recorded—by us and by nobody else.";
+    let japanese = "この通話は録音されます。ご了承ください。";
+    for (notice, wait, times) in [
+        (plain, 0, 2),
+        (plain, 10_000, 1),
+        (dashed, 10_000, 1),
+        (japanese, 10_000, 1),
+    ] {
+        let said = |sim: &Sim| {
+            let spoken = bare(&sim.spoken().join(" "));
+            spoken.matches(&bare(notice)).count()
+        };
         let mut sim = Sim::new(Policy {
-            opening: opening.clone(),
+            opening: Opening {
+                notice: notice.into(),
+                greeting: "Hello there.".into(),
+            },
             ..Policy::default()
         });
         sim.scripts = vec![vec![say("Yes, I am here."), end()]; 3].into();
         sim.silence(300 + wait);
         ask(&mut sim, "hello is anybody there", 8_000);
-        assert_eq!(said(&sim), times);
+        assert_eq!(said(&sim), times, "{notice}");
         let spoken = sim.spoken().join(" ");
         assert!(spoken.ends_with("Yes, I am here."), "{spoken}");
         ask(&mut sim, "what time is it", 8_000);
-        assert_eq!(said(&sim), times);
+        assert_eq!(said(&sim), times, "{notice}");
     }
 }
 

@@ -997,6 +997,54 @@ fn an_answer_to_words_behind_which_a_low_voice_goes_on_is_never_heard() {
     assert_eq!(sim.spoken(), ["It is one there."]);
 }
 
+/// The user says `first`, is answered early, and has said `words` in all `more_ms` of speech later.
+fn goes_on(policy: Policy, first: &str, words: &str, more_ms: u64) -> Sim {
+    let mut sim = Sim::new(policy);
+    sim.completeness = 0.97;
+    for answer in ["It is noon.", "It is one there."] {
+        sim.scripts
+            .push_back(vec![Step::Wait(900), say(answer), end()]);
+    }
+    sim.speak(first, 1_000);
+    sim.fade(128);
+    assert_eq!(sim.prompts.len(), 1);
+    sim.speak(words, more_ms);
+    sim.silence(3_000);
+    sim
+}
+
+#[test]
+fn a_please_behind_words_that_are_being_answered_keeps_the_answer() {
+    let all = "What time is it, please?";
+    let sim = goes_on(Policy::default(), "what time is it", all, 400);
+    assert_eq!(sim.prompts.len(), 1, "the same generation");
+    assert_eq!(sim.spoken(), ["It is noon."]);
+    let told = |event: &Event| matches!(event, Event::UserItem { text, .. } if text == all);
+    assert!(sim.saw(told), "the client gets all words");
+}
+
+#[test]
+fn a_breath_behind_words_that_are_being_answered_keeps_the_answer() {
+    let sim = goes_on(Policy::default(), "what time is it", "what time is it", 96);
+    assert_eq!(sim.prompts.len(), 1, "the same generation");
+    assert_eq!(sim.spoken(), ["It is noon."]);
+}
+
+#[test]
+fn other_words_behind_those_that_are_being_answered_drop_the_answer() {
+    for (first, words, more_ms) in [
+        ("what time is it", "what time is it please in rome", 400),
+        ("what time is it", "what time is it there", 100),
+        ("what time is it", "what time is it please", 1_000),
+        ("what is c", "what is c#", 300),
+    ] {
+        let sim = goes_on(Policy::default(), first, words, more_ms);
+        assert_eq!(sim.spoken(), ["It is one there."], "{words}");
+        let told = |event: &Event| matches!(event, Event::UserItem { text, .. } if text == words);
+        assert!(sim.saw(told), "{words}");
+    }
+}
+
 /// A service hears the pause; the local recogniser hears the words up to there.
 #[test]
 fn an_answer_to_words_that_the_pause_reads_otherwise_is_never_heard() {

@@ -544,6 +544,48 @@ fn a_context_of_its_own_takes_the_place_of_the_history_for_one_answer() {
     );
 }
 
+/// The model was told of a result without its call, or of an item that is not in its context.
+#[test]
+fn an_answer_with_a_context_of_its_own_keeps_its_call_although_older_items_change() {
+    let changes: [fn(ItemId) -> Input; 2] = [
+        |item| Input::DeleteItem { item },
+        |_| Input::AddItem {
+            id: None,
+            place: Place::Start,
+            item: NewItem::User {
+                text: "Hello.".into(),
+            },
+        },
+    ];
+    for change in changes {
+        let mut sim = Sim::new(with(vec![(*tool("clock", Effect::Read)).clone()]));
+        sim.tool_ms = 1_000;
+        let item = NewItem::User {
+            text: "My name is Ann.".into(),
+        };
+        let item = spoken(&mut sim, item);
+        sim.scripts
+            .push_back([&call("clock")[..], &[end()]].concat());
+        sim.scripts.push_back(vec![say("It is noon."), end()]);
+        respond(
+            &mut sim,
+            ResponseTerms {
+                context: Some(vec![Context::Message(user("What time is it?"))]),
+                ..ResponseTerms::default()
+            },
+        );
+        sim.silence(320);
+        assert_eq!(sim.tools_started, ["clock"]);
+        sim.input(change(item));
+        sim.silence(4_000);
+        let seen = sim.prompts[1].messages.iter().map(kind);
+        // A filler may have been said meanwhile.
+        let seen: Vec<&str> = seen.filter(|kind| *kind != "agent").collect();
+        assert_eq!(seen, ["user", "call", "result"]);
+        assert_eq!(sim.prompts[1].messages[0], user("What time is it?"));
+    }
+}
+
 #[test]
 fn audio_items_join_the_history_and_clients_get_their_transcripts() {
     let mut sim = sim();
@@ -560,7 +602,7 @@ fn audio_items_join_the_history_and_clients_get_their_transcripts() {
     assert_eq!(sim.prompts[0].messages, [user("what time is it")]);
 }
 
-/// Adds an item that was spoken elsewhere.
+/// Adds an item.
 fn spoken(sim: &mut Sim, item: NewItem) -> ItemId {
     sim.input(item.at_the_end());
     let added = sim.events.iter().rev().find_map(|(_, event)| match event {

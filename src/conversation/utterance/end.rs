@@ -59,7 +59,7 @@ impl Utterance {
                     self.ask_transcript(common, report.to);
                 }
             }
-            News::Resumed => self.answered.clear(),
+            News::Resumed => self.early.clear(),
             News::Nothing => {}
         }
         report.state == TurnState::Resumed

@@ -179,7 +179,7 @@ impl Conversation {
         self.ending.response_begins();
         let turn = self.common.turn_id();
         let (now, most) = (self.common.now, self.common.policy.answer);
-        let items = self.history.len();
+        let items = self.history.added();
         self.answer = Some(Answer::new(turn, now, latency, terms, items, most));
         self.common
             .notify(Event::ResponseStarted { turn, requested });

@@ -77,6 +77,9 @@ impl Conversation {
         self.common.policy.speculation.enabled = false;
         self.agenda.clear_announcements();
         self.stop_for_good(ResponseStatus::Cancelled);
+        let (common, history) = (&mut self.common, &mut self.history);
+        self.confirmation
+            .withdraw(common, history, ConfirmationOutcome::Abandoned);
         self.drop_next_answer();
         self.drop_late_response();
         self.drop_held();
@@ -136,9 +139,6 @@ impl Conversation {
     pub(super) fn on_item_heard(&mut self, item: ItemId, words: Option<String>) {
         self.add_heard(item, words);
         self.ask_asides();
-        if let Some(terms) = self.agenda.take_due_response() {
-            self.respond_to_client(terms);
-        }
     }
 
     fn add_heard(&mut self, item: ItemId, words: Option<String>) {

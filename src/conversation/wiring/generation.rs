@@ -37,7 +37,7 @@ impl Conversation {
             None => self.history.messages(),
             Some(context) => {
                 let mut messages = self.messages_of(context);
-                messages.extend(self.history.messages_from(answer.history));
+                messages.extend(self.history.messages_since(answer.history));
                 messages
             }
         };

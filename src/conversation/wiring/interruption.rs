@@ -20,6 +20,7 @@ impl Conversation {
             self.playout.flush(self.common.now);
             stopped = Some(Stopped {
                 rest,
+                all_sent: true,
                 ..Stopped::default()
             });
         }

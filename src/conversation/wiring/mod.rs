@@ -350,6 +350,8 @@ impl Conversation {
             self.resume_response(*unfinished);
         } else if goes_on && let Some(ending) = self.ending.take_resuming() {
             self.resume_ending(ending);
+        } else if goes_on && let Some(terms) = self.agenda.take_due_response() {
+            self.respond_to_client(terms);
         } else if goes_on && self.agenda.is_answer_due() {
             self.respond();
         } else {

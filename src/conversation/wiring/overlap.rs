@@ -78,9 +78,11 @@ impl Conversation {
     }
 
     /// Whether an utterance with these words should not have interrupted the agent, as it did before they were
-    /// known. A "please" behind a turn belongs to it, also if nothing of the answer was heard.
+    /// known. A "please" behind a turn belongs to it, also if nothing of the answer was heard. Listening words are a
+    /// turn if nothing is left to say.
     pub(super) fn was_nothing(&self, text: &str) -> bool {
-        let listens = || self.turn.has_interrupted() && !self.interrupts(text);
+        let has_more = || self.interruption.has_more() || self.ending.is_near();
+        let listens = || self.turn.has_interrupted() && has_more() && !self.interrupts(text);
         let adds_nothing = || self.common.language().is_politeness(text);
         // "Would you like to hear it?" "Please."
         let is_reply = self.interruption.was_asking();

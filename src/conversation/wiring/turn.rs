@@ -38,8 +38,11 @@ impl Conversation {
                 self.begin_speech(at);
             }
             Some(Activity::Speech) => {
-                self.drop_held();
                 let resumed = self.turn.goes_on(&mut self.common, end);
+                let utterance = self.turn.utterance();
+                if !utterance.is_some_and(Utterance::may_stay_answered) {
+                    self.drop_held();
+                }
                 self.turn.transcribe_so_far(&mut self.common, end, resumed);
             }
             Some(Activity::Fading) => {
@@ -109,14 +112,22 @@ impl Conversation {
             self.judge_overlap();
         }
         if !self.turn.is_unheeded() {
-            let utterance = self.turn.utterance();
-            if utterance.is_some_and(|u| !u.is_answered_early(text)) {
+            let (utterance, language) = (self.turn.utterance(), self.common.language());
+            if utterance.is_some_and(|u| !u.is_answered_early(text, language)) {
                 // The words up to a gap were not all, or were misheard.
                 self.drop_held();
             }
             self.route(text, true);
         }
         self.try_end_turn();
+    }
+
+    /// Discards the held-back answer if the user has gone on, with other words.
+    fn drop_outgrown(&mut self, text: &str) {
+        let (utterance, language) = (self.turn.utterance(), self.common.language());
+        if utterance.is_some_and(|u| u.outgrows_answer(text, language)) {
+            self.drop_held();
+        }
     }
 
     /// Handles a partial transcript of the audio since the last segment.
@@ -131,6 +142,7 @@ impl Conversation {
         let utterance = self.turn.utterance();
         let words = utterance.map_or(tail, |utterance| utterance.words());
         let words = words.to_owned();
+        self.drop_outgrown(&words);
         if self.meets_machine(&words, false) {
             return;
         }
@@ -187,7 +199,10 @@ impl Conversation {
         {
             EndOfTurn::NotYet => {}
             EndOfTurn::Perhaps(text) if self.turn.is_unheeded() || self.was_nothing(&text) => {}
-            EndOfTurn::Perhaps(text) => self.generate_early(&text),
+            EndOfTurn::Perhaps(text) => {
+                self.drop_outgrown(&text);
+                self.generate_early(&text);
+            }
             EndOfTurn::Over(text) => self.end_turn(&text),
             EndOfTurn::Lost => self.on_transcript_overdue(),
         }
@@ -207,6 +222,7 @@ impl Conversation {
         };
         if text.is_empty() || self.was_nothing(text) {
             self.common.notify(Event::UtteranceDropped);
+            self.drop_held();
             self.speculation
                 .drop_heard(&mut self.common, Discard::NoTurn);
             let misheard = self.misheard();
@@ -247,10 +263,14 @@ impl Conversation {
             self.call_off_end();
         }
         let item = self.common.item_id();
+        // What the model is answering already, without a "please" behind it.
+        let language = self.common.language();
+        let answered = self.held.preempt.answers();
+        let asked = answered.filter(|answered| language.adds_nothing(answered, text));
         self.history.push(
             item,
             Message::User {
-                text: text.to_owned(),
+                text: asked.unwrap_or(text).to_owned(),
             },
         );
         self.common.notify(Event::UserItem {

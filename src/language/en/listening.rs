@@ -86,6 +86,18 @@ mod tests {
     }
 
     #[test]
+    fn politeness_and_other_marks_add_nothing_to_words() {
+        let adds_nothing = |text| pack(None).adds_nothing("Can you say that again,", text);
+        assert!(adds_nothing("Can you say that again?"));
+        assert!(adds_nothing("Can you say that again, please?"));
+        assert!(!adds_nothing("Can you say that again, pleased?"));
+        assert!(!adds_nothing("Can you say that against, please?"));
+        assert!(!adds_nothing("Can you say that again, please, in French?"));
+        assert!(!adds_nothing("Can you say that again #, please?"));
+        assert!(!adds_nothing("Can you say that"));
+    }
+
+    #[test]
     fn words_that_want_the_turn() {
         for text in [
             "",

@@ -17,7 +17,7 @@ impl Parser {
     /// Returns `true` if a bracket would be the first character of a clause here.
     pub(super) fn starts_clause(&self) -> bool {
         let after_sentence = match self.last {
-            Some('.' | '!' | '?' | '…' | '。' | '！' | '？') => true,
+            Some('.' | '!' | '?' | '…' | '。' | '！' | '？' | '।' | '۔' | '؟') => true,
             // Without a space it is an emoticon: ":["
             Some(':') => self.gap.is_some(),
             _ => false,
