@@ -2,6 +2,7 @@
 
 use super::revised::day_in;
 use super::there::place_among;
+use crate::language::en::mood::{self, Mood};
 use crate::language::en::{places, text};
 use crate::llm::Message;
 use regex::Regex;
@@ -59,15 +60,26 @@ fn next(said: &str) -> Option<(Option<String>, Option<String>)> {
     if start == 0 && !fillers.any(|word| word == "and") {
         return None;
     }
-    let rest = &bare[start..];
+    let (start, rest) = bare.split_at(start);
     let day = day_in(rest).filter(|day| day.end == rest.len());
     let named = rest[..day.as_ref().map_or(rest.len(), |day| day.start)].trim_end();
+    let may_be_place = match start.trim_end().rsplit(' ').next() {
+        Some("in" | "at" | "for" | "near") => true,
+        Some("about") => is_name(named),
+        _ => places::is_certain(named),
+    };
     let place = match named {
         "" => None,
-        named => Some(places::find(named).ok()?.name),
+        named if may_be_place => Some(places::find(named).ok()?.name),
+        _ => return None,
     };
     let day = day.map(|day| rest[day].to_owned());
     (place.is_some() || day.is_some()).then_some((place, day))
+}
+
+/// Whether words may be the name of a place, also of one that the tables do not have. "How big is Texas" is none.
+pub(super) fn is_name(words: &str) -> bool {
+    places::is_certain(words) || mood::meant(words).mood == Mood::Fragment
 }
 
 #[cfg(test)]
@@ -98,6 +110,15 @@ mod tests {
             ("And in Rome?", "What's the weather in Rome?"),
             ("what about Paris", "What's the weather in Paris?"),
             ("Okay, and New York?", "What's the weather in New York?"),
+            // Towns that are not in the tables.
+            (
+                "And in Longmont, Colorado?",
+                "What's the weather in Longmont, Colorado?",
+            ),
+            (
+                "What about Naperville, Illinois?",
+                "What's the weather in Naperville, Illinois?",
+            ),
             (
                 "How about tomorrow?",
                 "What's the weather in London tomorrow?",
@@ -115,6 +136,10 @@ mod tests {
             "What about my timers?",
             "And what time is it in Rome?",
             "And how are you?",
+            "And have you been to Japan?",
+            "And how big is Texas?",
+            "What about how big is Texas?",
+            "And my sister lives in Texas.",
             "In fact, yes.",
         ] {
             assert_eq!(meant(said, &before), None, "{said}");

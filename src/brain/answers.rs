@@ -161,7 +161,7 @@ fn sum(output: &Value) -> Option<String> {
     let result = output.get("result")?.as_str()?;
     let result = match result.split_once('e') {
         Some((digits, power)) => format!("{digits} times 10 to the power of {power}"),
-        None => result.to_owned(),
+        None => separated(result),
     };
     let about = if output.get("approximate")?.as_bool()? {
         "about "
@@ -173,7 +173,7 @@ fn sum(output: &Value) -> Option<String> {
 }
 
 fn conversion(output: &Value) -> Option<String> {
-    let number = |name: &str| output.get(name)?.as_f64().map(plain);
+    let number = |name: &str| Some(separated(&plain(output.get(name)?.as_f64()?)));
     let about = if output.get("approximate")?.as_bool()? {
         "about "
     } else {
@@ -193,7 +193,20 @@ fn amount(value: f64, unit: &str) -> String {
         let unit = if inches == 1.0 { "inch" } else { "inches" };
         return format!("{} feet {} {unit}", plain(feet), plain(inches));
     }
-    format!("{} {unit}", plain(value))
+    format!("{} {unit}", separated(&plain(value)))
+}
+
+/// A number with separators from ten thousand on: "4,294,967,296". Without them a long one is read out digit by digit.
+fn separated(number: &str) -> String {
+    let (minus, digits) = match number.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", number),
+    };
+    let (whole, decimals) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
+    match whole.len() >= 5 && whole.bytes().all(|digit| digit.is_ascii_digit()) {
+        true => format!("{minus}{}{decimals}", money::grouped(whole)),
+        false => number.to_owned(),
+    }
 }
 
 fn timer_set(output: &Value) -> Option<String> {
@@ -342,6 +355,11 @@ mod tests {
         );
         let sum = json!({"expression": "12 * 7", "result": "84", "approximate": false});
         assert_eq!(say("calculate", sum), "12 times 7 is 84.");
+        let power = json!({"expression": "2 ^ 32", "result": "4294967296", "approximate": false});
+        assert_eq!(
+            say("calculate", power),
+            "2 to the power of 32 is 4,294,967,296."
+        );
         let miles = json!({"value": 5.0, "from": "miles", "result": 8.05, "to": "kilometers", "approximate": true});
         assert_eq!(
             say("convert_units", miles),
@@ -406,6 +424,25 @@ mod tests {
         ] {
             assert_eq!(say(output), said);
         }
+    }
+
+    /// They were read out digit by digit, as telephone numbers are.
+    #[test]
+    fn a_long_result_is_read_out_as_one_number() {
+        for (number, written) in [
+            ("9999", "9999"),
+            ("10000", "10,000"),
+            ("-26400.5", "-26,400.5"),
+            ("4294967296", "4,294,967,296"),
+        ] {
+            assert_eq!(separated(number), written);
+        }
+        let bytes = json!({"value": 1.0, "from": "gigabytes", "result": 1e9, "to": "bytes", "approximate": false});
+        let said = result("convert_units", &bytes, &Asked::Time);
+        assert_eq!(said, "1 gigabytes is 1,000,000,000 bytes.");
+        let spoken = crate::language::pack(None).spoken(&said, 20);
+        let words: Vec<&str> = spoken.iter().map(|phrase| phrase.words.as_str()).collect();
+        assert!(words.join(" ").contains("1000000000 bytes"), "{words:?}");
     }
 
     #[test]

@@ -117,10 +117,22 @@ impl OtherLanguage<'_> {
         if let Some(target) = which.then(|| (self.wording.target_of)(said)).flatten() {
             return vec![Request::CancelTimer(target)];
         }
-        if !answers && let Some(requests) = self.corrected(said, before) {
+        let of_last_timer = || {
+            let back = self.taken_back(said, before);
+            back.or_else(|| self.corrected(said, before))
+        };
+        if let Some(requests) = (!answers).then(of_last_timer).flatten() {
             return requests;
         }
         let mut requests = (self.wording.requests)(said);
+        if answers && (self.wording.declines)(said) {
+            // It was not set, and another may run.
+            for request in &mut requests {
+                if matches!(request, Request::CancelTimer(_)) {
+                    *request = Request::Refused;
+                }
+            }
+        }
         if (self.wording.points)(said) {
             let mut messages = before.iter().rev();
             let place = messages.find_map(|message| match message {
@@ -135,20 +147,22 @@ impl OtherLanguage<'_> {
         again.map_or(requests, |again| vec![again])
     }
 
-    /// Another length for the timer that was set last: "no, I meant ten". Asking how long is left changes nothing.
+    /// Takes back the timer that was set last, if since then only the timers were spoken of: "cancel it".
+    fn taken_back(&self, said: &str, before: &[Message]) -> Option<Vec<Request>> {
+        let (at, seconds, label) = last_timer(before)?;
+        let since = || before[at..].iter();
+        let turns = since().filter(|message| matches!(message, Message::User { .. }));
+        let lists = since().filter(|message| lists_timers(message));
+        let is_fresh = turns.count() <= lists.count();
+        let target = label.map_or(Target::Seconds(seconds), Target::Label);
+        let takes_back = is_fresh && (self.wording.takes_back)(said);
+        takes_back.then(|| vec![Request::CancelTimer(target)])
+    }
+
+    /// Another length for the timer that was set last: "no, I meant ten".
     fn corrected(&self, said: &str, before: &[Message]) -> Option<Vec<Request>> {
-        let calls = before.iter().rev().filter_map(|message| match message {
-            Message::ToolCall {
-                name, arguments, ..
-            } => Some((name.as_str(), arguments)),
-            _ => None,
-        });
-        let mut calls = calls.skip_while(|(name, _)| *name == "list_timers");
-        let (_, timer) = calls.next().filter(|(name, _)| *name == "set_timer")?;
-        let seconds = timer.get("seconds")?.as_u64()?;
+        let (_, seconds, label) = last_timer(before)?;
         let other = (self.wording.other_length)(said, seconds)?;
-        let label = timer.get("label").and_then(Value::as_str);
-        let label = label.map(str::to_owned);
         let old = label.clone();
         let old = old.map_or(Target::Seconds(seconds), Target::Label);
         let new = Request::SetTimer {
@@ -347,6 +361,28 @@ impl OtherLanguage<'_> {
         let filler = self.known.filler(name, &arguments, language);
         with_words(filler.unwrap_or_else(|| self.one_moment()), name, arguments)
     }
+}
+
+/// The position, the length in seconds and the label of the last call, if it set a timer. Asking how long is left changes
+/// nothing.
+fn last_timer(before: &[Message]) -> Option<(usize, u64, Option<String>)> {
+    let is_call =
+        |message: &Message| matches!(message, Message::ToolCall { .. }) && !lists_timers(message);
+    let at = before.iter().rposition(is_call)?;
+    match &before[at] {
+        Message::ToolCall {
+            name, arguments, ..
+        } if name == "set_timer" => {
+            let seconds = arguments.get("seconds")?.as_u64()?;
+            let label = arguments.get("label").and_then(Value::as_str);
+            Some((at, seconds, label.map(str::to_owned)))
+        }
+        _ => None,
+    }
+}
+
+fn lists_timers(message: &Message) -> bool {
+    matches!(message, Message::ToolCall { name, .. } if name == "list_timers")
 }
 
 fn is_ours(tool: &ToolSpec) -> bool {

@@ -34,6 +34,8 @@ const CERTAIN: f32 = 0.75;
 const ONE_MOMENT: &str = "One moment.";
 /// The beginning of the question for a missing argument.
 const FOR_THAT_I_NEED: &str = "For that I need the ";
+/// Names of parameters that are no nouns.
+const NO_NOUNS: [&str; 5] = ["from", "to", "in", "at", "by"];
 /// The most tool calls in one answer: as many as an utterance may have pieces.
 const MOST_CALLS: usize = 12;
 /// Said if there are more.
@@ -169,7 +171,7 @@ fn ours(prompt: &Prompt) -> Vec<&ToolSpec> {
 /// The results since anybody last spoke, in words.
 fn spoken_results(prompt: &Prompt, known: &Known) -> Vec<LlmEvent> {
     let messages = &prompt.messages;
-    let asked = Asked::of(last_user(messages));
+    let asked = asked(messages, known);
     let spoke = |message: &Message| matches!(message, Message::User { .. } | Message::Agent { .. });
     let start = messages.iter().rposition(spoke).map_or(0, |at| at + 1);
     let result = |message: &Message| match message {
@@ -196,6 +198,16 @@ fn spoken_results(prompt: &Prompt, known: &Known) -> Vec<LlmEvent> {
         true => speech(said.join(" ")),
         false => unable(said.join(" ")),
     }
+}
+
+/// The part of a time that the user last asked for. Words that go on from a question ask for the same part.
+fn asked(messages: &[Message], known: &Known) -> Asked {
+    let user = |message: &Message| matches!(message, Message::User { .. });
+    let end = messages.iter().rposition(user).map_or(0, |at| at + 1);
+    let (said, before) = unanswered(&messages[..end]);
+    let said = said.join(" ");
+    let whole = whole_question(&said, before, known);
+    Asked::of(whole.as_deref().unwrap_or(&said))
 }
 
 /// A result without the mark of a change that was made before, and whether it had one.
@@ -246,19 +258,13 @@ fn answer(
     classifier: &mut Classifier,
 ) -> Result<Option<Vec<LlmEvent>>, EmbedError> {
     let (said, before) = unanswered(&prompt.messages);
-    if let Some(meant) = corrected(&said.join(" "), before) {
-        return answer_to(&meant, before, prompt, known, classifier);
-    }
-    // A change is made for its own words only.
-    let may_go_on = last_call(before).is_some_and(|(tool, _)| known.reads(tool));
-    if may_go_on
-        && !is_asked_for_argument(before)
-        && let Some(meant) = again::meant(&said.join(" "), before)
-    {
+    if let Some(meant) = whole_question(&said.join(" "), before, known) {
         return answer_to(&meant, before, prompt, known, classifier);
     }
     let said: Vec<String> = said.into_iter().map(revised).collect();
-    if said.len() > 1 && asked_for(prompt).is_none() {
+    // "Set a timer for five minutes", "no, ten minutes"
+    let is_length = |one: &String| rules::other_length(&text::normalise(one), 60).is_some();
+    if said.len() > 1 && !said.iter().any(is_length) && asked_for(prompt).is_none() {
         let mut all: Vec<Vec<LlmEvent>> = Vec::new();
         let mut taken_back = false;
         for one in &said {
@@ -277,6 +283,16 @@ fn answer(
         }
     }
     answer_to(&said.join(" "), before, prompt, known, classifier)
+}
+
+/// The whole question, if the words correct the one before or go on from it.
+fn whole_question(said: &str, before: &[Message], known: &Known) -> Option<String> {
+    corrected(said, before).or_else(|| {
+        // A change is made for its own words only.
+        let (tool, _) = last_call(before)?;
+        let goes_on = known.reads(tool) && !is_asked_for_argument(before);
+        goes_on.then(|| again::meant(said, before)).flatten()
+    })
 }
 
 /// The utterance with its correction in place. It may correct what was asked before the last answer.
@@ -388,6 +404,8 @@ fn several(
         let goes_on = !begins && tells_time(&answer);
         let last = parts.last().and_then(|last| last.answer.as_deref());
         let same = goes_on && last.is_some_and(tells_time);
+        let behind_place = last.and_then(there::place_of).is_some();
+        let named = last.map_or(0, values);
         if (has_call(&answer) || lacks_argument(&answer)) && !same {
             let start = if parts.is_empty() {
                 lead
@@ -408,6 +426,22 @@ fn several(
                 answer: Some(answer),
             });
             continue;
+        }
+        // "And how are you" names nothing more, and is no part of a place's name.
+        let may_ask = behind_place && piece.after_and && !piece.begins_sentence;
+        if may_ask && !has_call(&answer) && asks_something(words) {
+            let start = parts.last().map_or(0, |last| last.range.start);
+            let both = &said[start..piece.range.end];
+            let both = answer_to_one(both, &[], prompt, known, classifier)?.unwrap_or_default();
+            if values(&both) <= named {
+                parts.push(Part {
+                    range: piece.range,
+                    dictates: false,
+                    words: placed,
+                    answer: None,
+                });
+                continue;
+            }
         }
         let Some(mut last) = parts.pop() else {
             continue;
@@ -456,6 +490,23 @@ fn several(
         }
     }
     Ok(Some(answers))
+}
+
+/// Whether the form of the words is that of a question or a request, without the mark at their end.
+fn asks_something(words: &str) -> bool {
+    let words = words.trim_end_matches(['?', '!', '.', ' ']);
+    matches!(mood::meant(words).mood, Mood::Question | Mood::Request)
+}
+
+/// The number of arguments of the calls in an answer.
+fn values(answer: &[LlmEvent]) -> usize {
+    let of_one = |event: &LlmEvent| match event {
+        LlmEvent::ToolClosed {
+            arguments: Ok(arguments),
+        } => arguments.len(),
+        _ => 0,
+    };
+    answer.iter().map(of_one).sum()
 }
 
 /// Whether the answer only asks for the time, and needs no words.
@@ -635,13 +686,29 @@ fn understand(
     for sentence in &sentences {
         all.push(sentence_requests(sentence, before, classifier)?);
     }
-    let mut requests = Vec::new();
+    let mut requests: Vec<Request> = Vec::new();
     for (at, sentence) in sentences.iter().enumerate() {
         if sentence.starts_with("and ") && shares_place(at, &sentences, &all) {
             continue;
         }
+        // "Set a timer for five minutes. No, ten minutes."
+        let timer = match requests.last() {
+            Some(Request::SetTimer { seconds, label }) => seconds
+                .and_then(|seconds| rules::other_length(sentence, seconds))
+                .map(|other| Request::SetTimer {
+                    seconds: Some(other),
+                    label: label.clone(),
+                }),
+            _ => None,
+        };
+        if let (Some(timer), Some(old)) = (timer, requests.last().cloned()) {
+            for request in requests.iter_mut().filter(|request| **request == old) {
+                request.clone_from(&timer);
+            }
+            continue;
+        }
         let read = all[at].clone();
-        if at > 0 && rules::is_reason(sentence) && !read.iter().any(Request::needs_tool) {
+        if at > 0 && only_gives_reason(sentence, &read) {
             continue;
         }
         let taken_back = at > 0
@@ -682,6 +749,11 @@ fn understand(
         requests = vec![Request::Unknown];
     }
     Ok(requests)
+}
+
+/// Whether a sentence gives the reason for another, and has no call of its own: "don't let me forget the pizza".
+fn only_gives_reason(sentence: &str, read: &[Request]) -> bool {
+    rules::is_reason(sentence) && !read.iter().any(|request| request.call().is_some())
 }
 
 /// A place by its usual name. One that is neither known nor written as a name may be spelt by ear: "pairs".
@@ -734,7 +806,10 @@ fn in_parts(sentence: &str) -> Option<Vec<Request>> {
         false => rules::questions(sentence),
     };
     let read: Vec<Vec<Request>> = parts.iter().map(|part| rules::read(part)).collect();
-    let all = parts.len() > 1 && read.iter().all(|read| read.iter().any(Request::needs_tool));
+    let asks = |(part, read): (&String, &Vec<Request>)| {
+        read.iter().any(Request::needs_tool) && !only_gives_reason(part, read)
+    };
+    let all = parts.len() > 1 && parts.iter().zip(&read).all(asks);
     let shares = |at: usize| shares_place(at, &parts, &read);
     let own = (0..parts.len()).filter(|&at| all && !shares(at));
     let own: Vec<Request> = own.flat_map(|at| read[at].clone()).collect();
@@ -927,11 +1002,13 @@ fn follow_up(sentence: &str, before: &[Message]) -> Option<Request> {
     let bare = text::without_fillers(sentence);
     let question = last_agent(before).unwrap_or_default();
     let short = bare.split(' ').count() <= 8;
-    if short
-        && [answers::HOW_LONG, answers::REMIND_WHEN]
-            .iter()
-            .any(|known| asks(question, known))
-    {
+    let asks_any = |questions: &[&str]| questions.iter().any(|known| asks(question, known));
+    if short && asks_any(&[answers::HOW_LONG, answers::REMIND_WHEN]) {
+        let sets = |request: &Request| matches!(request, Request::SetTimer { .. });
+        let read = rules::read(sentence);
+        if read.iter().any(|one| one.needs_tool() && !sets(one)) {
+            return None;
+        }
         let mut timer = timer_of(bare)?;
         if let Request::SetTimer { label, .. } = &mut timer {
             *label = unset_label(before);
@@ -942,8 +1019,13 @@ fn follow_up(sentence: &str, before: &[Message]) -> Option<Request> {
         if rules::leaves_some(bare) {
             return Some(Request::Talk(Talk::WhichTimer));
         }
-        let target = rules::target(bare, false);
-        return (target != Target::Only).then_some(Request::CancelTimer(target));
+        if is_name_of_timer(sentence) {
+            let named = rules::named_to_cancel(sentence);
+            let name = named.as_deref().unwrap_or(bare);
+            let name = name.trim_end_matches(" timers").trim_end_matches(" timer");
+            let target = rules::target(name, false);
+            return (target != Target::Only).then_some(Request::CancelTimer(target));
+        }
     }
     let is_timers = |tool| ["set_timer", "list_timers", "cancel_timer"].contains(&tool);
     if last_call(before).is_some_and(|(tool, _)| is_timers(tool)) {
@@ -955,13 +1037,27 @@ fn follow_up(sentence: &str, before: &[Message]) -> Option<Request> {
         }
     }
     let words: Vec<&str> = bare.split(' ').collect();
-    let rest = match words.as_slice() {
+    let (rest, has_preposition) = match words.as_slice() {
         ["what" | "how", "about", "in" | "to" | "for", rest @ ..]
-        | ["what" | "how", "about", rest @ ..]
-        | ["in" | "to" | "for", rest @ ..] => rest.join(" "),
+        | ["in" | "to" | "for", rest @ ..] => (rest.join(" "), true),
+        ["what" | "how", "about", rest @ ..] => (rest.join(" "), false),
         _ => return None,
     };
-    again(&rest, last_call(before)?)
+    again(&rest, has_preposition, last_call(before)?)
+}
+
+/// Whether a sentence may name a timer to cancel, because it means nothing else: "the pasta timer", which alone would
+/// list the timers, and "five minute timer", which would set one.
+fn is_name_of_timer(sentence: &str) -> bool {
+    let bare = text::without_fillers(sentence);
+    let sets = bare.starts_with("set ") || bare.starts_with("start ");
+    let is_name = |request: &Request| match request {
+        Request::ListTimers => true,
+        Request::SetTimer { .. } => !sets,
+        _ => false,
+    };
+    let may_name = rules::named_to_cancel(sentence).is_some() || !asks_something(sentence);
+    may_name && rules::read(sentence).iter().all(is_name)
 }
 
 /// Takes back or corrects the timer that was set last: "cancel it", "no, I said ten minutes".
@@ -979,6 +1075,16 @@ fn of_last_timer(sentence: &str, before: &[Message]) -> Option<Vec<Request>> {
     if let Some(target) = rules::which_one(sentence, &labels).filter(|_| !timers.is_empty()) {
         return Some(vec![Request::CancelTimer(target)]);
     }
+    // The answer to a question is no correction of the timer before it.
+    let question = last_agent(before).unwrap_or_default();
+    let questions = [
+        answers::HOW_LONG,
+        answers::REMIND_WHEN,
+        answers::WHICH_TIMER,
+    ];
+    if questions.iter().any(|known| asks(question, known)) {
+        return None;
+    }
     // Asking how long is left changes nothing.
     let last = before.iter().rev().find_map(|message| match message {
         Message::ToolCall { name, .. } if name == "list_timers" => None,
@@ -989,6 +1095,10 @@ fn of_last_timer(sentence: &str, before: &[Message]) -> Option<Vec<Request>> {
     let seconds = timer.get("seconds")?.as_u64()?;
     let label = label(timer);
     if let Some(target) = rules::takes_back_timer(sentence, seconds, label.as_deref()) {
+        return Some(vec![Request::CancelTimer(target)]);
+    }
+    // Of several timers, the tool asks for the one that is meant.
+    if let Some(target) = rules::refused_timer(sentence, &labels) {
         return Some(vec![Request::CancelTimer(target)]);
     }
     let other = rules::other_length(sentence, seconds)?;
@@ -1022,10 +1132,15 @@ fn asks(heard: &str, question: &str) -> bool {
     heard.ends_with(question) || (heard.len() >= 10 && question.starts_with(heard))
 }
 
-fn again(rest: &str, (tool, arguments): (&str, &Map<String, Value>)) -> Option<Request> {
+fn again(
+    rest: &str,
+    has_preposition: bool,
+    (tool, arguments): (&str, &Map<String, Value>),
+) -> Option<Request> {
     match tool {
         "get_time" => {
-            let place = crate::language::en::places::find(rest).ok()?;
+            let may_be_place = has_preposition || again::is_name(rest);
+            let place = places::find(rest).ok().filter(|_| may_be_place)?;
             Some(Request::Time(Some(place.name)))
         }
         "convert_units" => Some(Request::Convert {
@@ -1092,6 +1207,10 @@ fn by_declaration(
 }
 
 fn which(argument: &str) -> Vec<LlmEvent> {
+    let argument = match NO_NOUNS.contains(&argument) {
+        true => format!("value of '{argument}'"),
+        false => argument.to_owned(),
+    };
     speech(format!("{FOR_THAT_I_NEED}{argument}. Which one?"))
 }
 

@@ -1,7 +1,7 @@
 //! Rules for plain requests. A sentence that one of them matches completely needs no classifier.
 
 use super::when;
-use crate::language::en::mood;
+use crate::language::en::mood::{self, Mood};
 use crate::language::en::places;
 use crate::language::en::units::Unit;
 use crate::language::en::{durations, expression, slots, text, units};
@@ -301,7 +301,7 @@ const TALK: &[(Talk, &str)] = &[
     ),
     (
         Talk::Goodbye,
-        r"^(?:(?:(?:okay|ok|all right|well|thanks|thank you) )*(?:good ?)?bye(?: bye)?(?: for now)?|(?:please |you can |let us )?(?:hang up|end (?:the|this) call)(?: now| please)?|good ?night|see you(?: later| soon| tomorrow)?|(?:i (?:have|need|have got) to (?:run|go|leave) )?(?:talk|speak)(?: to you)? (?:later|soon)|have a (?:nice|good|great) (?:day|one|night|evening)|take care)$",
+        r"^(?:(?:(?:okay|ok|alright|all right|well|great|perfect|no|and|(?:thanks(?: a lot| so much| very much| a bunch)?|thank you(?: so much| very much)?)(?: for (?:that|this|everything|(?:all )?(?:your|the) help))?|(?:that is|that was|that will be) (?:all|it|everything)(?: for (?:now|today)| i (?:need|needed|wanted))?|have a (?:nice|good|great) (?:day|one|night|evening)) )*(?:good ?)?bye(?: bye)?(?: for now| now| then)?|(?:please |you can |let us )?(?:hang up|end (?:the|this) call)(?: now| please)?|good ?night|see you(?: later| soon| tomorrow)?|(?:i (?:have|need|have got) to (?:run|go|leave) )?(?:talk|speak)(?: to you)? (?:later|soon)|have a (?:nice|good|great) (?:day|one|night|evening)|take care)$",
     ),
     (
         Talk::Greeting,
@@ -370,10 +370,14 @@ pub(super) fn core(sentence: &str) -> String {
     }
 }
 
-/// The request without the phrases before it.
+/// The request without the phrases before it. "Do not let me forget" asks for a reminder.
 fn opened(sentence: &str) -> String {
     let polite = mood::without_courtesy(sentence);
-    without(&OPENERS, text::without_fillers(&polite))
+    let opened = without(&OPENERS, text::without_fillers(&polite));
+    match opened.strip_prefix("do not let me forget ") {
+        Some(rest) => format!("remind me not to forget {rest}"),
+        None => opened,
+    }
 }
 
 /// Whether the words begin with an order. "I need help, how do I set a timer" does not.
@@ -507,6 +511,22 @@ pub(super) fn takes_back_timer(
     })
 }
 
+/// The timer that the words refuse: "I don't need the timer anymore", [`Target::Only`] if they name none. A name must be
+/// one of `labels`.
+pub(super) fn refused_timer(sentence: &str, labels: &[&str]) -> Option<Target> {
+    static REFUSED: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        rule(
+            r"^(?:(?:no|oh|wait|sorry|actually|okay|please) )*(?:i (?:do not|no longer) (?:need|want) |forget (?:about )?|never ?mind (?:about )?)(?:the|that|this|my) (?P<what>.*?) ?(?:timer|countdown)(?: (?:any ?more|any longer|now|please|after all|again|then|thanks))*$",
+        )
+    });
+    let found = REFUSED.as_ref()?.captures(sentence)?;
+    match target(&found["what"], false) {
+        Target::All => None,
+        Target::Label(label) if !labels.contains(&label.as_str()) => None,
+        target => Some(target),
+    }
+}
+
 /// The timer that "cancel the ten minute one" means. A name must be one of `labels`.
 pub(super) fn which_one(sentence: &str, labels: &[&str]) -> Option<Target> {
     static ONE: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -523,15 +543,39 @@ pub(super) fn which_one(sentence: &str, labels: &[&str]) -> Option<Target> {
     }
 }
 
+/// The words for a timer in a request to cancel one that need not say "timer", as an answer to the question for it: "the 5
+/// minute" of "can you turn off the five minute one" and of "how about the five minute one".
+pub(super) fn named_to_cancel(sentence: &str) -> Option<String> {
+    static NAMED: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        rule(
+            r"^(?:cancel|stop|delete|remove|clear|kill|end|dismiss|get rid of|abort|scrap|erase|turn off|shut off|switch off|shut down) (?P<what>.+?)(?: (?:ones?|1))?$|^(?:turn|shut|switch) (?P<off>.+?)(?: (?:ones?|1))? off$|^(?:how|what) about (?P<about>.*\b(?:all|both|them|timers?|countdowns?))$|^(?:how|what) about (?P<one>.+) (?:ones?|1)$",
+        )
+    });
+    let core = core(sentence);
+    let words = captured(&NAMED, &core, &["what", "off", "about", "one"]);
+    words.flatten().map(str::to_owned)
+}
+
 /// The length that corrects a timer of so many seconds: "no, I said 50 minutes", "actually make it 10", but not "sorry, one
-/// second".
+/// second" or "no, wait a minute".
 pub(super) fn other_length(sentence: &str, seconds: u64) -> Option<u64> {
     static INSTEAD_OF: LazyLock<Option<Regex>> = LazyLock::new(|| {
         rule(
             r"^(?:(?:please|oh|no|wait|sorry|actually|rather|i (?:mean|meant|said|wanted)|(?:can you )?make (?:it|that)|(?:can you )?change (?:it|that) to|set it (?:to|for)) ?)+ (?P<length>(?:\d|half|an? (?:hour|minute|quarter|half|couple)).*?)(?: (?:please|instead|timer|then|thanks))*$",
         )
     });
-    if matches!(talk(sentence), Some(Talk::Stop | Talk::Wait)) {
+    static LEAD: LazyLock<Option<Regex>> =
+        LazyLock::new(|| rule(r"^(?:(?:no|oh|actually|sorry|please) )+"));
+    static WAITS: LazyLock<Option<Regex>> =
+        LazyLock::new(|| rule(r"\bwait (?:an?|1|one) (?:minute|second|sec|moment)$"));
+    let bare = without(&LEAD, sentence);
+    let waits = match talk(&bare) {
+        Some(Talk::Stop) => true,
+        // "No, one minute" is a length.
+        Some(Talk::Wait) => !bare.ends_with(" minute"),
+        _ => matches(&WAITS, sentence),
+    };
+    if waits || matches!(talk(sentence), Some(Talk::Stop | Talk::Wait)) {
         return None;
     }
     let found = INSTEAD_OF.as_ref()?.captures(sentence)?;
@@ -697,6 +741,7 @@ fn known_only(found: Option<Option<&str>>) -> Option<Option<&str>> {
 fn here_or_there(place: &str) -> Vec<Request> {
     // "tokyo and here": the last word was taken for an adverb.
     let place = place.strip_suffix(" and").unwrap_or(place);
+    let place = before_question(place).unwrap_or(place);
     let places = known(place);
     if places.is_empty() {
         if slots::words_of_a_name(place).len() < place.len() {
@@ -709,6 +754,15 @@ fn here_or_there(place: &str) -> Vec<Request> {
         .into_iter()
         .map(|place| Request::Time(Some(place)))
         .collect()
+}
+
+/// The words before another question or request: "london" of "london and can you tell me a joke".
+fn before_question(place: &str) -> Option<&str> {
+    place.match_indices(" and ").find_map(|(at, and)| {
+        let clause = &place[at + and.len()..];
+        let asks = matches!(mood::meant(clause).mood, Mood::Question | Mood::Request);
+        (asks && !places::is_certain(clause)).then_some(&place[..at])
+    })
 }
 
 /// The usual names in "paris and in tokyo"; empty if one of them is unknown.
@@ -817,7 +871,17 @@ pub(super) fn target(words: &str, plural: bool) -> Target {
 fn set(core: &str) -> Option<Vec<Request>> {
     static LENGTH_FIRST: LazyLock<Option<Regex>> =
         LazyLock::new(|| rule(r"^#(?: (?:for|called|named|labell?ed|to|please|thanks?)\b.*)?$"));
-    let core = durations::plain(core);
+    // "Set a second timer" asks for another, not for one of a second.
+    static SECOND: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        rule(
+            r"(?P<lead>^(?:(?:set|start|create|make|begin|add|run|i need|i want|i would like|get me|get)(?: up| me)* )?| and (?:(?:also|then) )*)a second (?P<what>(?:[a-z]+ )?(?:timer|countdown)|one\b|1\b|for \d|\d)",
+        )
+    });
+    let core = match SECOND.as_ref() {
+        Some(second) => second.replace_all(core, "${lead}another ${what}"),
+        None => core.into(),
+    };
+    let core = durations::plain(&core);
     if let Some(timers) = set_another(&core) {
         return Some(timers);
     }

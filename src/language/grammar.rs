@@ -55,8 +55,16 @@ pub(super) struct Grammar {
     pub(super) rest: &'static str,
     /// Corrects the length of the timer that was just set, with the other in the group `length`.
     pub(super) corrects: &'static str,
+    /// A whole sentence that takes back the timer that was just set without naming it.
+    pub(super) takes_back: &'static str,
+    /// A sentence about timers says that one is no longer needed.
+    pub(super) unneeded: &'static str,
     /// A sentence about timers asks for a reason, or tells something.
     pub(super) wonders: &'static str,
+    /// Such a sentence, which asks for nothing, tells of one that was set.
+    pub(super) tells: &'static str,
+    /// Such a sentence orders one all the same.
+    pub(super) orders: &'static str,
     /// Such a sentence gives a timer that runs another length.
     pub(super) changes: &'static str,
     /// Such a sentence only asks to be reminded, whatever else it names.
@@ -72,6 +80,8 @@ pub(super) struct Grammar {
     pub(super) no_labels: &'static [&'static str],
     /// Words before a length that belong to it: "auf zehn Minuten".
     pub(super) before_length: &'static [&'static str],
+    /// Words inside one length: "eine Stunde und zehn Minuten".
+    pub(super) within_length: &'static [&'static str],
     /// A sentence is about the weather; days other than now; days without a forecast.
     pub(super) weather: &'static str,
     pub(super) no_forecast: &'static str,
@@ -100,6 +110,8 @@ pub(super) struct Grammar {
     pub(super) months: [&'static str; 12],
     /// The word between two requests.
     pub(super) and: &'static str,
+    /// Words behind it with which a new sentence begins, and no second half of a place's name.
+    pub(super) begins: &'static str,
     /// A text in lower case, without marks, with numbers as digits.
     pub(super) normalise: fn(&str) -> String,
 }
@@ -134,7 +146,11 @@ pub(super) struct Reader {
     asks: Regex,
     rest: Regex,
     corrects: Regex,
+    takes_back: Regex,
+    unneeded: Regex,
     wonders: Regex,
+    tells: Regex,
+    orders: Regex,
     changes: Regex,
     reminds: Regex,
     cancel: Regex,
@@ -152,6 +168,7 @@ pub(super) struct Reader {
     operations: Vec<(Regex, &'static str)>,
     arithmetic: Regex,
     conversions: Vec<Regex>,
+    begins: Regex,
 }
 
 /// The pattern's expression, in which accents are optional.
@@ -201,7 +218,11 @@ impl Reader {
             asks: regex(grammar.asks)?,
             rest: regex(grammar.rest)?,
             corrects: regex(grammar.corrects)?,
+            takes_back: regex(&format!("^(?:{})$", grammar.takes_back))?,
+            unneeded: regex(grammar.unneeded)?,
             wonders: regex(grammar.wonders)?,
+            tells: regex(grammar.tells)?,
+            orders: regex(grammar.orders)?,
             changes: regex(grammar.changes)?,
             reminds: regex(grammar.reminds)?,
             cancel: regex(grammar.cancel)?,
@@ -223,6 +244,7 @@ impl Reader {
                 r"^[\d.() ]+(?:(?:[-+*/^]|% of|sqrt) ?[\d.() ]+)+$|^sqrt\([\d.]+\)$",
             )?,
             conversions: conversions.collect::<Result<_, _>>()?,
+            begins: regex(&format!(r"^(?:{})\b", grammar.begins))?,
             grammar,
         })
     }
@@ -231,6 +253,15 @@ impl Reader {
     pub(super) fn requests(&self, said: &str) -> Vec<Request> {
         let mut all: Vec<Request> = Vec::new();
         for sentence in self.sentences(said) {
+            if let Some(Request::SetTimer {
+                seconds: Some(seconds),
+                ..
+            }) = all.last_mut()
+                && let Some(other) = self.other_length(sentence, *seconds)
+            {
+                *seconds = other;
+                continue;
+            }
             let sentence = (self.grammar.normalise)(sentence);
             let read = self.sentence(&sentence);
             if all.ends_with(&read) {
@@ -329,6 +360,9 @@ impl Reader {
             return Request::Talk(*talk);
         }
         let of_timers = self.timer.is_match(&core);
+        if of_timers && self.is_unneeded(&core) {
+            return self.timer(&core);
+        }
         if of_timers && self.asks.is_match(&core) || self.rest.is_match(&core) {
             return Request::ListTimers;
         }
@@ -384,11 +418,17 @@ impl Reader {
             return None;
         }
         let (day, rest) = self.day(rest);
+        // "Boulder, Colorado" and "und in Boulder, Colorado", but not "und wie groß ist Japan": any words before a region
+        // may be a town.
+        let is_alone = goes_on.is_none() && !said.trim_end().ends_with('?');
         let named = |rest: &str| {
             let place = self.place.captures(rest);
             let place = place.filter(|found| found.get(0).is_some_and(|all| all.start() == 0));
             let place = place.and_then(|found| Some(found.name("place")?.as_str()));
-            let (name, known) = self.named(place.unwrap_or(rest).trim());
+            let place_name = place.unwrap_or(rest).trim();
+            let (name, known) = self.named(place_name);
+            let is_certain = is_alone || place.is_some() || self.is_listed(place_name);
+            let known = known.filter(|_| is_certain);
             let names_one = answers && place.is_some() && !self.refused.is_match(rest);
             let other = || names_one.then(|| places::title_case(name));
             known.or_else(other)
@@ -534,26 +574,57 @@ impl Reader {
         if self.time.find(name).map(|asked| asked.as_str()) == Some(name) {
             return None;
         }
-        let (name, known) = self.named(name);
+        // "Berlin und wie geht es dir", but not "Trinidad und Tobago".
+        let mut cuts = name.match_indices(self.grammar.and);
+        let cut = cuts.find(|(at, and)| self.is_sentence(&name[at + and.len()..]));
+        let (name, known) = self.named(cut.map_or(name, |(at, _)| &name[..at]));
         Some(known.unwrap_or_else(|| places::title_case(name)))
+    }
+
+    /// Whether words behind a place and the word for "and" are a sentence of their own.
+    fn is_sentence(&self, words: &str) -> bool {
+        let is_request = || match self.one(words) {
+            Request::Talk(_) => true,
+            other => other.needs_tool(),
+        };
+        // "Und sag mir bitte, wer".
+        let begins = self.begins.is_match(words) || self.begins.is_match(&self.core(words));
+        begins || is_request()
     }
 
     /// A place as it is called in English, as far as that is known, and the place that it is, if any.
     fn named<'a>(&self, name: &'a str) -> (&'a str, Option<String>) {
+        let names = self.english(name);
+        // "La India" is no town in India.
+        let listed = names.iter().filter(|name| places::is_listed(name));
+        let mut likely = listed.chain(&names);
+        let known = likely.find_map(|name| places::find(name).ok());
+        let name = names.first().copied().unwrap_or(name);
+        (name, known.map(|place| place.name))
+    }
+
+    /// The names that a place may have in English, the likeliest first.
+    fn english<'a>(&self, name: &'a str) -> Vec<&'a str> {
         let article = name.split_once(' ');
         let article = article.filter(|(first, _)| self.grammar.articles.contains(first));
         let names = [Some(name), article.map(|(_, rest)| rest)];
         let names = || names.into_iter().flatten();
-        let english = |name: &str| {
+        let english = names().filter_map(|name| {
             let mut places = self.grammar.places.iter();
             places.find_map(|(here, there)| (*here == name).then_some(*there))
-        };
-        let name = names().find_map(english).unwrap_or(name);
-        let known = names().map(|other| english(other).unwrap_or(other));
-        let known = std::iter::once(name)
-            .chain(known)
-            .find_map(|name| places::find(name).ok());
-        (name, known.map(|place| place.name))
+        });
+        english.chain(names()).collect()
+    }
+
+    /// Whether the tables have a place, alone or before its region. [`places::find`] also takes any other words before a
+    /// region for a town.
+    fn is_listed(&self, name: &str) -> bool {
+        self.english(name).into_iter().any(|name| {
+            let words: Vec<&str> = name.split(' ').collect();
+            let has = |words: &[&str]| places::is_listed(&words.join(" "));
+            let mut cuts = 1..words.len();
+            has(&words) || cuts.any(|cut| has(&words[..cut]) && has(&words[cut..]))
+        })
     }
 
     /// A place as it is called here: "Tokio" for "Tokyo".

@@ -57,6 +57,10 @@ pub(crate) struct Wording {
     pub(crate) timer_of: fn(&str) -> Option<Request>,
     /// The length that corrects a timer of so many seconds: "nein, ich meinte zehn".
     pub(crate) other_length: fn(&str, u64) -> Option<u64>,
+    /// Whether this takes back the timer that was just set: "brich ihn ab".
+    pub(crate) takes_back: fn(&str) -> bool,
+    /// Whether this says that a timer is not needed, without a word that cancels one: "ich brauche den Timer doch nicht".
+    pub(crate) declines: fn(&str) -> bool,
     /// The timer that answers `which_timer`.
     pub(crate) target_of: fn(&str) -> Option<Target>,
     /// A question that goes on from the one before: what was said, what had been asked, and as which request. If that
@@ -196,9 +200,32 @@ pub(crate) fn capitalised(text: &str) -> String {
     first + letters.as_str()
 }
 
-/// A number with a comma before its decimals: "8,05".
+/// A number with a comma before its decimals: "8,05", "1.250.000".
 pub(super) fn number(value: f64) -> String {
-    plain(value).replace('.', ",")
+    written(&plain(value))
+}
+
+/// A text with a comma before decimals and, in numbers of a million or more, a dot between thousands: without one they
+/// are read digit by digit.
+fn written(text: &str) -> String {
+    let is_digit = |c: char| c.is_ascii_digit();
+    let mut written = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find(is_digit) {
+        let (before, from) = rest.split_at(start);
+        let end = from.find(|c: char| !is_digit(c)).unwrap_or(from.len());
+        let (digits, after) = from.split_at(end);
+        written.push_str(&before.replace('.', ","));
+        let is_long = digits.len() >= 7 && !before.ends_with('.');
+        for (at, digit) in digits.char_indices() {
+            if is_long && at > 0 && (digits.len() - at).is_multiple_of(3) {
+                written.push('.');
+            }
+            written.push(digit);
+        }
+        rest = after;
+    }
+    written + &rest.replace('.', ",")
 }
 
 /// A result of `calculate`, in words.
@@ -221,9 +248,9 @@ impl Sum {
                 text.replace(sign, word)
             });
         let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
-        let result = field("result")?.replace('.', ",");
+        let result = written(field("result")?);
         Some(Self {
-            expression: words.replace('.', ","),
+            expression: written(&words),
             result: result.replace('e', &format!(" {times_ten_to} ")),
             is_rounded: output.get("approximate")?.as_bool()?,
         })

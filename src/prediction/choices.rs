@@ -44,8 +44,9 @@ pub(super) fn choice(
                     .checked_sub(1)
                     .is_some_and(|at| INTO.contains(&words[at]))
             };
-            // "in fahrenheit, what is 37 celsius" names the target first.
-            let turned = after_into(x) && !after_into(y);
+            // "in fahrenheit, what is 37 celsius" and "how many dollars is 50 euros" name the target first.
+            let asks_how_many = words[..x.at].ends_with(&["how", "many"]);
+            let turned = (asks_how_many || after_into(x)) && !after_into(y);
             let target_first = is_target(a) && !is_target(b);
             let first = parameter.name == a.name;
             if first ^ turned ^ target_first { x } else { y }
@@ -144,6 +145,8 @@ mod tests {
             ("what is 20 celsius in fahrenheit", "celsius", "fahrenheit"),
             ("in fahrenheit what is 37 celsius", "celsius", "fahrenheit"),
             ("convert 70 fahrenheit to celsius", "fahrenheit", "celsius"),
+            ("how many fahrenheit is 20 celsius", "celsius", "fahrenheit"),
+            ("20 celsius is how many fahrenheit", "celsius", "fahrenheit"),
         ] {
             let value = |at: usize| choice(&both[at], &both, text).map(|(value, _)| value);
             assert_eq!(
@@ -153,6 +156,14 @@ mod tests {
             );
         }
         assert_eq!(choice(&both[0], &both, "celsius"), None);
+        let city = |name: &str| Parameter {
+            kind: Kind::Choice(vec!["London".into(), "Paris".into()]),
+            ..scale(name)
+        };
+        let both = [city("from"), city("to")];
+        let text = "how many trains go from london to paris";
+        let from = choice(&both[0], &both, text).map(|(value, _)| value);
+        assert_eq!(from, Some("London".into()));
     }
 
     #[test]

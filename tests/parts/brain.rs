@@ -779,6 +779,47 @@ const EXACT: &[(&str, &str)] = &[
         "Set the timer for another ten minutes.",
         r#"set_timer {"seconds":600}"#,
     ),
+    // The first length was set.
+    (
+        "Set a timer for five minutes. No, ten minutes.",
+        r#"set_timer {"seconds":600}"#,
+    ),
+    (
+        "Set a pasta timer for five minutes. Actually, make it ten.",
+        r#"set_timer {"seconds":600,"label":"pasta"}"#,
+    ),
+    (
+        "Set a timer for five minutes. Sorry, I mean ten minutes.",
+        r#"set_timer {"seconds":600}"#,
+    ),
+    (
+        "Set a timer for five minutes. Sorry, one second.",
+        r#"set_timer {"seconds":300}"#,
+    ),
+    // A timer of one second was set.
+    ("Set a second timer.", "For how long"),
+    (
+        "Set a second timer for ten minutes.",
+        r#"set_timer {"seconds":600}"#,
+    ),
+    (
+        "Set a timer for five minutes and a second timer for ten minutes.",
+        r#"set_timer {"seconds":300}; set_timer {"seconds":600}"#,
+    ),
+    // That was taken for a refusal.
+    (
+        "Don't let me forget the pizza in ten minutes.",
+        r#"set_timer {"seconds":600,"label":"pizza"}"#,
+    ),
+    ("Don't let me forget the pizza.", REMIND_WHEN),
+    (
+        "Set a timer for ten minutes. Don't let me forget the pizza.",
+        r#"set_timer {"seconds":600}"#,
+    ),
+    (
+        "Set a timer for ten minutes and don't let me forget the pizza.",
+        r#"set_timer {"seconds":600}"#,
+    ),
     (
         "What time is it in Truth or Consequences, New Mexico?",
         r#"get_time {"place":"Truth Or Consequences, New Mexico"}"#,
@@ -875,7 +916,7 @@ async fn carries_on_a_conversation() {
         "Which timer should I cancel?",
         "Okay, the 5 minute timer for tea is cancelled.",
         "5 miles is about 8.05 kilometers.",
-        "5 miles is 26400 feet.",
+        "5 miles is 26,400 feet.",
         "Sorry, that did not work: nothing can be divided by zero.",
         "Sorry, I don't know a place called Atlantis.",
         "7 times 6 is 42.",
@@ -889,6 +930,20 @@ async fn carries_on_a_conversation() {
     let spoken = converse(&["what time is it in Paris", "and in London?"]).await;
     assert!(spoken[0].ends_with("in Paris."), "{spoken:?}");
     assert!(spoken[1].ends_with("in London."), "{spoken:?}");
+    // The time was told, and Japan taken for a part of a town's name.
+    let dates = [
+        "What's the date in Tokyo?",
+        "And in New York?",
+        "And have you been to Japan?",
+    ];
+    let spoken = converse(&dates).await;
+    assert!(spoken[1].ends_with("in New York."), "{spoken:?}");
+    assert!(!spoken[1].contains(':'), "{spoken:?}");
+    assert!(!spoken[2].contains("Japan"), "{spoken:?}");
+    // A town that is not in the tables.
+    let times = ["What time is it in Paris?", "And in Longmont, Colorado?"];
+    let spoken = converse(&times).await;
+    assert!(spoken[1].contains("in Longmont"), "{spoken:?}");
 }
 
 #[tokio::test]
@@ -935,6 +990,13 @@ async fn the_last_timer_is_taken_back_and_corrected() {
     ] {
         answers_begin(&[set, (back, cancelled), ("Cancel it.", "Okay.")]).await;
     }
+    for back in [
+        "I don't need the timer anymore.",
+        "Forget the timer.",
+        "Never mind the five minute timer.",
+    ] {
+        answers_begin(&[set, (back, cancelled)]).await;
+    }
     for other in ["actually make it 10 minutes", "No, I said ten minutes."] {
         let both = format!("{cancelled} Okay, a 10 minute timer is set.");
         let left = ("What timers do I have?", "You have a 10 minute timer");
@@ -952,6 +1014,55 @@ async fn the_last_timer_is_taken_back_and_corrected() {
     let left = ("What timers do I have?", "You have a 5 minute timer");
     answers_begin(&[set, left, ("Cancel it.", cancelled)]).await;
     answers_begin(&[("Cancel that.", "Okay.")]).await;
+}
+
+#[tokio::test]
+async fn an_answer_to_a_question_neither_corrects_nor_cancels_the_timer_before_it() {
+    let five = (
+        "Set a timer for 5 minutes.",
+        "Okay, a 5 minute timer is set.",
+    );
+    let another = ("Set another timer.", "For how long");
+    let timers = "What timers do I have?";
+    let both = (timers, "You have 2 timers");
+    let ten = "Okay, a 10 minute timer is set.";
+    for answer in ["Oh, ten minutes.", "Make it ten minutes."] {
+        answers_begin(&[five, another, (answer, ten), both]).await;
+    }
+    let one = (timers, "You have a 5 minute timer");
+    answers_begin(&[five, another, one]).await;
+    answers_begin(&[five, another, ("Cancel that.", "Okay."), one]).await;
+    let set = [five, ("Set a timer for 10 minutes.", ten)];
+    let which = ("Cancel the timer.", "Which timer should I cancel?");
+    for next in [both, ("What time is it?", "It's "), ("Stop.", "Okay.")] {
+        answers_begin(&[set[0], set[1], which, next, both]).await;
+    }
+    let five = "Okay, the 5 minute timer is cancelled.";
+    for answer in [
+        "The five minute timer.",
+        "five minute timer",
+        "Turn off the five minute one.",
+        "Get rid of the five minute one.",
+        "How about the five minute one?",
+    ] {
+        answers_begin(&[set[0], set[1], which, (answer, five)]).await;
+    }
+    let none = (timers, "You have no timers");
+    for answer in [
+        "Can you cancel both?",
+        "I want to cancel all of them.",
+        "Turn them all off.",
+    ] {
+        answers_begin(&[set[0], set[1], which, (answer, "Okay"), none]).await;
+    }
+    let forget = ("Forget the timer.", which.1);
+    answers_begin(&[set[0], set[1], forget, both]).await;
+    let pasta = (
+        "Set a pasta timer for 5 minutes.",
+        "Okay, a 5 minute timer for pasta is set.",
+    );
+    let cancelled = "Okay, the 5 minute timer for pasta is cancelled.";
+    answers_begin(&[pasta, set[1], which, ("The pasta timer.", cancelled)]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -1178,6 +1289,57 @@ async fn there_is_the_place_of_the_call_before_in_every_language() {
     assert_eq!(called_in(Some("de"), &here).await, "get_time {}");
 }
 
+/// "Abbrechen." and "cancélalo" were acknowledged, and the timer kept running.
+#[tokio::test]
+async fn the_last_timer_is_taken_back_in_every_language() {
+    let of_last = r#"cancel_timer {"seconds":300}"#;
+    for (language, set, list, hello, takes_back) in [
+        (
+            "de",
+            "Stell einen Timer auf fünf Minuten.",
+            "Welche Timer laufen?",
+            "Hallo.",
+            ["Abbrechen.", "Nein, brich ihn ab."],
+        ),
+        (
+            "es",
+            "Pon un temporizador de cinco minutos.",
+            "¿Qué temporizadores hay?",
+            "Hola.",
+            ["No, cancélalo.", "Cancela."],
+        ),
+    ] {
+        for back in takes_back {
+            let calls = called_in(Some(language), &[set, back]).await;
+            assert_eq!(calls, of_last, "{back}");
+            let calls = called_in(Some(language), &[set, list, back]).await;
+            assert_eq!(calls, of_last, "{back}");
+            for kept in [&[set, hello, back][..], &[back]] {
+                assert_eq!(called_in(Some(language), kept).await, "", "{kept:?}");
+            }
+        }
+    }
+    for (language, sentences) in [
+        (
+            "de",
+            [
+                "Stell einen Timer auf fünf Minuten.",
+                "Ich brauche den Timer nicht mehr.",
+            ],
+        ),
+        (
+            "es",
+            [
+                "Pon un temporizador de cinco minutos.",
+                "Ya no necesito el temporizador.",
+            ],
+        ),
+    ] {
+        let calls = called_in(Some(language), &sentences).await;
+        assert_eq!(calls, "cancel_timer {}", "{sentences:?}");
+    }
+}
+
 /// Such words were beyond the brain in other languages than English.
 #[tokio::test]
 async fn the_last_timer_is_corrected_and_one_of_several_cancelled_in_every_language() {
@@ -1231,6 +1393,22 @@ async fn the_last_timer_is_corrected_and_one_of_several_cancelled_in_every_langu
     ] {
         let calls = called_in(Some(language), &[set, other]).await;
         assert_eq!(calls, "", "{other}");
+    }
+    for (language, which, question) in [
+        (
+            "de",
+            "Welchen Timer soll ich beenden?",
+            "Welche Timer laufen?",
+        ),
+        (
+            "es",
+            "¿Qué temporizador cancelo?",
+            "¿Qué temporizadores hay?",
+        ),
+    ] {
+        let messages = [user("Stopp."), agent(which), user(question)];
+        let said = generate_in(&BRAIN, Some(language), &messages, TOOLS.specs()).await;
+        assert_eq!(said.calls(), "list_timers {}", "{question}");
     }
     for (language, which, answer, target) in [
         (
@@ -1290,9 +1468,13 @@ async fn the_last_timer_is_corrected_and_one_of_several_cancelled_in_every_langu
 
 #[tokio::test]
 async fn messages_in_a_row_are_one_utterance() {
-    let messages = [user("Set a timer for"), user("ten minutes.")];
-    let said = generate(&messages, TOOLS.specs()).await;
-    assert_eq!(said.calls(), r#"set_timer {"seconds":600}"#);
+    for said in [
+        ["Set a timer for", "ten minutes."],
+        ["Set a timer for five minutes.", "No, ten minutes."],
+    ] {
+        let said = generate(&said.map(user), TOOLS.specs()).await;
+        assert_eq!(said.calls(), r#"set_timer {"seconds":600}"#);
+    }
 }
 
 fn declared(name: &str, description: &str, parameters: Value) -> ToolSpec {
@@ -1558,6 +1740,22 @@ async fn declared_tools_are_called_by_their_rules_and_examples() {
             "How much is $50 in euros?",
             r#"convert_currency {"amount":50,"from":"USD","to":"EUR"}"#,
         ),
+        (
+            "How many euros is 50 dollars?",
+            r#"convert_currency {"amount":50,"from":"USD","to":"EUR"}"#,
+        ),
+        (
+            "How much is 20 Canadian dollars in euros?",
+            r#"convert_currency {"amount":20,"from":"CAD","to":"EUR"}"#,
+        ),
+        (
+            "Convert 100 dollars to pounds.",
+            r#"convert_currency {"amount":100,"from":"USD","to":"GBP"}"#,
+        ),
+        (
+            "Convert 10 pounds to kilograms.",
+            r#"convert_units {"value":10.0,"from":"pounds","to":"kilograms"}"#,
+        ),
         ("I don't want to know the weather in Boulder.", ""),
         ("Don't add a note.", ""),
         ("What time is it?", "get_time {}"),
@@ -1574,6 +1772,18 @@ async fn declared_tools_are_called_by_their_rules_and_examples() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+    let said = [user("Convert 100 dollars to doubloons.")];
+    let heard = generate_with(&WITH_DECLARED, &said, DECLARED.specs()).await;
+    assert!(!heard.words.contains("need the from"), "{}", heard.words);
+    let said = [user("Convert 100 dollars.")];
+    let asked = generate_with(&WITH_DECLARED, &said, DECLARED.specs()).await;
+    let question = "For that I need the value of '";
+    assert!(asked.words.starts_with(question), "{}", asked.words);
+    let [first] = said;
+    let answered = [first, agent(&asked.words), user("Euros.")];
+    let heard = generate_with(&WITH_DECLARED, &answered, DECLARED.specs()).await;
+    let call = r#"convert_currency {"amount":100,"from":"USD","to":"EUR"}"#;
+    assert_eq!(heard.calls(), call);
 }
 
 /// Spoken by other voices, recognised by the shipped recogniser, answered with the shipped tools.
@@ -1822,11 +2032,24 @@ async fn two_requests_in_one_sentence_are_both_carried_out() {
             "Add a note: ask Bob and set a timer.",
             r#"add_note {"text":"ask Bob and set a timer"}"#,
         ),
+        // The place was called "London And Can You Tell Me A Joke".
+        (
+            "What time is it in London and can you tell me a joke?",
+            r#"get_time {"place":"London"}"#,
+        ),
+        (
+            "What's the weather in Berlin and how are you?",
+            r#"get_weather {"place":"Berlin"}"#,
+        ),
     ] {
         let heard = generate_with(&WITH_DECLARED, &[user(said)], DECLARED.specs()).await;
         check(said, heard, calls);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let both = [user("What time is it in Berlin and how are you?")];
+    let told = generate(&both, TOOLS.specs()).await;
+    assert_eq!(told.calls(), r#"get_time {"place":"Berlin"}"#);
+    assert!(told.words.starts_with("All is well"), "{}", told.words);
 
     let said = "What's the weather and what is 5 plus 6?";
     let asked = generate_with(&BRAIN, &[user(said)], with(&TOOLS)).await;
@@ -2004,6 +2227,10 @@ async fn a_goodbye_hangs_up_if_there_is_a_tool_for_it() {
         "Okay, thank you. Bye!",
         "Please hang up.",
         "Thanks, bye bye.",
+        "Thank you very much, goodbye.",
+        "That's all, bye.",
+        "No, that's all, thanks, bye.",
+        "Okay, bye now.",
     ] {
         let said = generate(&[user(leaving)], tools.clone()).await;
         assert_eq!(said.calls(), "hang_up {}", "{leaving}");
@@ -2166,6 +2393,33 @@ async fn answers_that_are_often_given_are_among_those_often_said() {
             });
             let said = said.collect::<String>();
             assert!(known.contains(&said), "{text}: {said} is not in {known:?}");
+        }
+    }
+}
+
+/// Another timer that ran was cancelled.
+#[tokio::test]
+async fn declining_the_question_for_a_length_cancels_no_other_timer() {
+    for (language, set, how_long, declines, cancels) in [
+        (
+            "de",
+            "Stell einen Timer.",
+            "Wie lange soll der Timer laufen?",
+            "Ich brauche den Timer doch nicht.",
+            "Lösche den Timer.",
+        ),
+        (
+            "es",
+            "Pon un temporizador.",
+            "¿De cuánto tiempo pongo el temporizador?",
+            "Ya no quiero el temporizador.",
+            "Cancela el temporizador.",
+        ),
+    ] {
+        for (answer, calls) in [(declines, ""), (cancels, "cancel_timer {}")] {
+            let messages = [user(set), agent(how_long), user(answer)];
+            let said = generate_in(&BRAIN, Some(language), &messages, TOOLS.specs()).await;
+            assert_eq!(said.calls(), calls, "{answer}");
         }
     }
 }

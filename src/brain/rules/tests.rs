@@ -72,6 +72,30 @@ fn reads_timers() {
             label: None
         }]
     );
+    let untimed = |label: Option<&str>| Request::SetTimer {
+        seconds: None,
+        label: label.map(str::to_owned),
+    };
+    assert_eq!(of("Set a second timer."), [untimed(None)]);
+    assert_eq!(
+        of("Set up a second timer for the eggs."),
+        [untimed(Some("eggs"))]
+    );
+    for said in [
+        "Set a second timer for ten minutes.",
+        "Start a second ten minute timer",
+        "Set a second one for ten minutes.",
+    ] {
+        assert_eq!(of(said), timer(600, None), "{said}");
+    }
+    assert_eq!(
+        of("Set a timer for five minutes and a second one for ten minutes."),
+        [timer(300, None), timer(600, None)].concat()
+    );
+    assert_eq!(
+        of("Set a timer for a minute and a second."),
+        timer(61, None)
+    );
     assert_eq!(of("set a timer for 7 am"), [Request::Talk(Talk::TimeOfDay)]);
     assert_eq!(
         of("cancel the 5 minute timer"),
@@ -532,6 +556,22 @@ fn a_timer_is_taken_back_by_it_and_corrected_by_another_length() {
         Some(Target::Label("eggs".into()))
     );
     assert_eq!(one("Cancel the first one."), None);
+    let refused = |said: &str| refused_timer(&text::normalise(said), &["eggs"]);
+    for (said, target) in [
+        ("I don't need the timer anymore.", Some(Target::Only)),
+        ("No, forget about the timer, please.", Some(Target::Only)),
+        (
+            "Never mind the ten minute timer.",
+            Some(Target::Seconds(600)),
+        ),
+        ("Forget the eggs timer.", Some(Target::Label("eggs".into()))),
+        ("Forget the kitchen timer.", None),
+        ("I don't want to forget the timer.", None),
+        ("Don't cancel the timer.", None),
+        ("I don't need a timer.", None),
+    ] {
+        assert_eq!(refused(said), target, "{said}");
+    }
     let other = |said: &str| other_length(&text::normalise(said), 300);
     for (said, length) in [
         ("actually make it 10 minutes", Some(600)),
@@ -542,6 +582,11 @@ fn a_timer_is_taken_back_by_it_and_corrected_by_another_length() {
         // The timer became one of a second or a minute.
         ("Sorry, one second.", None),
         ("Wait a minute.", None),
+        ("No, wait a minute.", None),
+        ("Actually, wait a minute.", None),
+        ("Oh wait, one second.", None),
+        ("Actually, one second.", None),
+        ("No, one minute.", Some(60)),
         ("No, make it a large one.", None),
         ("I said no.", None),
     ] {
@@ -695,6 +740,18 @@ fn reads_times_and_units() {
     assert_eq!(
         of("what time is it in Trinidad and Tobago"),
         [at("Trinidad and Tobago")]
+    );
+    assert_eq!(
+        of("What time is it in London and can you tell me a joke?"),
+        [at("London")]
+    );
+    assert_eq!(
+        of("What time is it in London and how big is Texas?"),
+        [at("London")]
+    );
+    assert_eq!(
+        of("what time is it in England and Japan and how are you"),
+        [at("England"), at("Japan")]
     );
     assert_eq!(of("what time is it in the state of Texas"), [at("Texas")]);
     assert_eq!(

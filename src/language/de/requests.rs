@@ -24,11 +24,11 @@ static GRAMMAR: Grammar = Grammar {
             Talk::HowAreYou,
         ),
         (
-            "(?:(?:alles klar|in ordnung|sehr gut|gut|super|prima|perfekt|toll|wunderbar|schön) )*(?:danke|danke schön|dankeschön|vielen dank|danke sehr|besten dank)(?: für (?:die|deine|ihre|alles)(?: hilfe)?)?",
+            "(?:(?:alles klar|in ordnung|sehr gut|gut|super|prima|perfekt|toll|wunderbar|schön) )*(?:danke|danke schön|dankeschön|vielen dank|danke sehr|besten dank)(?: für (?:die|den|das|deinen?|ihren?|alles)(?: (?:hilfe|timer|wecker|auskunft|antwort|information|erinnerung|geduld|mühe|hinweis))?)?",
             Talk::Thanks,
         ),
         (
-            "(?:okay |gut |danke )?(?:tschüss|tschüs|auf wiedersehen|auf wiederhören|ciao|bis bald|bis dann|mach's gut|mach s gut|(?:nein )?(?:das war's|das war s|das wars|das war alles)|gute nacht|bis (?:später|morgen)|(?:einen )?schönen (?:tag|abend)(?: noch)?|leg auf|legen sie auf)",
+            "(?:(?:okay|ok|gut|alles klar|super|prima|perfekt|und|(?:nein )?(?:danke|danke schön|dankeschön|vielen dank|danke sehr|besten dank|herzlichen dank)(?: für (?:die|deine|ihre|alles)(?: hilfe)?)?) )*(?:tschüss|tschüs|auf wiedersehen|auf wiederhören|ciao|bis bald|bis dann|mach's gut|mach s gut|(?:nein )?(?:das war's|das war s|das wars|das war alles)|gute nacht|bis (?:später|morgen)|(?:einen )?schönen (?:tag|abend)(?: noch)?|leg auf|legen sie auf)",
             Talk::Goodbye,
         ),
         (
@@ -123,7 +123,11 @@ static GRAMMAR: Grammar = Grammar {
     asks: r"^(?:(?:um|bis|seit|in|ab) )?(?:wann|wie lange|wie ?viele?|wie weit|welche[rns]?)\b|^(?:ist|sind|läuft|laufen|habe? ich|gibt es|bleibt|bleiben|was ist mit|was macht|was sagt)\b|\bwie (?:lange|viel) (?:noch|läuft|geht|dauert|bleibt)\b",
     rest: r"^(?:wie lange|wie ?viel zeit|wie ?viele minuten)(?: (?:ist|sind|hab|habe|ich|bleibt|bleiben|dauert|läuft|geht|es|er|das|mir|uns))* (?:noch|übrig)(?: übrig)?$",
     corrects: r"^(?:(?:moment|bitte|äh) )*(?:(?:nein|nee|doch|ach|sorry|entschuldigung|ich (?:meinte|meine|sagte|wollte)|mach(?:en sie)?|daraus|lieber|eher|besser)(?: bitte| äh)* )+(?:(?:auf|für) )?(?P<length>.+?)(?: (?:bitte|lieber|stattdessen|daraus|draus))*$",
+    takes_back: r"(?:(?:nein|nee|nö|doch|ach|sorry|halt|stopp) )*(?:abbrechen|abbruch|(?:brich|breche|brechen sie) (?:das|es|ihn|den)(?: bitte| wieder)* ab|(?:lösch|lösche|löschen sie|stopp|stoppe|stoppen sie|beende|beenden sie|storniere|stornieren sie) (?:das|es|ihn|den)(?: wieder)?|(?:das|ihn|den)(?: bitte| wieder)* (?:abbrechen|löschen|stoppen|beenden)|(?:mach|machen sie|schalt|schalten sie|stell|stellen sie) (?:das|ihn|den)(?: bitte| wieder)* (?:aus|ab|rückgängig)|(?:vergiss|vergessen sie|lass|lassen sie) (?:es|das)(?: sein)?|(?:lieber |doch )+nicht(?: mehr)?)",
+    unneeded: r"\b(?:ich|wir) (?:brauche?|brauchen|benötigen?|will|wollen|möchten?) (?:den|die|diesen|meinen) (?:\S+ ){0,5}(?:nicht mehr|doch nicht)$|\b(?:ich|wir) (?:brauche?|brauchen|benötigen?) (?:den|die|diesen|meinen) (?:\p{L}*timer|wecker) nicht$|^(?:den|die|diesen|meinen) (?:\S+ ){1,5}(?:brauche?|brauchen|benötigen?) (?:ich|wir) (?:(?:doch|jetzt|auch) )?nicht(?: mehr)?$|\b(?:ich|wir) (?:brauche?|brauchen|benötigen?) (?:\S+ ){0,2}keine[nr]? (?:\S+ )?mehr$|\bnicht mehr (?:gebraucht|benötigt|nötig)$",
     wonders: r"^(?:warum|wieso|weshalb|wozu|wer)\b|\bich erinnere mich\b|\b(?:ich (?:\S+ )?|an )mich (?:\S+ ){0,12}erinnern\b|\b(?:gibt|sagt|gab|sagte)\b.* bescheid\b",
+    tells: r"\b(?:habe?|hast|hat|haben|habt) (?:\S+ ){0,4}(?:\p{L}*timer|wecker|countdown|eieruhr|küchenuhr) (?:\S+ ){0,8}(?:gestellt|gesetzt|gestartet|eingestellt)$|^(?:\S+ )?(?:\p{L}*timer|wecker|countdown|eieruhr|küchenuhr) (?:habe?|hast|hat|haben|habt) (?:\S+ ){0,8}(?:gestellt|gesetzt|gestartet|eingestellt)$",
+    orders: r"\b(?:stell|stelle|stellen sie|setz|setze|setzen sie|starte|starten sie)\b",
     // An infinitive after "zu" or "zum" is what a new timer is for.
     changes: r"\b(?:(?:verlänger|verkürz|erhöh|reduzier|änder|veränder)e?|(?:verlängert|verkürzt|geändert) werden)\b|[^\sum] (?:verlängern|verkürzen|erhöhen|reduzieren|ändern|verändern)\b|^(?:verlängern|verkürzen|erhöhen|reduzieren|ändern|verändern) sie\b|\b(?:dem|zum|meinem) (?:timer|wecker|countdown)\b.* (?:hinzu|hinzufügen|dazu|dazugeben|drauf|mehr)\b|\b(?:stunden?|minuten?|sekunden?) (?:(?:vom|zum|von dem|von meinem) (?:timer|wecker|countdown)\b|länger\b|kürzer\b|mehr (?:auf|für|zu) (?:den|dem|meinen|meinem)\b)",
     cancel: r"\b(?:stopp|stop|stoppe|stoppen|lösch|lösche|löschen|beende|beenden|abbrechen|brich|breche|brechen|entferne|entfernen|storniere|stornieren|ausschalten|ausmachen|ausstellen|abstellen|abschalten)\b|\b(?:mach|mache|machen|schalt|schalte|schalten|stell|stelle|stellen)\b.* (?:aus|ab)$|^(?:(?:den|die|alle|meinen|meine) )?(?:timer|wecker) (?:aus|ab|weg)$|\bkann weg$",
@@ -147,6 +151,7 @@ static GRAMMAR: Grammar = Grammar {
         ),
     ],
     before_length: &["auf", "für", "von", "in", "über", "und", "nach"],
+    within_length: &["und", "plus", "äh", "ähm"],
     labels: &[
         r"\berinner(?:e|n sie|n)? mich (?:(?:an|daran) )?(?:die |den |das |meine |meinen |mein )?(?P<label>\p{L}+(?: \p{L}+){0,4})$",
         r"\b(?:an|daran) (?:die |den |das |meine |meinen |mein )?(?P<label>\p{L}+(?: \p{L}+){0,4}?) (?:zu )?erinnern$",
@@ -333,10 +338,17 @@ static GRAMMAR: Grammar = Grammar {
         ("den Niederlanden", "netherlands"),
         ("niederlanden", "netherlands"),
         ("holland", "netherlands"),
+        ("Trinidad und Tobago", "trinidad and tobago"),
+        ("trinidad und tobago", "trinidad and tobago"),
+        ("Bosnien und Herzegowina", "bosnia and herzegovina"),
+        ("bosnien und herzegowina", "bosnia and herzegovina"),
+        ("Antigua und Barbuda", "antigua and barbuda"),
+        ("antigua und barbuda", "antigua and barbuda"),
     ],
     articles: &["der", "die", "das", "den", "dem"],
     months: MONTHS,
     and: " und ",
+    begins: "was|wer|wen|wem|wessen|wie|wo|woher|wohin|wann|warum|wieso|weshalb|wozu|welche[rnms]?|gibt|ist|sind|war|hat|habe|hast|haben|kann|kannst|können|könntest|könnten|muss|soll|darf|wird|werden|bist|ich|du|wir|es|sag|sage|sagen|erzähl|erzähle|erzählen|stell|stelle|stellen|mach|mache|machen|nenn|nenne|nennen|zeig|zeige|zeigen|spiel|spiele|spielen",
     normalise,
 };
 
@@ -390,6 +402,14 @@ pub(super) static WORDING: Wording = Wording {
     },
     timer_of: |said| READER.as_ref()?.timer_of(said),
     other_length: |said, seconds| READER.as_ref()?.other_length(said, seconds),
+    takes_back: |said| {
+        let reader = READER.as_ref();
+        reader.is_some_and(|reader| reader.takes_back(said))
+    },
+    declines: |said| {
+        let reader = READER.as_ref();
+        reader.is_some_and(|reader| reader.declines(said))
+    },
     target_of: |said| READER.as_ref()?.target_of(said),
     again: |said, asked, before| READER.as_ref()?.again(said, asked, before),
     points: |said| {

@@ -163,6 +163,100 @@ fn none_of_several_timers_is_dropped() {
     assert_eq!(cancelled, lengths);
 }
 
+/// The first length was kept, and "eine Stunde, nein, 30 Minuten" was an hour and a half.
+#[test]
+fn a_length_corrected_in_the_same_breath_is_not_set() {
+    for said in [
+        "Stell einen Timer auf fünf Minuten. Nein, zehn Minuten.",
+        "Stell einen Timer auf fünf Minuten. Ich meinte zehn.",
+    ] {
+        assert_eq!(one(said), timer(600), "{said}");
+    }
+    let unclear = one("Stell einen Timer auf eine Stunde, nein, 30 Minuten.");
+    assert_eq!(unclear, Request::Talk(Talk::WhichLength));
+    for said in [
+        "Stell einen Timer auf eine Stunde und 30 Minuten.",
+        "Stell einen Timer auf eine Stunde, 30 Minuten.",
+        "Stell einen Timer auf eine Stunde plus 30 Minuten.",
+        "Stell einen Timer auf eine Stunde, äh, 30 Minuten.",
+    ] {
+        assert_eq!(one(said), timer(5400), "{said}");
+    }
+}
+
+/// A timer called "welche laufen" was to be cancelled.
+#[test]
+fn a_question_is_no_name_of_a_timer() {
+    for said in ["Welche Timer laufen?", "Welche laufen?"] {
+        assert_eq!((WORDING.target_of)(said), None, "{said}");
+    }
+    let noodles = Some(Target::Label("nudel".into()));
+    assert_eq!((WORDING.target_of)("Den Nudeltimer."), noodles);
+}
+
+/// Another timer was set, and thanks for one were answered with a question for its length.
+#[test]
+fn telling_of_a_timer_sets_none() {
+    for said in [
+        "Ich habe schon einen Timer auf zehn Minuten gestellt.",
+        "Meine Frau hat einen Timer auf zehn Minuten gestellt.",
+        "Du hast den Timer auf zehn Minuten gestellt.",
+    ] {
+        assert_eq!(one(said), Request::Unknown, "{said}");
+    }
+    let thanks = Request::Talk(Talk::Thanks);
+    assert_eq!(one("Danke für den Timer."), thanks);
+    for said in [
+        "Ich habe schon einen Timer gestellt, stell noch einen auf zehn Minuten.",
+        "Stell noch einen auf zehn Minuten, ich habe den Timer gestellt.",
+        "Ich hätte gern einen Timer auf zehn Minuten gestellt.",
+        "Ich habe die Pizza in den Ofen gestellt, stell einen Timer auf zehn Minuten.",
+    ] {
+        assert_eq!(one(said), timer(600), "{said}");
+    }
+    let cancelled = one("Lösche den Timer, den ich gestellt habe.");
+    assert_eq!(cancelled, Request::CancelTimer(Target::Only));
+}
+
+/// "Gut, dann lasse ich es", and it kept running.
+#[test]
+fn a_timer_that_is_no_longer_needed_is_cancelled() {
+    for said in [
+        "Ich brauche den Timer nicht mehr.",
+        "Den Timer brauche ich doch nicht mehr.",
+        "Ich brauche keinen Timer mehr.",
+    ] {
+        assert_eq!(one(said), Request::CancelTimer(Target::Only), "{said}");
+    }
+    for said in [
+        "Brich den Timer nicht ab.",
+        "Ich brauche keinen Timer.",
+        "Ich brauche den Timer noch nicht.",
+        "Stell keinen Timer mehr.",
+    ] {
+        assert_eq!(one(said), Request::Refused, "{said}");
+    }
+    for said in ["Abbrechen.", "Nein, brich ihn bitte ab.", "Doch nicht."] {
+        assert!((WORDING.takes_back)(said), "{said}");
+    }
+    for said in ["Nein.", "Stopp.", "Brich ihn nicht ab.", "Danke."] {
+        assert!(!(WORDING.takes_back)(said), "{said}");
+    }
+    for said in [
+        "Ich brauche den Timer doch nicht.",
+        "Nein. Den Timer brauche ich nicht mehr.",
+    ] {
+        assert!((WORDING.declines)(said), "{said}");
+    }
+    for said in [
+        "Lösche den Timer.",
+        "Ich brauche den Timer nicht mehr. Lösche den Timer.",
+        "Nein.",
+    ] {
+        assert!(!(WORDING.declines)(said), "{said}");
+    }
+}
+
 /// Both places were taken for one, and "dort" for here.
 #[test]
 fn a_question_of_several_places_or_days_is_one_of_each() {
@@ -179,6 +273,13 @@ fn a_question_of_several_places_or_days_is_one_of_each() {
         (
             "Wie ist das Wetter in Berlin und in Kleinmachnow?",
             [weather("Berlin", "now"), weather("Kleinmachnow", "now")],
+        ),
+        (
+            "Wie ist das Wetter in Berlin und in Longmont, Colorado?",
+            [
+                weather("Berlin", "now"),
+                weather("Longmont, Colorado", "now"),
+            ],
         ),
         (
             "Wie wird das Wetter heute und morgen in Rom?",
@@ -199,6 +300,18 @@ fn a_question_of_several_places_or_days_is_one_of_each() {
     ] {
         assert_eq!((WORDING.requests)(said), requests, "{said}");
     }
+    // The second half was a part of the name.
+    let berlin = one("Wie ist das Wetter in Berlin und wie geht es dir?");
+    assert_eq!(berlin, weather("Berlin", "now"));
+    let berlin = one("Wie ist das Wetter in Berlin und wie groß ist Japan?");
+    assert_eq!(berlin, weather("Berlin", "now"));
+    let tokyo = one("Wie spät ist es in Tokio und wie heißt du?");
+    assert_eq!(tokyo, time("Tokyo"));
+    // A second half that asks nothing was left out.
+    let islands = one("Wie ist das Wetter in Trinidad und Tobago?");
+    assert_eq!(islands, weather("Trinidad and Tobago", "now"));
+    let both = one("Wie ist das Wetter in München und Garmisch?");
+    assert_eq!(both, weather("München Und Garmisch", "now"));
 }
 
 #[test]
@@ -222,6 +335,16 @@ fn results_are_said_in_words() {
     assert_eq!(say("calculate", sum, ""), "12 mal 7,5 ist 90.");
     let percent = json!({"expression": "15% of 80", "result": "12", "approximate": false});
     assert_eq!(say("calculate", percent, ""), "15 Prozent von 80 ist 12.");
+    // It was read digit by digit.
+    let million = json!({"expression": "1000000 * 1.5", "result": "1500000", "approximate": false});
+    let million = say("calculate", million, "");
+    assert_eq!(million, "1.000.000 mal 1,5 ist 1.500.000.");
+    speaks(&million, "1000000 mal 1,5 ist 1500000");
+    let long = json!({"value": 1250.0, "from": "kilometers", "result": 1_250_000.0, "to": "meters", "approximate": false});
+    assert_eq!(
+        say("convert_units", long, ""),
+        "1250 Kilometer sind 1.250.000 Meter."
+    );
     let miles = json!({"value": 5.0, "from": "miles", "result": 8.05, "to": "kilometers", "approximate": true});
     assert_eq!(
         say("convert_units", miles, ""),
@@ -278,6 +401,9 @@ fn listening_words_take_no_turn() {
         PACK.takes_turn("Ja, aber") && PACK.takes_turn("Bitte warten") && !PACK.takes_turn("Klar")
     );
     assert!(PACK.is_politeness("Bitte.") && !PACK.is_politeness("Bitte?"));
+    assert!(PACK.adds_nothing("Wie spät ist es,", "Wie spät ist es, bitte?"));
+    assert!(!PACK.adds_nothing("Wie spät ist es,", "Wie spät ist es in Rom?"));
+    assert!(!PACK.adds_nothing("Was sind 50", "Was sind 50 €, bitte?"));
 }
 
 #[test]
@@ -680,6 +806,10 @@ fn everyday_small_talk_is_answered() {
         ("Sind Sie noch da?", Talk::Greeting),
         ("Vielen Dank für Ihre Hilfe.", Talk::Thanks),
         ("Nein, das war alles.", Talk::Goodbye),
+        ("Nein, danke, das war alles.", Talk::Goodbye),
+        ("Vielen Dank, auf Wiederhören.", Talk::Goodbye),
+        ("Danke schön, tschüss!", Talk::Goodbye),
+        ("Nein, danke.", Talk::No),
         ("Schönen Tag noch!", Talk::Goodbye),
         ("Gute Nacht.", Talk::Goodbye),
         ("Bist du ein Roboter?", Talk::WhoAreYou),
@@ -1411,6 +1541,10 @@ fn a_question_goes_on_with_another_place_or_day() {
             weather("Munich", "tomorrow"),
         ),
         ("Was ist mit Tokio heute?", weather("Tokyo", "today")),
+        (
+            "Und in Longmont, Colorado?",
+            weather("Longmont, Colorado", "tomorrow"),
+        ),
     ] {
         assert_eq!(again(said), Some(request), "{said}");
     }
@@ -1420,6 +1554,7 @@ fn a_question_goes_on_with_another_place_or_day() {
         "Und übermorgen?",
         "Rom.",
         "Was ist mit dem Timer?",
+        "Und wie groß ist Japan?",
     ] {
         assert_eq!(again(said), None, "{said}");
     }
@@ -1446,6 +1581,10 @@ fn a_question_goes_on_with_another_place_or_day() {
     let there = |asked: &str| (WORDING.again)("Und in Rom?", asked, &time("Tokyo"));
     assert_eq!(there("Wie spät ist es in Tokio?"), Some(time("Rome")));
     assert_eq!(there("Welcher Tag ist in Tokio?"), None, "a date");
+    // It was the time "in Wie Groß Ist, Japan".
+    let size = (WORDING.again)("Und wie groß ist Japan?", asked, &time("Tokyo"));
+    assert_eq!(size, None);
+    assert_eq!((WORDING.again)("Wie groß ist Japan?", "", &open), None);
 }
 
 /// "Abs. 2", "Hauptstr. 5", "Tel." and others kept their dot, "bis Fr." was "bis Frau", and "19:30 h" "19 Uhr 30 Stunden".

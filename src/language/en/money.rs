@@ -177,7 +177,7 @@ pub(crate) fn written(amount: &str, currency: Currency) -> String {
 }
 
 /// "12500" to "12,500".
-fn grouped(digits: &str) -> String {
+pub(crate) fn grouped(digits: &str) -> String {
     let first = digits.len() % 3;
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {

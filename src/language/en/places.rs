@@ -203,6 +203,16 @@ pub fn is_listed(name: &str) -> bool {
     PLACES.contains_key(&key_of(name))
 }
 
+/// Whether the tables have all of a name: "Rome", "the state of Texas", a town with its region. [`find`] also accepts
+/// any words before the name of a region.
+pub(crate) fn is_certain(name: &str) -> bool {
+    let key = key_of(name);
+    let words: Vec<&str> = key.split(' ').collect();
+    let is_key = |words: &[&str]| PLACES.contains_key(&words.join(" "));
+    let is_town = (1..words.len()).any(|cut| is_key(&words[..cut]) && is_key(&words[cut..]));
+    is_town || named(name).is_some() || part(&key).is_some()
+}
+
 /// The usual name of the listed place that sounds like the words, if only one does.
 pub fn by_sound(words: &str) -> Option<String> {
     static SOUNDS: LazyLock<Vec<(Sounds, &'static str)>> = LazyLock::new(|| {

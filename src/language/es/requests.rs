@@ -24,11 +24,11 @@ static GRAMMAR: Grammar = Grammar {
             Talk::HowAreYou,
         ),
         (
-            "(?:(?:muy bien|bien|perfecto|genial|estupendo|entendido|de acuerdo|está bien) )*(?:gracias|muchas gracias|mil gracias)(?: por (?:tu ayuda|su ayuda|todo))?|muy amable",
+            "(?:(?:muy bien|bien|perfecto|genial|estupendo|entendido|de acuerdo|está bien) )*(?:gracias|muchas gracias|mil gracias)(?: por (?:tu ayuda|su ayuda|la ayuda|todo|el temporizador|la alarma|la información))?|muy amable",
             Talk::Thanks,
         ),
         (
-            "(?:vale |bueno |gracias )?(?:adiós|hasta luego|hasta pronto|hasta mañana|nos vemos|chao|chau|(?:no )?(?:eso es todo|eso era todo)|que (?:tenga|tengas|pase|pases) (?:un )?buen(?:a|as|os)? (?:día|tarde|noche|noches|días)|cuelga|cuelgue)",
+            "(?:(?:vale|bueno|bien|muy bien|perfecto|okay|ok|y|(?:no )?(?:gracias|muchas gracias|mil gracias)(?: por (?:tu ayuda|su ayuda|la ayuda|todo))?) )*(?:adiós|hasta luego|hasta pronto|hasta mañana|nos vemos|chao|chau|(?:no )?(?:eso es todo|eso era todo|nada más)|que (?:tenga|tengas|pase|pases) (?:un )?buen(?:a|as|os)? (?:día|tarde|noche|noches|días)|cuelga|cuelgue)",
             Talk::Goodbye,
         ),
         (
@@ -107,7 +107,11 @@ static GRAMMAR: Grammar = Grammar {
     asks: r"^(?:(?:a|en|hasta|desde|por|dentro de) )?(?:cuándo|cuánt[oa]s?|cuáles|cuál|qué hora|qué (?:temporizador(?:es)?|alarmas?|cronómetros?|tiempo))\b|^(?:está|están|hay|sigue|siguen|tengo|queda|quedan|falta|faltan|ha terminado|ha sonado|terminó|sonó|ya)\b|\bcuánt[oa]s? (?:tiempo |minutos |horas )?(?:(?:le|les|me) )?(?:queda|quedan|falta|faltan)\b",
     rest: r"^(?:cuánto(?: tiempo)?|cuántos minutos) (?:(?:me|le|nos) )?(?:queda|quedan|falta|faltan)(?: todavía| aún)?$",
     corrects: r"^(?:(?:(?:espera|espere) )*(?:no|perdón|perdona|perdone|mejor|digo|quería decir|quise decir|he dicho|que sean) )+(?:(?:de|a|en) )?(?P<length>.+?)(?: (?:por favor|mejor))*$",
+    takes_back: r"(?:(?:no|perdón|perdone|perdona|espera|espere|para|pare) )*(?:(?:mejor )?(?:cancela|cancele|cancelar)(?: eso)?|(?:mejor )?(?:cancélal[oa]|cancélel[oa]|anúlal[oa]|anúlel[oa]|bórral[oa]|bórrel[oa]|quítal[oa]|quítel[oa]|páral[oa]|párel[oa]|apágal[oa]|apáguel[oa]|elimínal[oa]|elimínel[oa]|olvídal[oa]|olvídel[oa])|mejor no)",
+    unneeded: r"\bya no (?:(?:lo|la|los|las|me|nos) )*(?:necesito|necesitamos|quiero|queremos|hace falta|hacen falta)(?: (?:el|la|los|las|est[ea]|es[ea]|mis?) |$)",
     wonders: r"^(?:por qué|para qué|quién)\b",
+    tells: r"\b(?:(?:he|has|ha|hemos|han) puesto|puse|pusiste|puso|pusimos) (?:(?:ya|una?|el|la|los|las|mis?|tus?|otr[oa]s?|est[ea]|\d+) ){0,3}(?:temporizador|temporizadores|alarma|alarmas|cronómetro|despertador)(?: \S+){0,6}$",
+    orders: r"\b(?:pon|ponme|ponga|póngame|inicia|inicie|crea|programa (?:otr[oa]|una?|1))\b",
     // An infinitive after "para" is what a new timer is for.
     changes: r"\b(?:alarga|alargue|amplía|amplíe|extiende|extienda|prolonga|prolongue|acorta|acorte|reduce|reduzca|aumenta|aumente|cambia|cambie|modifica|modifique) (?:\S+ ){0,8}?(?:temporizador|alarma|cronómetro|cuenta|despertador)\b|(?:^|[^\sa] |[^r]a )(?:alargar|ampliar|extender|prolongar|acortar|reducir|aumentar|cambiar|modificar)\b|\b(?:añád|agrég|súm|quít)\p{L}*\b.*\b(?:horas?|minutos?|segundos?)(?: más)? (?:al|del|a la|de la|a mi|de mi) (?:temporizador|alarma|cronómetro|cuenta|despertador)\b|\b(?:añád|agrég|súm)\p{L}* (?:al|a la|a mi) (?:temporizador|alarma|cronómetro|cuenta|despertador)\b|\b(?:horas?|minutos?|segundos?) más (?:al|a la|a mi|en el|en la|en mi) (?:temporizador|alarma|cronómetro|cuenta|despertador)\b",
     cancel: r"^(?:para|pare|pará|termina|termine) (?:ya )?(?:\p{L}+ )?(?:temporizador(?:es)?|alarmas?|cronómetro|cuenta|despertador)\b|\b(?:cancela|cancele|canceles|cancelá|cancelar|cancélame|cancéleme|anula|anule|anular|borra|borre|borres|borrar|quita|quite|quites|quitar|quítame|quíteme|elimina|elimine|elimines|eliminar|detén|detenga|detengas|detener|parar|pares|apaga|apague|apagues|apagar|desactiva|desactive|desactivar) (?:\p{L}+ ){0,3}?(?:temporizador(?:es)?|alarmas?|cronómetro|cuenta|despertador)\b|\b(?:cancélal[oa]s?|cancélel[oa]s?|páral[oa]|párel[oa]|apágal[oa]|apáguel[oa]|quítal[oa]|quítel[oa]|bórral[oa]s?|bórrel[oa]s?)\b",
@@ -129,6 +133,7 @@ static GRAMMAR: Grammar = Grammar {
         (r"\b(?:para )?hoy\b", "today"),
     ],
     before_length: &["de", "dentro", "en", "por", "para", "y", "a", "durante"],
+    within_length: &["y", "con", "más", "mas", "eh", "em"],
     labels: &[
         r"\b(?:recuérdame|recuérdeme|recordarme) (?:que )?(?:(?:tengo que|debo) )?(?P<label>\p{L}+(?: \p{L}+){0,4})$",
         r"\bpara (?:la |el |las |los |mi |mis )?(?P<label>\p{L}+(?: \p{L}+)?)$",
@@ -282,10 +287,17 @@ static GRAMMAR: Grammar = Grammar {
         ("inglaterra", "united kingdom"),
         ("países bajos", "netherlands"),
         ("suiza", "switzerland"),
+        ("Trinidad y Tobago", "trinidad and tobago"),
+        ("trinidad y tobago", "trinidad and tobago"),
+        ("Bosnia y Herzegovina", "bosnia and herzegovina"),
+        ("bosnia y herzegovina", "bosnia and herzegovina"),
+        ("Antigua y Barbuda", "antigua and barbuda"),
+        ("antigua y barbuda", "antigua and barbuda"),
     ],
     articles: &["el", "la", "los", "las"],
     months: MONTHS,
     and: " y ",
+    begins: "qué|quién|quiénes|cómo|dónde|adónde|cuándo|cuánt[oa]s?|cuál|cuáles|por qué|para qué|de dónde|de qué|a qué|es|está|están|hay|hace|tiene|tienes|puede|puedes|podría|podrías|yo|me|te|dime|dígame|cuéntame|cuénteme|pon|ponme|ponga|póngame|haz|haga",
     normalise,
 };
 
@@ -339,6 +351,14 @@ pub(super) static WORDING: Wording = Wording {
     },
     timer_of: |said| READER.as_ref()?.timer_of(said),
     other_length: |said, seconds| READER.as_ref()?.other_length(said, seconds),
+    takes_back: |said| {
+        let reader = READER.as_ref();
+        reader.is_some_and(|reader| reader.takes_back(said))
+    },
+    declines: |said| {
+        let reader = READER.as_ref();
+        reader.is_some_and(|reader| reader.declines(said))
+    },
     target_of: |said| READER.as_ref()?.target_of(said),
     again: |said, asked, before| READER.as_ref()?.again(said, asked, before),
     points: |said| {

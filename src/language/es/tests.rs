@@ -162,6 +162,86 @@ fn none_of_several_timers_is_dropped() {
     assert_eq!(cancelled, lengths);
 }
 
+/// The first length was kept, and "una hora, perdón, treinta minutos" was an hour and a half.
+#[test]
+fn a_length_corrected_in_the_same_breath_is_not_set() {
+    for said in [
+        "Pon un temporizador de cinco minutos. No, diez minutos.",
+        "Pon un temporizador de cinco minutos. Perdón, diez.",
+    ] {
+        assert_eq!(one(said), timer(600), "{said}");
+    }
+    let unclear = one("Pon un temporizador de una hora, perdón, treinta minutos.");
+    assert_eq!(unclear, Request::Talk(Talk::WhichLength));
+    for said in [
+        "Pon un temporizador de una hora con treinta minutos.",
+        "Pon un temporizador de una hora más treinta minutos.",
+        "Pon un temporizador de una hora, eh, treinta minutos.",
+    ] {
+        assert_eq!(one(said), timer(5400), "{said}");
+    }
+}
+
+/// A timer called "qué hay" was to be cancelled.
+#[test]
+fn a_question_is_no_name_of_a_timer() {
+    for said in ["¿Qué temporizadores hay?", "¿Cuáles hay?"] {
+        assert_eq!((WORDING.target_of)(said), None, "{said}");
+    }
+    let pasta = Some(Target::Label("pasta".into()));
+    assert_eq!((WORDING.target_of)("La pasta."), pasta);
+}
+
+/// Another timer was set, and thanks for one were answered with a question for its length.
+#[test]
+fn telling_of_a_timer_sets_none() {
+    for said in [
+        "He puesto un temporizador de diez minutos.",
+        "Has puesto el temporizador a diez minutos.",
+        "Mi mujer puso una alarma de diez minutos.",
+    ] {
+        assert_eq!(one(said), Request::Unknown, "{said}");
+    }
+    let thanks = Request::Talk(Talk::Thanks);
+    assert_eq!(one("Gracias por el temporizador."), thanks);
+    for said in [
+        "He puesto la pizza en el horno, pon un temporizador de diez minutos.",
+        "He puesto un temporizador, pon otro de diez minutos.",
+    ] {
+        assert_eq!(one(said), timer(600), "{said}");
+    }
+    let cancelled = one("Cancela el temporizador que he puesto.");
+    assert_eq!(cancelled, Request::CancelTimer(Target::Only));
+}
+
+/// It kept running.
+#[test]
+fn a_timer_that_is_no_longer_needed_is_cancelled() {
+    for said in [
+        "Ya no necesito el temporizador.",
+        "El temporizador ya no lo necesito.",
+    ] {
+        assert_eq!(one(said), Request::CancelTimer(Target::Only), "{said}");
+    }
+    for said in ["No canceles el temporizador.", "No quiero un temporizador."] {
+        assert_eq!(one(said), Request::Refused, "{said}");
+    }
+    for said in ["Cancélalo.", "No, cancélalo.", "Cancela.", "Mejor no."] {
+        assert!((WORDING.takes_back)(said), "{said}");
+    }
+    for said in ["No.", "Para.", "No lo canceles.", "Gracias."] {
+        assert!(!(WORDING.takes_back)(said), "{said}");
+    }
+    assert!((WORDING.declines)("Ya no quiero el temporizador."));
+    for said in [
+        "Cancela el temporizador.",
+        "Ya no quiero el temporizador. Cancela el temporizador.",
+        "No.",
+    ] {
+        assert!(!(WORDING.declines)(said), "{said}");
+    }
+}
+
 /// Both places were taken for one, and "allí" for here.
 #[test]
 fn a_question_of_several_places_or_days_is_one_of_each() {
@@ -190,6 +270,14 @@ fn a_question_of_several_places_or_days_is_one_of_each() {
     ] {
         assert_eq!((WORDING.requests)(said), requests, "{said}");
     }
+    // The second half was a part of the name.
+    let tokyo = one("¿Qué hora es en Tokio y cómo te llamas?");
+    assert_eq!(tokyo, time("Tokyo"));
+    let madrid = one("¿Qué tiempo hace en Madrid y dónde está Portugal?");
+    assert_eq!(madrid, weather("Madrid", "now"));
+    // A second half that asks nothing was left out.
+    let islands = one("¿Qué tiempo hace en Trinidad y Tobago?");
+    assert_eq!(islands, weather("Trinidad and Tobago", "now"));
 }
 
 #[test]
@@ -215,6 +303,16 @@ fn results_are_said_in_words() {
     );
     let sum = json!({"expression": "12 * 7.5", "result": "90", "approximate": false});
     assert_eq!(say("calculate", sum, ""), "12 por 7,5 son 90.");
+    // It was read digit by digit.
+    let million = json!({"expression": "1000 * 1000", "result": "1000000", "approximate": false});
+    let million = say("calculate", million, "");
+    assert_eq!(million, "1000 por 1000 son 1.000.000.");
+    speaks(&million, "1000 por 1000 son 1000000");
+    let long = json!({"value": 1250.0, "from": "kilometers", "result": 1_250_000.0, "to": "meters", "approximate": false});
+    assert_eq!(
+        say("convert_units", long, ""),
+        "1250 kilómetros son 1.250.000 metros."
+    );
     let miles = json!({"value": 5.0, "from": "miles", "result": 8.05, "to": "kilometers", "approximate": true});
     assert_eq!(
         say("convert_units", miles, ""),
@@ -596,6 +694,11 @@ fn everyday_small_talk_is_answered() {
         ("¿Hay alguien ahí?", Talk::Greeting),
         ("Muchas gracias por su ayuda.", Talk::Thanks),
         ("No, eso es todo.", Talk::Goodbye),
+        ("No, gracias, eso es todo.", Talk::Goodbye),
+        ("No, nada más, gracias.", Talk::Goodbye),
+        ("Muchas gracias, adiós.", Talk::Goodbye),
+        ("Muchas gracias, hasta luego.", Talk::Goodbye),
+        ("No, gracias.", Talk::No),
         ("¡Que tenga un buen día!", Talk::Goodbye),
         ("¿Eres un robot?", Talk::WhoAreYou),
         ("¿Quién te ha creado?", Talk::WhoAreYou),
@@ -1123,6 +1226,10 @@ fn a_question_goes_on_with_another_place_or_day() {
         ("¿Y París?", weather("Paris", "tomorrow")),
         ("Vale, ¿y hoy?", weather("London", "today")),
         ("¿Qué tal en Tokio?", weather("Tokyo", "tomorrow")),
+        (
+            "¿Y en Longmont, Colorado?",
+            weather("Longmont, Colorado", "tomorrow"),
+        ),
     ] {
         assert_eq!(again(said), Some(request), "{said}");
     }
@@ -1132,6 +1239,7 @@ fn a_question_goes_on_with_another_place_or_day() {
         "¿Y pasado mañana?",
         "Roma.",
         "¿Y el temporizador?",
+        "¿Y dónde está Portugal?",
     ] {
         assert_eq!(again(said), None, "{said}");
     }
@@ -1162,6 +1270,11 @@ fn a_question_goes_on_with_another_place_or_day() {
     let there = |asked: &str| (WORDING.again)("¿Y en Roma?", asked, &time("Tokyo"));
     assert_eq!(there("¿Qué hora es en Tokio?"), Some(time("Rome")));
     assert_eq!(there("¿Qué día es en Tokio?"), None, "a date");
+    // It was the time "in Dónde Está, Portugal".
+    let where_is = (WORDING.again)("¿Y dónde está Portugal?", asked, &time("Tokyo"));
+    assert_eq!(where_is, None);
+    let india = (WORDING.again)("¿Y la India?", asked, &time("Tokyo"));
+    assert_eq!(india, Some(time("India")));
 }
 
 /// Abbreviations kept their dot, which was heard as the end of a sentence, and were not written out.

@@ -59,11 +59,37 @@ impl Reader {
         length.filter(|seconds| TIMER.contains(seconds))
     }
 
+    /// Whether what was said takes back the timer that was just set, without a word for it: "cancel it".
+    pub(in crate::language) fn takes_back(&self, said: &str) -> bool {
+        let core = self.core(&(self.grammar.normalise)(said));
+        self.takes_back.is_match(&core)
+    }
+
+    /// Whether a sentence about timers says that one is no longer needed.
+    pub(super) fn is_unneeded(&self, core: &str) -> bool {
+        self.unneeded.is_match(core) && !self.reminds.is_match(core)
+    }
+
+    /// Whether what was said tells that a timer is no longer needed, without a word that cancels one.
+    pub(in crate::language) fn declines(&self, said: &str) -> bool {
+        let sentences = self.sentences(said).into_iter();
+        let cores = sentences.map(|sentence| self.core(&(self.grammar.normalise)(sentence)));
+        let cores: Vec<String> = cores.collect();
+        let is_unneeded = |core: &String| self.timer.is_match(core) && self.is_unneeded(core);
+        cores.iter().any(is_unneeded) && !cores.iter().any(|core| self.cancel.is_match(core))
+    }
+
     /// The timer that the answer to "which one?" names; `None` if the answer is small talk or another request.
     pub(in crate::language) fn target_of(&self, said: &str) -> Option<Target> {
         let is_talk = |request: &Request| matches!(request, Request::Talk(_));
+        // "The pasta timer" alone reads like a new one.
+        let is_other = |request: &Request| {
+            request.needs_tool() && !matches!(request, Request::SetTimer { .. })
+        };
         let core = self.core(&(self.grammar.normalise)(said));
-        if self.refused.is_match(&core) || self.requests(said).iter().all(is_talk) {
+        let requests = self.requests(said);
+        let is_no_name = requests.iter().all(is_talk) || requests.iter().any(is_other);
+        if self.refused.is_match(&core) || is_no_name {
             return None;
         }
         if self.all.is_match(&core) {
@@ -86,7 +112,7 @@ impl Reader {
             return self.label_of(&core).map(Target::Label);
         }
         let is_name = |word: &&str| word.chars().all(char::is_alphabetic);
-        let fits = words.len() <= 2 && words.iter().all(is_name);
+        let fits = words.len() <= 2 && words.iter().all(is_name) && !self.asks.is_match(&core);
         let label = || Target::Label(words.join(" "));
         (fits && !self.grammar.no_labels.contains(&words[0])).then(label)
     }
@@ -106,7 +132,7 @@ impl Reader {
                 false => Talk::FixedLength,
             });
         }
-        if is_order(&self.cancel) {
+        if is_order(&self.cancel) || self.is_unneeded(core) {
             return Request::CancelTimer(match (lengths.as_slice(), label) {
                 _ if self.all.is_match(core) => Target::All,
                 ([seconds], _) => Target::Seconds(*seconds),
@@ -116,6 +142,9 @@ impl Reader {
         }
         if is_order(&self.list) {
             return Request::ListTimers;
+        }
+        if self.tells.is_match(core) && !self.orders.is_match(core) {
+            return Request::Unknown;
         }
         match lengths.as_slice() {
             [] if is_timed => Request::Talk(Talk::TimeOfDay),
@@ -164,7 +193,10 @@ impl Reader {
             };
             let between =
                 end.map(|end: usize| part.get(0).map_or("", |found| &text[end..found.start()]));
-            let follows = between.is_some_and(|words| words.split_whitespace().count() <= 1);
+            let follows = between.is_some_and(|words| {
+                let words = words.trim();
+                words.is_empty() || self.grammar.within_length.contains(&words)
+            });
             match lengths.last_mut() {
                 Some(last) if follows && size < smallest => *last += number * size,
                 _ => lengths.push(number * size),
