@@ -1,6 +1,6 @@
 //! Tests several servers: real processes with a real Redis and a real HAProxy, which are killed, drained and replaced.
 
-use super::journal::{booking_once, call_relay, world};
+use super::journal::{booking_once, try_call_relay, world};
 use crate::common;
 use crate::support::live::{self, without_models};
 use crate::support::program::{self, Program, said, until};
@@ -143,7 +143,7 @@ async fn a_booking_at_a_server_that_was_killed_is_not_made_again_at_another() {
         Replica::start(&redis, &service).await,
     ];
     let (_balancer, address) = balancer(&replicas.each_ref().map(|one| one.address)).await;
-    let line = call_relay(&address).await;
+    let line = until(async || try_call_relay(&address).await).await;
     let booked = timeout(program::START, bookings.recv()).await;
     booked.expect("in time").expect("a booking");
     let mut has_call = Vec::new();
@@ -162,7 +162,7 @@ async fn a_booking_at_a_server_that_was_killed_is_not_made_again_at_another() {
     killed.program.ended().await;
     drop(line);
 
-    let line = call_relay(&address).await;
+    let line = until(async || try_call_relay(&address).await).await;
     until(async || world.was_told(&UNKNOWN).then_some(())).await;
     assert!(other.has("undertone_sessions 1\n").await);
     assert_eq!(world.bookings.load(SeqCst), 1, "it was booked twice");
