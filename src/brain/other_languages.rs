@@ -84,12 +84,16 @@ impl OtherLanguage<'_> {
         if requests.iter().any(Request::needs_tool) {
             return self.calls(&requests).unwrap_or_else(|| self.beyond());
         }
+        let is_goodbye = requests.last() == Some(&Request::Talk(Talk::Goodbye));
+        if is_goodbye && requests.contains(&Request::Unknown) {
+            return self.beyond();
+        }
         let mut events = match requests.last() {
             Some(Request::Talk(talk)) => self.talk(*talk, before),
             Some(Request::Refused) => speech(self.wording.left_alone.into()),
             _ => return self.beyond(),
         };
-        let leaves = requests.last() == Some(&Request::Talk(Talk::Goodbye));
+        let leaves = is_goodbye && !said.trim_end().ends_with('?');
         if leaves && self.has(HANG_UP) {
             events.extend(call(HANG_UP, Map::new()));
         }

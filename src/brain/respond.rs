@@ -36,6 +36,23 @@ const ONE_MOMENT: &str = "One moment.";
 const FOR_THAT_I_NEED: &str = "For that I need the ";
 /// Names of parameters that are no nouns.
 const NO_NOUNS: [&str; 5] = ["from", "to", "in", "at", "by"];
+/// The beginnings of orders to keep a timer or to set another, which name none to cancel.
+const NO_NAMES: [&str; 14] = [
+    "keep ",
+    "leave ",
+    "let ",
+    "both are ",
+    "set ",
+    "start ",
+    "create ",
+    "make ",
+    "begin ",
+    "add ",
+    "run ",
+    "put ",
+    "new ",
+    "another ",
+];
 /// The most tool calls in one answer: as many as an utterance may have pieces.
 const MOST_CALLS: usize = 12;
 /// Said if there are more.
@@ -427,8 +444,12 @@ fn several(
             });
             continue;
         }
+        let is_joined = piece.after_and && !piece.begins_sentence;
+        // "And what about Rome" asks the same there.
+        let elsewhere = is_joined.then(|| place_asked_about(words)).flatten();
+        let words = elsewhere.as_deref().unwrap_or(words);
         // "And how are you" names nothing more, and is no part of a place's name.
-        let may_ask = behind_place && piece.after_and && !piece.begins_sentence;
+        let may_ask = behind_place && is_joined && elsewhere.is_none();
         if may_ask && !has_call(&answer) && asks_something(words) {
             let start = parts.last().map_or(0, |last| last.range.start);
             let both = &said[start..piece.range.end];
@@ -490,6 +511,15 @@ fn several(
         }
     }
     Ok(Some(answers))
+}
+
+/// The known place of "what about Rome tomorrow?", with the words behind it.
+fn place_asked_about(words: &str) -> Option<String> {
+    let words = text::normalise(words);
+    let about = ["what about ", "how about "];
+    let rest = about.iter().find_map(|lead| words.strip_prefix(*lead))?;
+    let rest = rest.strip_prefix("in ").unwrap_or(rest);
+    places::is_known(slots::without_tail(rest)).then(|| rest.to_owned())
 }
 
 /// Whether the form of the words is that of a question or a request, without the mark at their end.
@@ -682,8 +712,14 @@ fn understand(
     classifier: &mut Classifier,
 ) -> Result<Vec<Request>, EmbedError> {
     let sentences = text::sentences(said);
-    let mut all = Vec::new();
+    let mut all: Vec<Vec<Request>> = Vec::new();
     for sentence in &sentences {
+        // "Set a timer for ten minutes. Cancel that" means this timer, not one before it.
+        let sets = |request: &Request| matches!(request, Request::SetTimer { .. });
+        let before: &[Message] = match all.iter().flatten().any(sets) {
+            true => &[],
+            false => before,
+        };
         all.push(sentence_requests(sentence, before, classifier)?);
     }
     let mut requests: Vec<Request> = Vec::new();
@@ -1050,12 +1086,13 @@ fn follow_up(sentence: &str, before: &[Message]) -> Option<Request> {
 /// list the timers, and "five minute timer", which would set one.
 fn is_name_of_timer(sentence: &str) -> bool {
     let bare = text::without_fillers(sentence);
-    let sets = bare.starts_with("set ") || bare.starts_with("start ");
-    let is_name = |request: &Request| match request {
-        Request::ListTimers => true,
-        Request::SetTimer { .. } => !sets,
-        _ => false,
-    };
+    let core = rules::core(sentence);
+    let begins = |lead: &&str| bare.starts_with(*lead) || core.starts_with(*lead);
+    if NO_NAMES.iter().any(begins) {
+        return false;
+    }
+    let is_name =
+        |request: &Request| matches!(request, Request::ListTimers | Request::SetTimer { .. });
     let may_name = rules::named_to_cancel(sentence).is_some() || !asks_something(sentence);
     may_name && rules::read(sentence).iter().all(is_name)
 }

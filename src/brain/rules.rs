@@ -561,7 +561,7 @@ pub(super) fn named_to_cancel(sentence: &str) -> Option<String> {
 pub(super) fn other_length(sentence: &str, seconds: u64) -> Option<u64> {
     static INSTEAD_OF: LazyLock<Option<Regex>> = LazyLock::new(|| {
         rule(
-            r"^(?:(?:please|oh|no|wait|sorry|actually|rather|i (?:mean|meant|said|wanted)|(?:can you )?make (?:it|that)|(?:can you )?change (?:it|that) to|set it (?:to|for)) ?)+ (?P<length>(?:\d|half|an? (?:hour|minute|quarter|half|couple)).*?)(?: (?:please|instead|timer|then|thanks))*$",
+            r"^(?:(?:please|oh|no|wait|sorry|actually|rather|i (?:mean|meant|said|wanted)|(?:can you )?make (?:it|that)|(?:can you )?change (?:it|that) to|set it (?:to|for)) ?)+ (?:an? )??(?P<length>(?:\d|half|an? (?:hour|minute|quarter|half|couple)).*?)(?: (?:please|instead|timer|then|thanks))*$",
         )
     });
     static LEAD: LazyLock<Option<Regex>> =

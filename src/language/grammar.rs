@@ -59,6 +59,8 @@ pub(super) struct Grammar {
     pub(super) takes_back: &'static str,
     /// A sentence about timers says that one is no longer needed.
     pub(super) unneeded: &'static str,
+    /// An answer to the question for a timer to cancel keeps it.
+    pub(super) keeps: &'static str,
     /// A sentence about timers asks for a reason, or tells something.
     pub(super) wonders: &'static str,
     /// Such a sentence, which asks for nothing, tells of one that was set.
@@ -148,6 +150,7 @@ pub(super) struct Reader {
     corrects: Regex,
     takes_back: Regex,
     unneeded: Regex,
+    keeps: Regex,
     wonders: Regex,
     tells: Regex,
     orders: Regex,
@@ -220,6 +223,7 @@ impl Reader {
             corrects: regex(grammar.corrects)?,
             takes_back: regex(&format!("^(?:{})$", grammar.takes_back))?,
             unneeded: regex(grammar.unneeded)?,
+            keeps: regex(grammar.keeps)?,
             wonders: regex(grammar.wonders)?,
             tells: regex(grammar.tells)?,
             orders: regex(grammar.orders)?,

@@ -793,6 +793,10 @@ const EXACT: &[(&str, &str)] = &[
         r#"set_timer {"seconds":600}"#,
     ),
     (
+        "Set a timer for five minutes. Actually, make it a ten minute timer.",
+        r#"set_timer {"seconds":600}"#,
+    ),
+    (
         "Set a timer for five minutes. Sorry, one second.",
         r#"set_timer {"seconds":300}"#,
     ),
@@ -1014,6 +1018,13 @@ async fn the_last_timer_is_taken_back_and_corrected() {
     let left = ("What timers do I have?", "You have a 5 minute timer");
     answers_begin(&[set, left, ("Cancel it.", cancelled)]).await;
     answers_begin(&[("Cancel that.", "Okay.")]).await;
+    // The timer before was cancelled, and the other set.
+    for both in [
+        "Set a timer for ten minutes. Oh wait, I don't need the timer.",
+        "Set a timer for ten minutes. Cancel that.",
+    ] {
+        answers_begin(&[set, (both, "Okay"), left]).await;
+    }
 }
 
 #[tokio::test]
@@ -1054,6 +1065,15 @@ async fn an_answer_to_a_question_neither_corrects_nor_cancels_the_timer_before_i
         "Turn them all off.",
     ] {
         answers_begin(&[set[0], set[1], which, (answer, "Okay"), none]).await;
+    }
+    // Both were cancelled, or the one of twenty minutes was.
+    answers_begin(&[set[0], set[1], which, ("Keep both.", ""), both]).await;
+    let twenty = "Okay, a 20 minute timer is set.";
+    for another in [
+        "Create a new timer for twenty minutes.",
+        "Another timer for twenty minutes.",
+    ] {
+        answers_begin(&[set[0], set[1], which, (another, twenty)]).await;
     }
     let forget = ("Forget the timer.", which.1);
     answers_begin(&[set[0], set[1], forget, both]).await;
@@ -2046,6 +2066,15 @@ async fn two_requests_in_one_sentence_are_both_carried_out() {
         check(said, heard, calls);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // The time in Rome was told.
+    let places = [
+        "What time is it in London?",
+        "What's the weather in Paris and what about Rome?",
+    ];
+    assert_eq!(
+        called_in(None, &places).await,
+        r#"get_weather {"place":"Paris"}; get_weather {"place":"Rome"}"#
+    );
     let both = [user("What time is it in Berlin and how are you?")];
     let told = generate(&both, TOOLS.specs()).await;
     assert_eq!(told.calls(), r#"get_time {"place":"Berlin"}"#);
@@ -2247,6 +2276,18 @@ async fn a_goodbye_hangs_up_if_there_is_a_tool_for_it() {
     ] {
         let said = generate(&[user(staying)], tools.clone()).await;
         assert!(!said.calls().contains("hang_up"), "{staying}: {said:?}");
+    }
+    for (language, said, calls) in [
+        ("es", "No, nada más, gracias.", "hang_up {}"),
+        ("es", "¿Nada más?", ""),
+        ("es", "¿Eso es todo?", ""),
+        ("es", "Quiero pedir una pizza. Nada más, gracias.", ""),
+        ("es", "Quiero pedir una pizza. Eso es todo.", ""),
+        ("de", "Das war's.", "hang_up {}"),
+        ("de", "Ich möchte eine Pizza bestellen. Das war's.", ""),
+    ] {
+        let heard = generate_in(&BRAIN, Some(language), &[user(said)], tools.clone()).await;
+        assert_eq!(heard.calls(), calls, "{said}");
     }
 }
 

@@ -587,6 +587,7 @@ fn a_timer_is_taken_back_by_it_and_corrected_by_another_length() {
         ("Oh wait, one second.", None),
         ("Actually, one second.", None),
         ("No, one minute.", Some(60)),
+        ("Actually, make it a ten minute timer.", Some(600)),
         ("No, make it a large one.", None),
         ("I said no.", None),
     ] {

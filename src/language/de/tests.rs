@@ -187,7 +187,11 @@ fn a_length_corrected_in_the_same_breath_is_not_set() {
 /// A timer called "welche laufen" was to be cancelled.
 #[test]
 fn a_question_is_no_name_of_a_timer() {
-    for said in ["Welche Timer laufen?", "Welche laufen?"] {
+    for said in [
+        "Welche Timer laufen?",
+        "Welche laufen?",
+        "Lass beide laufen.",
+    ] {
         assert_eq!((WORDING.target_of)(said), None, "{said}");
     }
     let noodles = Some(Target::Label("nudel".into()));
@@ -236,6 +240,10 @@ fn a_timer_that_is_no_longer_needed_is_cancelled() {
     ] {
         assert_eq!(one(said), Request::Refused, "{said}");
     }
+    let another = "Stell einen Timer auf zehn Minuten, ich brauche den alten nicht mehr.";
+    let requests = (WORDING.requests)(another);
+    let cancels = |request: &Request| matches!(request, Request::CancelTimer(_));
+    assert!(!requests.iter().any(cancels), "{requests:?}");
     for said in ["Abbrechen.", "Nein, brich ihn bitte ab.", "Doch nicht."] {
         assert!((WORDING.takes_back)(said), "{said}");
     }

@@ -28,7 +28,7 @@ static GRAMMAR: Grammar = Grammar {
             Talk::Thanks,
         ),
         (
-            "(?:(?:vale|bueno|bien|muy bien|perfecto|okay|ok|y|(?:no )?(?:gracias|muchas gracias|mil gracias)(?: por (?:tu ayuda|su ayuda|la ayuda|todo))?) )*(?:adiós|hasta luego|hasta pronto|hasta mañana|nos vemos|chao|chau|(?:no )?(?:eso es todo|eso era todo|nada más)|que (?:tenga|tengas|pase|pases) (?:un )?buen(?:a|as|os)? (?:día|tarde|noche|noches|días)|cuelga|cuelgue)",
+            "(?:(?:vale|bueno|bien|muy bien|perfecto|okay|ok|y|(?:no )?(?:gracias|muchas gracias|mil gracias)(?: por (?:tu ayuda|su ayuda|la ayuda|todo))?) )*(?:adiós|hasta luego|hasta pronto|hasta mañana|nos vemos|chao|chau|(?:no )?(?:eso es todo|eso era todo)|que (?:tenga|tengas|pase|pases) (?:un )?buen(?:a|as|os)? (?:día|tarde|noche|noches|días)|cuelga|cuelgue)|(?:(?:vale|bueno|bien|muy bien|perfecto|okay|ok|y) )*(?:(?:no|(?:no )?(?:gracias|muchas gracias|mil gracias)(?: por (?:tu ayuda|su ayuda|la ayuda|todo))?) )+nada más|nada más (?:gracias|muchas gracias)",
             Talk::Goodbye,
         ),
         (
@@ -108,7 +108,8 @@ static GRAMMAR: Grammar = Grammar {
     rest: r"^(?:cuánto(?: tiempo)?|cuántos minutos) (?:(?:me|le|nos) )?(?:queda|quedan|falta|faltan)(?: todavía| aún)?$",
     corrects: r"^(?:(?:(?:espera|espere) )*(?:no|perdón|perdona|perdone|mejor|digo|quería decir|quise decir|he dicho|que sean) )+(?:(?:de|a|en) )?(?P<length>.+?)(?: (?:por favor|mejor))*$",
     takes_back: r"(?:(?:no|perdón|perdone|perdona|espera|espere|para|pare) )*(?:(?:mejor )?(?:cancela|cancele|cancelar)(?: eso)?|(?:mejor )?(?:cancélal[oa]|cancélel[oa]|anúlal[oa]|anúlel[oa]|bórral[oa]|bórrel[oa]|quítal[oa]|quítel[oa]|páral[oa]|párel[oa]|apágal[oa]|apáguel[oa]|elimínal[oa]|elimínel[oa]|olvídal[oa]|olvídel[oa])|mejor no)",
-    unneeded: r"\bya no (?:(?:lo|la|los|las|me|nos) )*(?:necesito|necesitamos|quiero|queremos|hace falta|hacen falta)(?: (?:el|la|los|las|est[ea]|es[ea]|mis?) |$)",
+    unneeded: r"\bya no (?:(?:lo|la|los|las|me|nos) )*(?:necesito|necesitamos|quiero|queremos|hace falta|hacen falta)(?: (?:el|la|los|las|est[ea]|es[ea]|mis?) (?:\p{L}+ ){0,2}(?:temporizador(?:es)?|alarmas?|cronómetros?|cuenta (?:atrás|regresiva)|despertador)(?: (?:de|del|para)(?: \S+){1,4})?$|$)",
+    keeps: r"\b(?:deja|deje|dejar|mantén|mantenga|mantener|conserva|conserve)\b",
     wonders: r"^(?:por qué|para qué|quién)\b",
     tells: r"\b(?:(?:he|has|ha|hemos|han) puesto|puse|pusiste|puso|pusimos) (?:(?:ya|una?|el|la|los|las|mis?|tus?|otr[oa]s?|est[ea]|\d+) ){0,3}(?:temporizador|temporizadores|alarma|alarmas|cronómetro|despertador)(?: \S+){0,6}$",
     orders: r"\b(?:pon|ponme|ponga|póngame|inicia|inicie|crea|programa (?:otr[oa]|una?|1))\b",

@@ -185,7 +185,7 @@ fn a_length_corrected_in_the_same_breath_is_not_set() {
 /// A timer called "qué hay" was to be cancelled.
 #[test]
 fn a_question_is_no_name_of_a_timer() {
-    for said in ["¿Qué temporizadores hay?", "¿Cuáles hay?"] {
+    for said in ["¿Qué temporizadores hay?", "¿Cuáles hay?", "Deja ambos."] {
         assert_eq!((WORDING.target_of)(said), None, "{said}");
     }
     let pasta = Some(Target::Label("pasta".into()));
@@ -225,6 +225,16 @@ fn a_timer_that_is_no_longer_needed_is_cancelled() {
     }
     for said in ["No canceles el temporizador.", "No quiero un temporizador."] {
         assert_eq!(one(said), Request::Refused, "{said}");
+    }
+    // The order or question beside it is not lost to the timer.
+    for said in [
+        "Ya no necesito la receta, ¿cuánto le queda al temporizador?",
+        "Ya no quiero la pizza, pon un temporizador de diez minutos.",
+        "Ya no quiero el temporizador de cinco minutos, pon uno de diez minutos.",
+    ] {
+        let requests = (WORDING.requests)(said);
+        let cancels = |request: &Request| matches!(request, Request::CancelTimer(_));
+        assert!(!requests.iter().any(cancels), "{said}: {requests:?}");
     }
     for said in ["Cancélalo.", "No, cancélalo.", "Cancela.", "Mejor no."] {
         assert!((WORDING.takes_back)(said), "{said}");
@@ -696,6 +706,7 @@ fn everyday_small_talk_is_answered() {
         ("No, eso es todo.", Talk::Goodbye),
         ("No, gracias, eso es todo.", Talk::Goodbye),
         ("No, nada más, gracias.", Talk::Goodbye),
+        ("Nada más, gracias.", Talk::Goodbye),
         ("Muchas gracias, adiós.", Talk::Goodbye),
         ("Muchas gracias, hasta luego.", Talk::Goodbye),
         ("No, gracias.", Talk::No),

@@ -65,9 +65,10 @@ impl Reader {
         self.takes_back.is_match(&core)
     }
 
-    /// Whether a sentence about timers says that one is no longer needed.
+    /// Whether a sentence about timers says that one is no longer needed, and orders no other.
     pub(super) fn is_unneeded(&self, core: &str) -> bool {
-        self.unneeded.is_match(core) && !self.reminds.is_match(core)
+        let is_other = self.reminds.is_match(core) || self.orders.is_match(core);
+        self.unneeded.is_match(core) && !is_other
     }
 
     /// Whether what was said tells that a timer is no longer needed, without a word that cancels one.
@@ -89,7 +90,9 @@ impl Reader {
         let core = self.core(&(self.grammar.normalise)(said));
         let requests = self.requests(said);
         let is_no_name = requests.iter().all(is_talk) || requests.iter().any(is_other);
-        if self.refused.is_match(&core) || is_no_name {
+        // "Lass beide laufen" cancels none.
+        let keeps = self.keeps.is_match(&core) && !self.cancel.is_match(&core);
+        if self.refused.is_match(&core) || keeps || is_no_name {
             return None;
         }
         if self.all.is_match(&core) {
