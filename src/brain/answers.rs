@@ -1,7 +1,8 @@
 //! Fixed answers, and results in words. They state nothing that is not in the result.
 
 use super::when::{self, Asked};
-use crate::language::en::{durations, expression, money, numbers::plain};
+use crate::language::en::numbers::{grouped, plain};
+use crate::language::en::{durations, expression, money};
 use crate::language::request::Talk;
 use crate::language::wording::capitalised;
 use crate::tools::{BROKEN, LATE, UNANSWERED, UNCERTAIN};
@@ -204,7 +205,7 @@ fn separated(number: &str) -> String {
     };
     let (whole, decimals) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
     match whole.len() >= 5 && whole.bytes().all(|digit| digit.is_ascii_digit()) {
-        true => format!("{minus}{}{decimals}", money::grouped(whole)),
+        true => format!("{minus}{}{decimals}", grouped(whole, ',')),
         false => number.to_owned(),
     }
 }

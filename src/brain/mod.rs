@@ -8,6 +8,7 @@ mod again;
 mod answers;
 mod classifier;
 mod declared;
+mod last_timer;
 mod other_languages;
 mod parts;
 

@@ -2,12 +2,13 @@
 //! classifier, which knows English only.
 
 use super::declared::{self, Known, Match};
+use super::last_timer::{LastTimer, lists_timers};
 use super::respond::{
     call, last_agent, last_user, speech, unable, unanswered, with_words, without_mark,
 };
 use super::there::place_among;
 use crate::language::Pack;
-use crate::language::request::{Request, Talk, Target};
+use crate::language::request::{Request, Talk};
 use crate::language::wording::Wording;
 use crate::llm::{LlmEvent, Message, Phrases, Prompt, ToolChoice};
 use crate::tools::builtin::{self, HANG_UP};
@@ -153,27 +154,20 @@ impl OtherLanguage<'_> {
 
     /// Takes back the timer that was set last, if since then only the timers were spoken of: "cancel it".
     fn taken_back(&self, said: &str, before: &[Message]) -> Option<Vec<Request>> {
-        let (at, seconds, label) = last_timer(before)?;
-        let since = || before[at..].iter();
+        let timer = LastTimer::of(before)?;
+        let since = || before[timer.at..].iter();
         let turns = since().filter(|message| matches!(message, Message::User { .. }));
         let lists = since().filter(|message| lists_timers(message));
         let is_fresh = turns.count() <= lists.count();
-        let target = label.map_or(Target::Seconds(seconds), Target::Label);
         let takes_back = is_fresh && (self.wording.takes_back)(said);
-        takes_back.then(|| vec![Request::CancelTimer(target)])
+        takes_back.then(|| vec![Request::CancelTimer(timer.target())])
     }
 
     /// Another length for the timer that was set last: "no, I meant ten".
     fn corrected(&self, said: &str, before: &[Message]) -> Option<Vec<Request>> {
-        let (_, seconds, label) = last_timer(before)?;
-        let other = (self.wording.other_length)(said, seconds)?;
-        let old = label.clone();
-        let old = old.map_or(Target::Seconds(seconds), Target::Label);
-        let new = Request::SetTimer {
-            seconds: Some(other),
-            label,
-        };
-        Some(vec![Request::CancelTimer(old), new])
+        let timer = LastTimer::of(before)?;
+        let other = (self.wording.other_length)(said, timer.seconds)?;
+        Some(timer.with_length(other))
     }
 
     /// The request that the last one becomes with another place or day: "And in Rome?"
@@ -365,28 +359,6 @@ impl OtherLanguage<'_> {
         let filler = self.known.filler(name, &arguments, language);
         with_words(filler.unwrap_or_else(|| self.one_moment()), name, arguments)
     }
-}
-
-/// The position, the length in seconds and the label of the last call, if it set a timer. Asking how long is left changes
-/// nothing.
-fn last_timer(before: &[Message]) -> Option<(usize, u64, Option<String>)> {
-    let is_call =
-        |message: &Message| matches!(message, Message::ToolCall { .. }) && !lists_timers(message);
-    let at = before.iter().rposition(is_call)?;
-    match &before[at] {
-        Message::ToolCall {
-            name, arguments, ..
-        } if name == "set_timer" => {
-            let seconds = arguments.get("seconds")?.as_u64()?;
-            let label = arguments.get("label").and_then(Value::as_str);
-            Some((at, seconds, label.map(str::to_owned)))
-        }
-        _ => None,
-    }
-}
-
-fn lists_timers(message: &Message) -> bool {
-    matches!(message, Message::ToolCall { name, .. } if name == "list_timers")
 }
 
 fn is_ours(tool: &ToolSpec) -> bool {

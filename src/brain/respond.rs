@@ -4,6 +4,7 @@ use super::again;
 use super::answers;
 use super::classifier::Classifier;
 use super::declared::{self, Known, Match};
+use super::last_timer::LastTimer;
 use super::other_languages::OtherLanguage;
 use super::parts;
 use super::revised::{self, revised};
@@ -1038,8 +1039,7 @@ fn follow_up(sentence: &str, before: &[Message]) -> Option<Request> {
     let bare = text::without_fillers(sentence);
     let question = last_agent(before).unwrap_or_default();
     let short = bare.split(' ').count() <= 8;
-    let asks_any = |questions: &[&str]| questions.iter().any(|known| asks(question, known));
-    if short && asks_any(&[answers::HOW_LONG, answers::REMIND_WHEN]) {
+    if short && asks_any(question, &[answers::HOW_LONG, answers::REMIND_WHEN]) {
         let sets = |request: &Request| matches!(request, Request::SetTimer { .. });
         let read = rules::read(sentence);
         if read.iter().any(|one| one.needs_tool() && !sets(one)) {
@@ -1106,47 +1106,32 @@ fn of_last_timer(sentence: &str, before: &[Message]) -> Option<Vec<Request>> {
         _ => None,
     });
     let timers: Vec<_> = timers.collect();
-    let label = |timer: &Map<String, Value>| Some(timer.get("label")?.as_str()?.to_owned());
-    let labels: Vec<String> = timers.iter().filter_map(|timer| label(timer)).collect();
-    let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+    let labels = timers
+        .iter()
+        .filter_map(|timer| timer.get("label")?.as_str());
+    let labels: Vec<&str> = labels.collect();
     if let Some(target) = rules::which_one(sentence, &labels).filter(|_| !timers.is_empty()) {
         return Some(vec![Request::CancelTimer(target)]);
     }
     // The answer to a question is no correction of the timer before it.
-    let question = last_agent(before).unwrap_or_default();
     let questions = [
         answers::HOW_LONG,
         answers::REMIND_WHEN,
         answers::WHICH_TIMER,
     ];
-    if questions.iter().any(|known| asks(question, known)) {
+    if asks_any(last_agent(before).unwrap_or_default(), &questions) {
         return None;
     }
-    // Asking how long is left changes nothing.
-    let last = before.iter().rev().find_map(|message| match message {
-        Message::ToolCall { name, .. } if name == "list_timers" => None,
-        Message::ToolCall { name, .. } => Some(name == "set_timer"),
-        _ => None,
-    });
-    let timer = timers.last().filter(|_| last == Some(true))?;
-    let seconds = timer.get("seconds")?.as_u64()?;
-    let label = label(timer);
-    if let Some(target) = rules::takes_back_timer(sentence, seconds, label.as_deref()) {
+    let timer = LastTimer::of(before)?;
+    if let Some(target) = rules::takes_back_timer(sentence, timer.seconds, timer.label.as_deref()) {
         return Some(vec![Request::CancelTimer(target)]);
     }
     // Of several timers, the tool asks for the one that is meant.
     if let Some(target) = rules::refused_timer(sentence, &labels) {
         return Some(vec![Request::CancelTimer(target)]);
     }
-    let other = rules::other_length(sentence, seconds)?;
-    let old = label
-        .clone()
-        .map_or(Target::Seconds(seconds), Target::Label);
-    let new = Request::SetTimer {
-        seconds: Some(other),
-        label,
-    };
-    Some(vec![Request::CancelTimer(old), new])
+    let other = rules::other_length(sentence, timer.seconds)?;
+    Some(timer.with_length(other))
 }
 
 /// The label of the timer that the user last asked for without a length.
@@ -1161,6 +1146,10 @@ fn unset_label(before: &[Message]) -> Option<String> {
         _ => None,
     });
     labels.next_back()
+}
+
+fn asks_any(heard: &str, questions: &[&str]) -> bool {
+    questions.iter().any(|question| asks(heard, question))
 }
 
 /// Whether the agent asked this question: in full, or interrupted but recognisable.

@@ -258,19 +258,18 @@ fn head_for<'h>(heads: &'h Heads, set: &DataSet) -> Result<&'h IntentHead> {
 /// name is the same one, even if there is more in it now.
 fn unseen(set: DataSet, head: &IntentHead) -> DataSet {
     let has_split = set.examples.iter().any(|e| e.part == Part::Test);
-    let is_same = head.name == set.name || head.fingerprint == set.fingerprint();
-    if head.name == set.name && head.fingerprint != set.fingerprint() && !has_split {
-        eprintln!(
-            "the head was trained on a set named {}, so only what was held out of it is measured; a set of another name is \
-             measured whole",
-            set.name
-        );
+    if has_split || head.fingerprint == set.fingerprint() {
+        return set;
     }
-    if is_same || has_split {
-        set
-    } else {
-        set.all_as(Part::Test)
+    if head.name != set.name {
+        return set.all_as(Part::Test);
     }
+    super::print_error(format!(
+        "the head was trained on a set named {}, so only what was held out of it is measured; a set of another name is \
+         measured whole",
+        set.name
+    ));
+    set
 }
 
 #[allow(

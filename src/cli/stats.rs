@@ -6,7 +6,7 @@ use crate::stats::{
 use anyhow::{Context, Result};
 use clap::Args;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -51,8 +51,7 @@ fn read(path: &Path) -> Result<Figures> {
         Some((number, error)) if turns == 0 => {
             return Err(error).with_context(|| format!("line {number}"));
         }
-        Some((number, error)) => drop(writeln!(
-            io::stderr(),
+        Some((number, error)) => super::print_error(format!(
             "left out lines that cannot be read: {left_out}, the first is line {number} ({error})"
         )),
         None => {}

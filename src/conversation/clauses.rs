@@ -5,8 +5,7 @@
 
 mod cleaner;
 
-use super::sentence::SENTENCE_ENDS;
-use crate::language::sentences::{Ending, is_item_number, unclosed};
+use crate::language::sentences::{Ending, SENTENCE_ENDS, is_item_number, unclosed};
 use crate::language::{Pack, pack};
 use cleaner::{BREAK, Cleaner, LINE};
 

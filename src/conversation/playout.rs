@@ -7,6 +7,7 @@
 use super::ids::{ClauseId, ItemId};
 use super::sentence::{ends_sentence, words};
 use crate::language::Pack;
+use crate::language::sentences::QUESTION_MARKS;
 use crate::time::{Micros, Time};
 use std::collections::VecDeque;
 
@@ -309,7 +310,7 @@ impl Playout {
         let heard = self.clauses.iter().rposition(begun);
         let mut rest = self.clauses.iter().skip(heard.unwrap_or(usize::MAX));
         let end = rest.find(|clause| ends_sentence(&clause.text));
-        end.is_some_and(|clause| clause.text.trim_end().ends_with(['?', '？', '؟']))
+        end.is_some_and(|clause| clause.text.trim_end().ends_with(QUESTION_MARKS))
     }
 
     /// Forgets all clauses; silence begins now.

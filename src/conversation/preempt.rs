@@ -5,7 +5,7 @@ use super::common::Common;
 use super::held::{Held, HeldCall, Taken};
 use super::ids::RequestId;
 use super::speculation::Before;
-use crate::llm::{LlmEvent, Prompt};
+use crate::llm::{LlmEvent, Message, Prompt};
 use crate::time::Micros;
 
 #[cfg(test)]
@@ -18,23 +18,24 @@ pub(super) struct Preempt(Option<Early>);
 #[derive(Debug)]
 struct Early {
     held: Held,
-    /// The user's words that it answers.
-    words: String,
     /// The prompt contains the router's filler.
     led: bool,
 }
 
 impl Preempt {
-    /// Asks the model to answer `words`. `led` if the prompt contains the router's filler.
-    pub(super) fn begin(&mut self, common: &mut Common, prompt: Prompt, words: &str, led: bool) {
+    /// Asks the model. `led` if the prompt contains the router's filler.
+    pub(super) fn begin(&mut self, common: &mut Common, prompt: Prompt, led: bool) {
         let held = Held::begin(common, prompt, Before::EndOfTurn, None);
-        let words = words.to_owned();
-        self.0 = Some(Early { held, words, led });
+        self.0 = Some(Early { held, led });
     }
 
     /// The user's words that it answers.
     pub(super) fn answers(&self) -> Option<&str> {
-        self.0.as_ref().map(|early| early.words.as_str())
+        let mut messages = self.held()?.prompt().messages.iter().rev();
+        messages.find_map(|message| match message {
+            Message::User { text } => Some(text.as_str()),
+            _ => None,
+        })
     }
 
     /// Whether there is no held-back answer.

@@ -1,14 +1,12 @@
 //! Words and sentences of the agent's clauses.
 
+use crate::language::sentences::SENTENCE_ENDS;
 use crate::time::Micros;
 
 /// How long English is spoken for each of its characters, spaces and marks included: 15 a second.
 /// Our own voice, joe, says the phrases of `prompts/phrases.toml` at 17 (`undertone say`); not to
 /// take words for heard that are not, an estimate had better be slow.
 const CHARACTER: Micros = Micros::from_ms(66);
-
-/// Marks that end a sentence, whatever follows them.
-pub(super) const SENTENCE_ENDS: [char; 6] = ['。', '！', '？', '।', '۔', '؟'];
 
 /// How long it takes to say `text`, about.
 pub fn spoken_length(text: &str) -> Micros {

@@ -623,12 +623,8 @@ impl Reader {
     /// Whether the tables have a place, alone or before its region. [`places::find`] also takes any other words before a
     /// region for a town.
     fn is_listed(&self, name: &str) -> bool {
-        self.english(name).into_iter().any(|name| {
-            let words: Vec<&str> = name.split(' ').collect();
-            let has = |words: &[&str]| places::is_listed(&words.join(" "));
-            let mut cuts = 1..words.len();
-            has(&words) || cuts.any(|cut| has(&words[..cut]) && has(&words[cut..]))
-        })
+        let names = self.english(name);
+        names.into_iter().any(places::is_listed_in_full)
     }
 
     /// A place as it is called here: "Tokio" for "Tokyo".

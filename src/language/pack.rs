@@ -4,7 +4,7 @@ use super::en::assent::{Asked, Reply};
 use super::en::endings::Marks;
 use super::fillers::Filler;
 use super::listening::Listening;
-use super::sentences::Sentences;
+use super::sentences::{QUESTION_MARKS, Sentences};
 use super::spoken::Phrase;
 use super::wording::Wording;
 use super::{de, en, es, unknown};
@@ -177,7 +177,7 @@ fn bare_words(text: &str) -> Vec<String> {
 }
 
 fn is_question(text: &str) -> bool {
-    text.trim_end().ends_with(['?', '؟', '？'])
+    text.trim_end().ends_with(QUESTION_MARKS)
 }
 
 impl fmt::Debug for Pack {

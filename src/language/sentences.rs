@@ -3,6 +3,12 @@
 
 use super::spoken::roman;
 
+/// Marks that end a sentence, whatever follows them.
+pub(crate) const SENTENCE_ENDS: [char; 6] = ['。', '！', '？', '।', '۔', '؟'];
+
+/// Marks of a question, in all scripts.
+pub(crate) const QUESTION_MARKS: [char; 3] = ['?', '？', '؟'];
+
 /// The words of one language that the rules need, in lower case.
 #[derive(Debug)]
 pub(crate) struct Sentences {

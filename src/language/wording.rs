@@ -1,7 +1,7 @@
 //! Phrases of the built-in assistant in languages other than English.
 
 use super::en::dates::{MONTHS, WEEKDAYS};
-use super::en::numbers::plain;
+use super::en::numbers::{grouped, plain};
 use super::request::{Request, Target};
 use jiff::ToSpan;
 use jiff::civil::Date;
@@ -216,12 +216,9 @@ fn written(text: &str) -> String {
         let end = from.find(|c: char| !is_digit(c)).unwrap_or(from.len());
         let (digits, after) = from.split_at(end);
         written.push_str(&before.replace('.', ","));
-        let is_long = digits.len() >= 7 && !before.ends_with('.');
-        for (at, digit) in digits.char_indices() {
-            if is_long && at > 0 && (digits.len() - at).is_multiple_of(3) {
-                written.push('.');
-            }
-            written.push(digit);
+        match digits.len() >= 7 && !before.ends_with('.') {
+            true => written.push_str(&grouped(digits, '.')),
+            false => written.push_str(digits),
         }
         rest = after;
     }

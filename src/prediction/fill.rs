@@ -203,18 +203,10 @@ impl Form {
 fn listed_place(words: &[&str]) -> Option<(Value, String)> {
     (1..=words.len().min(5)).rev().find_map(|length| {
         let name = words[..length].join(" ");
-        let known = places::is_listed(&name) || qualified(&words[..length]);
+        let known = places::is_listed_in_full(&name);
         let place = places::find(&name).ok().filter(|_| known)?;
         Some((place.name.into(), name))
     })
-}
-
-/// "springfield illinois": two words or three, a region's name last.
-fn qualified(words: &[&str]) -> bool {
-    words.len() >= 2
-        && (1..words.len()).any(|cut| {
-            places::is_listed(&words[..cut].join(" ")) && places::is_listed(&words[cut..].join(" "))
-        })
 }
 
 /// The day that the text names, and the shortest words in it that name it.

@@ -504,7 +504,9 @@ impl Driver {
             }
             Done::VadFailed(reason) => self.on_vad_failure(&reason),
             Done::Setback(Setback { stage, message }) => {
-                self.tell_loading();
+                if stage == "tts" {
+                    self.tell_loading();
+                }
                 let stage = stage.to_owned();
                 // A client that does not take this is noticed when the words are sent.
                 drop(self.tell(Event::StageFailed { stage, message }));

@@ -131,6 +131,18 @@ try {
     return done.map(({ transcript }) => transcript).join(' ');
   };
   const pause = (ms) => page.waitForTimeout(ms);
+  /** Speaks until it is understood, three times at most: a browser on a busy machine loses sound. */
+  const ask = async (name, understood) => {
+    for (let tries = 1; ; tries += 1) {
+      const since = await mark();
+      await page.evaluate((name) => window.say(name), name);
+      const [{ response }] = await wait('response.done', since, 1, { status: 'completed' });
+      if (understood(response) || tries === 3) return since;
+      await wait('output_audio_buffer.stopped', since);
+    }
+  };
+  const calls_a_tool = ({ output }) => output.some(({ type }) => type === 'function_call');
+  const says = (words) => ({ output }) => output.some(({ content }) => content?.some(({ transcript }) => words.test(transcript)));
 
   step('it connects, and its settings are taken');
   await page.evaluate(connect, address);
@@ -139,16 +151,14 @@ try {
 
   step('a spoken question is answered, and heard');
   const before = await page.evaluate(energy);
-  let since = await mark();
-  await page.evaluate(() => window.say('sum'));
+  let since = await ask('sum', says(/84/));
   await wait('output_audio_buffer.stopped', since);
   assert.match(await said(since), /84/);
   const after = await page.evaluate(energy);
   assert.ok(after.energy - before.energy > 0.001, `nothing was heard: ${JSON.stringify([before, after])}`);
 
   step('the page runs its tool');
-  since = await mark();
-  await page.evaluate(() => window.say('weather'));
+  since = await ask('weather', calls_a_tool);
   await wait('response.done', since, 2, { status: 'completed' });
   await wait('output_audio_buffer.stopped', since);
   assert.match(await said(since), /21/);
@@ -169,9 +179,11 @@ try {
   assert.equal(cancelled.response.status_details.reason, 'turn_detected');
   assert.equal(cleared.response_id, cancelled.response.id);
   await wait('conversation.item.truncated', interrupted);
-  await wait('response.done', interrupted, 1, { status: 'completed' });
-  assert.match(await said(interrupted), /\b4\b/);
+  const [{ response }] = await wait('response.done', interrupted, 1, { status: 'completed' });
   await wait('output_audio_buffer.stopped', interrupted);
+  const sum = says(/\b4\b/);
+  if (!sum(response)) await wait('output_audio_buffer.stopped', await ask('plus', sum));
+  assert.match(await said(interrupted), /\b4\b/);
 
   step('interrupt() stops it');
   await pause(500);

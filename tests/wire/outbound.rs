@@ -212,6 +212,14 @@ fn with_twilio(api: &str) -> ServerSettings {
     }
 }
 
+/// Twilio's parameters when somebody answers a placed call.
+const PICKED_UP: [(&str, &str); 4] = [
+    ("AccountSid", ACCOUNT),
+    ("CallSid", CALL),
+    ("From", OWN),
+    ("To", CALLEE),
+];
+
 /// A call that was placed and answered, with its id.
 async fn answered(
     server: &Server,
@@ -233,15 +241,9 @@ async fn answered(
         (form["To"].as_str(), form["Timeout"].as_str()),
         (CALLEE, "30")
     );
-    let parameters = [
-        ("AccountSid", ACCOUNT),
-        ("CallSid", CALL),
-        ("From", OWN),
-        ("To", CALLEE),
-    ];
-    let answer = tell(server, &form["Url"], &parameters).await;
+    let answer = tell(server, &form["Url"], &PICKED_UP).await;
     // The same request leads nobody in again.
-    let (_, again) = tell(server, &form["Url"], &parameters).await;
+    let (_, again) = tell(server, &form["Url"], &PICKED_UP).await;
     assert!(again.contains("<Hangup/>"), "{again}");
     let phone = Phone::answered_as(server, answer).await;
     (id, form["StatusCallback"].clone(), phone)
@@ -297,13 +299,7 @@ async fn whoever_answers_a_placed_call_is_connected_even_under_overload() {
     assert_eq!(place(&server, KEY, wanted).await.0, 503);
     let form = timeout(PATIENCE, placed.recv()).await;
     let form = form.expect("in time").expect("a call");
-    let parameters = [
-        ("AccountSid", ACCOUNT),
-        ("CallSid", CALL),
-        ("From", OWN),
-        ("To", CALLEE),
-    ];
-    let answer = tell(&server, &form["Url"], &parameters).await;
+    let answer = tell(&server, &form["Url"], &PICKED_UP).await;
     let mut phone = Phone::answered_as(&server, answer).await;
     phone.until("mark").await;
 }
@@ -322,13 +318,7 @@ async fn whoever_answers_a_placed_call_is_connected_while_the_server_drains() {
     server.shutdown.cancel();
     let form = timeout(PATIENCE, placed.recv()).await;
     let form = form.expect("in time").expect("a call");
-    let parameters = [
-        ("AccountSid", ACCOUNT),
-        ("CallSid", CALL),
-        ("From", OWN),
-        ("To", CALLEE),
-    ];
-    let answer = tell(&server, &form["Url"], &parameters).await;
+    let answer = tell(&server, &form["Url"], &PICKED_UP).await;
     let mut phone = Phone::answered_as(&server, answer).await;
     phone.until("mark").await;
 }
@@ -461,13 +451,7 @@ async fn a_call_that_twilio_may_have_placed_without_saying_so_is_uncertain_and_i
     assert_eq!((code, &refused["error"]["code"]), (409, &expected));
     let form = placed.recv().await.expect("a call");
     assert!(placed.try_recv().is_err(), "the telephone rings once");
-    let parameters = [
-        ("AccountSid", ACCOUNT),
-        ("CallSid", CALL),
-        ("From", OWN),
-        ("To", CALLEE),
-    ];
-    let answer = tell(&server, &form["Url"], &parameters).await;
+    let answer = tell(&server, &form["Url"], &PICKED_UP).await;
     let mut phone = Phone::answered_as(&server, answer).await;
     phone.until("mark").await;
     let id = state["id"].as_str().expect("an id");

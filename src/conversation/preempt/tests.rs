@@ -21,7 +21,7 @@ fn prompt(instructions: &str) -> Prompt {
 fn begun() -> (Preempt, Common) {
     let mut common = Common::new(Policy::default(), Experience::default());
     let mut preempt = Preempt::default();
-    preempt.begin(&mut common, prompt("Be brief."), "When is noon?", false);
+    preempt.begin(&mut common, prompt("Be brief."), false);
     common.outputs.clear();
     (preempt, common)
 }
@@ -76,7 +76,7 @@ fn an_answer_without_an_end_is_cancelled_once() {
 #[test]
 fn an_answer_that_was_led_by_a_filler_does_not_speak_for_itself() {
     let (mut preempt, mut common) = begun();
-    preempt.begin(&mut common, prompt("Be brief."), "When is noon?", true);
+    preempt.begin(&mut common, prompt("Be brief."), true);
     preempt.hold(&mut common, words("It is noon."));
     assert!(!preempt.began_without_filler());
 }

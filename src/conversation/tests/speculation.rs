@@ -1024,6 +1024,24 @@ fn a_please_behind_words_that_are_being_answered_keeps_the_answer() {
 }
 
 #[test]
+fn a_please_that_the_detector_does_not_hear_keeps_the_answer() {
+    let all = "What time is it, please?";
+    let mut sim = Sim::new(Policy::default());
+    sim.completeness = 0.97;
+    sim.provisional = true;
+    sim.scripts
+        .push_back(vec![Step::Wait(300), say("It is noon."), end()]);
+    sim.speak("what time is it", 1_000);
+    sim.fade(128);
+    sim.words = all.into();
+    sim.silence(3_000);
+    assert_eq!(sim.prompts.len(), 1, "the same generation");
+    assert_eq!(sim.spoken(), ["It is noon."]);
+    let told = |event: &Event| matches!(event, Event::UserItem { text, .. } if text == all);
+    assert!(sim.saw(told), "the client gets all words");
+}
+
+#[test]
 fn a_breath_behind_words_that_are_being_answered_keeps_the_answer() {
     let sim = goes_on(Policy::default(), "what time is it", "what time is it", 96);
     assert_eq!(sim.prompts.len(), 1, "the same generation");

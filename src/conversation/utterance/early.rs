@@ -65,10 +65,8 @@ impl EarlyAnswers {
 
     /// Whether the last one answers these words.
     pub(super) fn are_of(&self, words: &str, language: &Pack) -> bool {
-        self.last.as_ref().is_some_and(|last| match last.goes_on {
-            true => language.adds_nothing(&last.words, words),
-            false => last.words == words,
-        })
+        let last = self.last.as_ref();
+        last.is_some_and(|last| language.adds_nothing(&last.words, words))
     }
 
     /// Whether the user has gone on with other words than these so far.

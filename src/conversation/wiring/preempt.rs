@@ -46,7 +46,7 @@ impl Conversation {
         }
         let prompt = self.prompt(messages, &ResponseTerms::default(), 0, 0);
         let draft = self.wants_draft(&prompt).then(|| prompt.clone());
-        self.held.preempt.begin(&mut self.common, prompt, text, led);
+        self.held.preempt.begin(&mut self.common, prompt, led);
         if let (Some(prompt), Some(held)) = (draft, self.held.preempt.held()) {
             self.ask_draft(held.request, prompt);
         }

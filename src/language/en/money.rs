@@ -1,5 +1,6 @@
 //! Amounts of money as people write and say them.
 
+use super::numbers::grouped;
 use regex::{Captures, Regex};
 use std::sync::LazyLock;
 
@@ -173,20 +174,7 @@ pub(crate) fn written(amount: &str, currency: Currency) -> String {
         ("1", "") => currency.whole.0,
         _ => currency.whole.1,
     };
-    format!("{minus}{}{decimals} {name}", grouped(whole))
-}
-
-/// "12500" to "12,500".
-pub(crate) fn grouped(digits: &str) -> String {
-    let first = digits.len() % 3;
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && at % 3 == first {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    format!("{minus}{}{decimals} {name}", grouped(whole, ','))
 }
 
 /// A text with its amounts written out: "12500.0 USD" and "USD 12500" become "12,500 US dollars". The rest

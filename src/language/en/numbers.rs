@@ -144,6 +144,19 @@ pub fn plain(value: f64) -> String {
     }
 }
 
+/// Digits with `separator` between thousands: "12500" to "12,500".
+pub fn grouped(digits: &str, separator: char) -> String {
+    let first = digits.len() % 3;
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && at % 3 == first {
+            text.push(separator);
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// The number at the start of `words`, and its length in words.
 fn number(words: &[&str]) -> Option<(f64, usize)> {
     let (mut value, mut length) = whole(words)?;

@@ -203,14 +203,17 @@ pub fn is_listed(name: &str) -> bool {
     PLACES.contains_key(&key_of(name))
 }
 
-/// Whether the tables have all of a name: "Rome", "the state of Texas", a town with its region. [`find`] also accepts
-/// any words before the name of a region.
-pub(crate) fn is_certain(name: &str) -> bool {
+/// Whether the tables have a name, or a town and its region: "Rome", "springfield illinois".
+pub(crate) fn is_listed_in_full(name: &str) -> bool {
     let key = key_of(name);
     let words: Vec<&str> = key.split(' ').collect();
-    let is_key = |words: &[&str]| PLACES.contains_key(&words.join(" "));
-    let is_town = (1..words.len()).any(|cut| is_key(&words[..cut]) && is_key(&words[cut..]));
-    is_town || named(name).is_some() || part(&key).is_some()
+    let has = |words: &[&str]| PLACES.contains_key(&words.join(" "));
+    has(&words) || (1..words.len()).any(|cut| has(&words[..cut]) && has(&words[cut..]))
+}
+
+/// Whether the tables have all of a name, in any form: also "the state of Texas".
+pub(crate) fn is_certain(name: &str) -> bool {
+    is_listed_in_full(name) || named(name).is_some() || part(&key_of(name)).is_some()
 }
 
 /// The usual name of the listed place that sounds like the words, if only one does.

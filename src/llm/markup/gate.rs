@@ -4,6 +4,7 @@ use super::call::{NAMELESS, is_name_char};
 use super::readers::Found;
 use super::regions::{self, Close, Ending, Held, Marker, Reading, Region, Step};
 use super::{MAX_NAME_CHARS, Mode, Parser};
+use crate::language::sentences::SENTENCE_ENDS;
 use crate::llm::LlmEvent;
 use serde_json::{Map, Value};
 
@@ -17,7 +18,8 @@ impl Parser {
     /// Returns `true` if a bracket would be the first character of a clause here.
     pub(super) fn starts_clause(&self) -> bool {
         let after_sentence = match self.last {
-            Some('.' | '!' | '?' | '…' | '。' | '！' | '？' | '।' | '۔' | '؟') => true,
+            Some('.' | '!' | '?' | '…') => true,
+            Some(last) if SENTENCE_ENDS.contains(&last) => true,
             // Without a space it is an emoticon: ":["
             Some(':') => self.gap.is_some(),
             _ => false,
