@@ -76,6 +76,17 @@ impl StoreSettings {
         })
     }
 
+    /// A connection for a thread of its own.
+    ///
+    /// # Errors
+    /// [`StoreError::Failed`] with the reason.
+    pub fn connect_blocking(&self) -> Result<redis::Connection, StoreError> {
+        let connection = self.client()?.get_connection_with_timeout(PATIENCE)?;
+        connection.set_read_timeout(Some(PATIENCE))?;
+        connection.set_write_timeout(Some(PATIENCE))?;
+        Ok(connection)
+    }
+
     /// How to mend what happens if one side speaks TLS and the other does not.
     fn guess(&self, error: &RedisError) -> Option<&'static str> {
         let is_refused = error.is_connection_refusal();
@@ -108,7 +119,8 @@ impl StoreSettings {
     }
 }
 
-fn key(names: &[&str]) -> String {
+/// The key of these names.
+pub fn key(names: &[&str]) -> String {
     format!("{PREFIX}:{}", names.join(":"))
 }
 
@@ -282,11 +294,6 @@ impl Store {
         Ok(taken.is_some())
     }
 
-    /// The key of these names.
-    pub fn key(&self, names: &[&str]) -> String {
-        key(names)
-    }
-
     /// The name of this run of the server among all that share the store.
     pub fn server(&self) -> &str {
         &self.0.server
@@ -298,7 +305,7 @@ impl Store {
     /// As [`Store::ask`].
     pub async fn is_alive(&self, server: &str) -> Result<bool, StoreError> {
         let mut command = cmd("EXISTS");
-        command.arg(self.key(&["alive", server]));
+        command.arg(key(&["alive", server]));
         self.ask(&command).await
     }
 
@@ -334,7 +341,7 @@ impl Store {
     /// Shows that this server is alive, with which it is seen whether the store can be written. Returns whether it can.
     async fn beat(&self) -> bool {
         let mut command = cmd("SET");
-        command.arg(self.key(&["alive", self.server()])).arg(1);
+        command.arg(key(&["alive", self.server()])).arg(1);
         command.arg("EX").arg(ALIVE.as_secs());
         let answer = command.query_async::<()>(&mut self.connection()).await;
         match &answer {

@@ -5,14 +5,15 @@ use crate::asr::{
 };
 use crate::brain::Brain;
 use crate::config::{
-    AgentConfig, AsrEngine, Config, Keypad, LlmEngine, OnnxModel, RemoteAsr, RemoteLlm, RemoteTts,
+    AgentConfig, AsrEngine, Config, Keypad, LlmEngine, OnnxModel, PatternPlace, RemoteAsr,
+    RemoteLlm, RemoteTts,
 };
 use crate::conversation::Policy;
 use crate::language::{ENGLISH, base};
 use crate::llm::{Fallback, Llm, Remote, remote};
 use crate::metrics::Metrics;
 use crate::models::Models;
-use crate::prediction::patterns::{Memory, PatternFile, Transitions};
+use crate::prediction::patterns::{Memory, PatternFile, PatternStore, SharedPatterns, Transitions};
 use crate::prediction::{self, ExampleFiles, Predictor, Settings, Today};
 use crate::server::TransferCall;
 use crate::session::{
@@ -275,8 +276,16 @@ fn journal(config: &Config, observers: &Observers) -> Result<Journal> {
 
 /// The patterns that the server has learned so far; empty if learning is off.
 pub(super) fn patterns(config: &Config) -> Memory {
-    let file = config.patterns.as_deref().map(PatternFile::at);
-    file.map_or_else(Memory::default, |file| Memory::kept(Box::new(file)))
+    pattern_store(config).map_or_else(Memory::default, Memory::kept)
+}
+
+/// The store of the learned patterns; `None` if learning is off.
+pub(super) fn pattern_store(config: &Config) -> Option<Box<dyn PatternStore>> {
+    let place = config.patterns.as_ref()?;
+    Some(match place {
+        PatternPlace::File(path) => Box::new(PatternFile::at(path)),
+        PatternPlace::Store(settings) => Box::new(SharedPatterns::at(settings.clone())),
+    })
 }
 
 fn predictors(

@@ -185,9 +185,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         }
         Command::Say(say) => done(say.run(&start(&common.flags(Scope::Models))?)),
         Command::Replay(replay) => replay.run(),
-        Command::Patterns(patterns) => {
-            done(patterns.run(|| start(&common.flags(Scope::Conversation))))
-        }
+        Command::Patterns(patterns) => done(patterns.run(|| start(&common.flags(Scope::Shared)))),
         Command::Stats(stats) => done(stats.run()),
         Command::Router(router) => done(router.run(&start(&common.flags(router.scope()))?)),
         Command::Mcp(mcp) => mcp.run(&start(&common.flags(Scope::Conversation))?),

@@ -2,7 +2,7 @@
 
 use crate::config::{Flags, Scope};
 use crate::conversation::Policy;
-use crate::prediction::patterns::PatternFile;
+use crate::prediction::patterns::{PatternFile, PatternStore};
 use crate::recording::{Difference, Recording, Replayed, replay};
 use crate::stats::{Ahead, Drafts, Quantiles, Stats};
 use crate::what_if::{Foresight, TurnChange, TurnFigures, Unknown, WhatIf, what_if};
@@ -86,7 +86,7 @@ impl Replay {
                 false => super::print(&side_by_side(&[("changed", &changed)])),
             };
         };
-        let book = PatternFile::at(patterns).read()?;
+        let book = PatternFile::at(patterns).load()?.unwrap_or_default();
         if book.0.is_empty() {
             bail!(
                 "{} has no patterns; the server writes them to speculation.patterns_file",

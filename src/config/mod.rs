@@ -102,7 +102,7 @@ pub struct Config {
     /// A trained head for the router, in addition to the tools' rules.
     pub router_head: Option<PathBuf>,
     /// Where it is kept which call follows which; `None` if calls are not predicted from the calls before them.
-    pub patterns: Option<PathBuf>,
+    pub patterns: Option<PatternPlace>,
     /// The UDP port of calls over WebRTC.
     pub webrtc: WebrtcConfig,
     /// The address to listen on for Asterisk's AudioSocket calls; `None` for none.
@@ -411,6 +411,15 @@ pub struct LogConfig {
     pub turns: Option<PathBuf>,
 }
 
+/// Where learned patterns are kept.
+#[derive(Debug, Clone)]
+pub enum PatternPlace {
+    /// In a file of this machine.
+    File(PathBuf),
+    /// In the store that several servers share.
+    Store(StoreSettings),
+}
+
 /// The part of the configuration that a command uses. Only secrets of that part are required.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
@@ -418,6 +427,8 @@ pub enum Scope {
     Models,
     /// A conversation on this machine: language model and tools, but no telephony.
     Conversation,
+    /// A conversation, and the store that servers share.
+    Shared,
     /// Everything that the server needs.
     #[default]
     Server,

@@ -73,7 +73,7 @@ impl Check<'_> {
         const FIX: &str =
             "write it as in \"redis://127.0.0.1:6379/0\", with rediss for TLS, or leave it empty";
         let typed = raw.url.trim();
-        if typed.is_empty() || self.scope < Scope::Server {
+        if typed.is_empty() || self.scope < Scope::Shared {
             return Ok(None);
         }
         let url = Url::parse(typed).ok().filter(|url| {

@@ -70,6 +70,7 @@ pub(super) fn check(
     }
     let call_recording = check.call_recording(&raw.call_recording, &agents)?;
     let server = check.server(&raw.server)?;
+    let store = check.store(&raw.store)?;
     Ok(Config {
         server: ServerSettings {
             outbound: check.outbound(&raw.outbound, twilio.is_some(), &server)?,
@@ -103,9 +104,9 @@ pub(super) fn check(
         routes: check.routes(&raw.route, &agents)?,
         agents,
         tools,
-        store: check.store(&raw.store)?,
         router_head: check.existing("router.head", &raw.router.head)?,
-        patterns: check.patterns(&raw.speculation),
+        patterns: check.patterns(&raw.speculation, store.as_ref()),
+        store,
         webrtc: check.webrtc(&raw.webrtc)?,
         audiosocket: check.trusting(
             &AUDIOSOCKET,
@@ -767,10 +768,19 @@ impl Check<'_> {
         })
     }
 
-    fn patterns(&self, raw: &RawSpeculation) -> Option<PathBuf> {
+    /// Servers with a shared store learn together, unless a file is named.
+    fn patterns(
+        &self,
+        raw: &RawSpeculation,
+        store: Option<&StoreSettings>,
+    ) -> Option<PatternPlace> {
         let named = self.path("speculation.patterns_file", &raw.patterns_file);
-        let file = named.unwrap_or_else(|| self.state_folder().join("patterns.json"));
-        (raw.enabled && raw.patterns).then_some(file)
+        let place = match (named, store) {
+            (Some(file), _) => PatternPlace::File(file),
+            (None, Some(store)) => PatternPlace::Store(store.clone()),
+            (None, None) => PatternPlace::File(self.state_folder().join("patterns.json")),
+        };
+        (raw.enabled && raw.patterns).then_some(place)
     }
 
     /// The state folder of the XDG Base Directory Specification.

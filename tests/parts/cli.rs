@@ -3,6 +3,7 @@
 use crate::sessions::{Lookup, Talk};
 use crate::support::live::without_models;
 use crate::support::mcp::{Setup, object};
+use crate::support::replicas::Redis;
 use crate::support::serve_on_a_thread;
 use axum::Router;
 use axum::http::StatusCode;
@@ -1009,6 +1010,46 @@ fn patterns(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = undertone(folder, &[&["patterns"], arguments].concat());
     command.env("XDG_STATE_HOME", folder.join("state"));
     command.output().expect("it runs")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn patterns_in_a_shared_store_are_those_of_all_its_servers() {
+    let mut redis = Redis::start().await;
+    let servers = [(); 2].map(|()| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let settings = format!("[store]\nurl = \"{}\"\n", redis.url());
+        std::fs::write(folder.path().join("undertone.toml"), settings).expect("written");
+        folder
+    });
+    let [one, other] = servers.each_ref().map(|folder| {
+        |arguments: &[&str]| {
+            let output = patterns(folder.path(), arguments);
+            (output.status.success(), stdout(&output) + &stderr(&output))
+        }
+    });
+    let talks = json!([of_eva("ZK3FFW", "SK101"), of_eva("QW7RTY", "SK102")]);
+    let file = servers[0].path().join("talks.json");
+    std::fs::write(file, talks.to_string()).expect("written");
+    let (learned, told) = one(&["learn", "talks.json"]);
+    assert!(learned, "{told}");
+    let (shown, told) = other(&["show", "flight_status"]);
+    assert!(
+        shown && told.contains("result /flight of find_booking"),
+        "{told}"
+    );
+    let (forgot, told) = other(&["forget", "flight_status"]);
+    assert!(forgot, "{told}");
+    let (shown, told) = one(&["show", "flight_status"]);
+    assert!(!shown && told.contains("known are: find_booking"), "{told}");
+    assert!(
+        !servers[0]
+            .path()
+            .join("state/undertone/patterns.json")
+            .exists()
+    );
+    redis.stop().await;
+    let (listed, told) = one(&["list"]);
+    assert!(!listed && told.contains("the shared store: "), "{told}");
 }
 
 /// Checks that two reads of two conversations were learned from `file`, and where their arguments come from.

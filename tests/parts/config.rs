@@ -5,8 +5,8 @@ use secrecy::ExposeSecret;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use undertone::config::{
-    Config, ConfigError, Environment, Flags, LlmEngine, Loaded, RemoteAsr, RemoteTts, Retention,
-    SettingOrigin, load,
+    Config, ConfigError, Environment, Flags, LlmEngine, Loaded, PatternPlace, RemoteAsr, RemoteTts,
+    Retention, SettingOrigin, load,
 };
 use undertone::conversation::Micros;
 use undertone::conversation::Policy;
@@ -1150,6 +1150,19 @@ fn a_shared_store_has_an_address_and_its_password_elsewhere() {
     let in_file = "[store]\nurl = 'redis://localhost'\npassword_file = 'secret'\n";
     let in_file = file(in_file).beside("secret", "canary").load().unwrap();
     assert!(in_file.config.store.expect("a store").password.is_some());
+}
+
+#[test]
+fn servers_with_a_store_keep_patterns_there_unless_a_file_is_named() {
+    let store = "[store]\nurl = 'redis://localhost'\n";
+    let named = "[speculation]\npatterns_file = 'mine.json'\n";
+    let is_shared = |text: &str| {
+        let place = file(text).load().unwrap().config.patterns;
+        matches!(place.expect("a place"), PatternPlace::Store(_))
+    };
+    assert!(is_shared(store));
+    assert!(!is_shared(""));
+    assert!(!is_shared(&format!("{store}{named}")));
 }
 
 #[test]

@@ -6,20 +6,24 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::any;
 use jiff::tz::TimeZone;
+use redis::cmd;
 use serde_json::{Map, Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::Server;
 use support::live::{Call, Hears, said, serve, tone, without_models};
+use support::replicas::Redis;
 use undertone::dice::Dice;
 use undertone::llm::scripted::{Scripted, Step};
 use undertone::llm::{Llm, LlmStream, Message, Prompt};
 use undertone::prediction::Today;
 use undertone::prediction::patterns::{
-    Happened, Memory, PastConversation, PatternFigures, PatternFile, Schemas, Transitions, learnt,
+    Book, Happened, Memory, PastConversation, PatternFigures, PatternFile, PatternStore, Schemas,
+    SharedPatterns, Transitions, learnt,
 };
 use undertone::session::{Builders, Observers};
+use undertone::store::StoreTls;
 use undertone::tools::{Registry, SystemClock, declared};
 
 /// How long each tool takes.
@@ -344,16 +348,18 @@ impl Llm for Agent {
     }
 }
 
-/// The memory of a server that has served these callers.
-fn learned(tools: &Registry, callers: std::ops::Range<usize>, folder: &std::path::Path) -> Memory {
+/// Stores what a server that has served these callers has learned.
+fn learn(tools: &Registry, callers: std::ops::Range<usize>, store: &mut dyn PatternStore) {
     let declared = tools.declarations();
     let schemas = Schemas::of(declared.iter().map(|tool| &**tool));
     let talks: Vec<PastConversation> = callers.map(told).collect();
-    let path = folder.join("patterns.json");
     let patterns = learnt(&talks, &schemas).kept();
-    let keep = PatternFile::at(&path).edit(|book| book.0.insert("default".into(), patterns));
-    keep.expect("kept");
-    Memory::kept(Box::new(PatternFile::at(&path)))
+    let stored = store.update(&mut |stored| {
+        let mut book = stored.unwrap_or_default();
+        book.0.insert("default".into(), patterns.clone());
+        book
+    });
+    stored.expect("kept");
 }
 
 /// A server that hears the words of the turn whose number it returns.
@@ -363,7 +369,9 @@ fn serve_airline(
     folder: &std::path::Path,
 ) -> (Server, Arc<AtomicUsize>) {
     let tools = tools(airline.open());
-    let memory = learned(&tools, 0..CALLERS, folder);
+    let file = || PatternFile::at(&folder.join("patterns.json"));
+    learn(&tools, 0..CALLERS, &mut file());
+    let memory = Memory::kept(Box::new(file()));
     let today = Today::new(Arc::new(SystemClock), TimeZone::UTC);
     let declared = tools.declarations();
     let source = Transitions::new(&declared, today, PatternFigures::default(), memory.clone());
@@ -447,4 +455,72 @@ async fn half_of_the_calls_of_a_spoken_conversation_start_before_their_commit() 
         2,
         "each change was made once"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_with_a_shared_store_learn_from_each_other() {
+    let mut redis = Redis::start().await;
+    let settings = redis.settings(StoreTls::default());
+    let shared = || SharedPatterns::at(settings.clone());
+    let text = |book: Book| book.text().expect("JSON");
+    let calls = |memory: &Memory| memory.book().0["default"].learnt();
+    let [one, other] = [shared(), shared()].map(|store| Memory::kept(Box::new(store)));
+    let tools = tools(Airline::of(&turns(40)).open());
+    let mut third = shared();
+    learn(&tools, 0..2, &mut third);
+    for memory in [&one, &other] {
+        memory.finish().await;
+        assert!(calls(memory) > 0);
+    }
+
+    // Both at once: what each has learned is added to what the other has.
+    let declared = tools.declarations();
+    let schemas = Schemas::of(declared.iter().map(|tool| &**tool));
+    let learns = |mut store: SharedPatterns, callers: std::ops::Range<usize>| {
+        let (before, schemas) = (store.load().expect("patterns").expect("some"), &schemas);
+        move || {
+            for caller in callers {
+                let mut now = before.clone();
+                let patterns = now.0.get_mut("default").expect("the agent");
+                patterns.study(&told(caller), schemas);
+                let updated = store.update(&mut |stored| {
+                    let mut stored = stored.expect("patterns");
+                    stored.add_learned(&before, &now);
+                    stored
+                });
+                updated.expect("stored");
+            }
+        }
+    };
+    let (first, second) = (learns(shared(), 2..12), learns(shared(), 12..22));
+    std::thread::scope(|threads| {
+        threads.spawn(first);
+        threads.spawn(second);
+    });
+    let all: Vec<PastConversation> = (0..22).map(told).collect();
+    for memory in [&one, &other] {
+        memory.finish().await;
+        assert_eq!(calls(memory), learnt(&all, &schemas).learnt());
+    }
+    assert_eq!(text(one.book()), text(other.book()));
+
+    // Without the store the servers know what they know, and a store that has lost everything gets it from them.
+    let known = text(one.book());
+    redis.stop().await;
+    one.finish().await;
+    assert_eq!(text(one.book()), known);
+    assert!(shared().load().is_err());
+    redis.resume().await;
+    assert!(third.load().expect("the store is back").is_some());
+    let lost: Result<(), _> = redis.store().await.ask(&cmd("FLUSHALL")).await;
+    lost.expect("flushed");
+    one.finish().await;
+    assert_eq!(text(one.book()), known);
+    let filled = third.update(&mut |stored| {
+        assert_eq!(stored, None);
+        one.book()
+    });
+    assert_eq!(text(filled.expect("stored")), known);
+    other.finish().await;
+    assert_eq!(text(other.book()), known);
 }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use undertone::session::{BudgetShared, BudgetStore, Spending};
-use undertone::store::{Store, StoreFigures, StoreTls};
+use undertone::store::{Store, StoreFigures, StoreTls, key};
 use undertone::tools::journal::{
     Begun, Intent, Journal, JournalError, JournalFigures, JournalShared, JournalStore,
 };
@@ -105,7 +105,7 @@ async fn earlier_attempts_at_a_change_are_kept_as_long_as_the_last_one() {
     let store = redis.store().await;
     let (journal, _) = journal(&store);
     let refused = Err(ToolError::Failed("no room is free".into()));
-    let record = store.key(&["journal", "once-x"]);
+    let record = key(&["journal", "once-x"]);
     let ages = async || {
         let mut ages = cmd("PEXPIRE");
         let aged: u32 = store.ask(ages.arg(&record).arg(60_000)).await.expect("set");
@@ -274,7 +274,7 @@ async fn a_result_that_the_store_has_refused_is_written_later() {
 async fn a_call_without_a_record_is_struck_off_and_one_of_another_version_stays() {
     let redis = Redis::start().await;
     let store = redis.store().await;
-    let open = store.key(&["journal-open"]);
+    let open = key(&["journal-open"]);
     let add = async |key: &str| {
         let mut add = cmd("SADD");
         add.arg(&open).arg(key);
@@ -286,8 +286,7 @@ async fn a_call_without_a_record_is_struck_off_and_one_of_another_version_stays(
         store.ask::<bool>(&is_open).await.expect("an answer")
     };
     let mut set = cmd("SET");
-    set.arg(store.key(&["journal", "newer"]))
-        .arg(r#"{"form": 2}"#);
+    set.arg(key(&["journal", "newer"])).arg(r#"{"form": 2}"#);
     let _: () = store.ask(&set).await.expect("an answer");
     add("newer").await;
     let _journal = journal(&store);
@@ -311,8 +310,7 @@ async fn a_result_that_only_a_newer_server_can_read_says_that_the_change_may_hav
         "result": {"Err": {"Unheard": 5}}
     });
     let mut set = cmd("SET");
-    set.arg(store.key(&["journal", "a"]))
-        .arg(record.to_string());
+    set.arg(key(&["journal", "a"])).arg(record.to_string());
     let _: () = store.ask(&set).await.expect("an answer");
     let begun = begun(&journal, "a").await;
     assert!(

@@ -1,14 +1,13 @@
 //! `undertone patterns list`, `show`, `forget`, `export`: what was learned, looked at and edited.
 
-use crate::cli::{print, print_json};
+use crate::cli::{engines, print, print_json};
 use crate::config::Config;
-use crate::prediction::patterns::{Book, PatternFile, Patterns, Rate, Shown};
+use crate::prediction::patterns::{Book, PatternStore, Patterns, Rate, Shown};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::path::Path;
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct List {
@@ -67,15 +66,25 @@ struct Source<'a> {
     rate: Rate,
 }
 
-/// The file of the patterns.
-pub(super) fn file(config: &Config) -> Result<&Path> {
-    config.patterns.as_deref().context(
+/// The store of the patterns.
+pub(super) fn store(config: &Config) -> Result<Box<dyn PatternStore>> {
+    engines::pattern_store(config).context(
         "nothing is learned, because speculation.enabled or speculation.patterns is false: set both to true",
     )
 }
 
 fn book(config: &Config) -> Result<Book> {
-    Ok(PatternFile::at(file(config)?).read()?)
+    Ok(store(config)?.load()?.unwrap_or_default())
+}
+
+/// Changes what is stored.
+pub(super) fn edit(store: &mut dyn PatternStore, mut change: impl FnMut(&mut Book)) -> Result<()> {
+    store.update(&mut |stored| {
+        let mut book = stored.unwrap_or_default();
+        change(&mut book);
+        book
+    })?;
+    Ok(())
 }
 
 impl Of {
@@ -206,9 +215,9 @@ fn unknown(tool: &str, agents: &[(&str, &Patterns)]) -> anyhow::Error {
 
 impl Forget {
     pub(super) fn run(&self, config: &Config) -> Result<()> {
-        let path = file(config)?;
+        let mut store = store(config)?;
         // Before anything is written.
-        let before = PatternFile::at(path).read()?;
+        let before = store.load()?.unwrap_or_default();
         let agents = self.of.agents(&before)?;
         if let Some(tool) = &self.tool
             && !agents
@@ -217,17 +226,20 @@ impl Forget {
         {
             return Err(unknown(tool, &agents));
         }
-        let gone = PatternFile::at(path).edit(|book| match &self.tool {
-            Some(tool) => {
-                let agents = book.0.iter_mut();
-                let agents = agents.filter(|(agent, _)| self.of.is(agent));
-                agents.map(|(_, one)| one.forget(tool)).sum::<usize>()
-            }
-            None => {
-                let gone = book.0.iter().filter(|(agent, _)| self.of.is(agent));
-                let gone = gone.map(|(_, one)| one.len()).sum();
-                book.0.retain(|agent, _| !self.of.is(agent));
-                gone
+        let mut gone = 0;
+        edit(&mut *store, |book| {
+            gone = match &self.tool {
+                Some(tool) => {
+                    let agents = book.0.iter_mut();
+                    let agents = agents.filter(|(agent, _)| self.of.is(agent));
+                    agents.map(|(_, one)| one.forget(tool)).sum::<usize>()
+                }
+                None => {
+                    let gone = book.0.iter().filter(|(agent, _)| self.of.is(agent));
+                    let gone = gone.map(|(_, one)| one.len()).sum();
+                    book.0.retain(|agent, _| !self.of.is(agent));
+                    gone
+                }
             }
         })?;
         print(&format!("forgot {gone} patterns"))

@@ -1,10 +1,10 @@
 //! `undertone patterns learn`: patterns from conversations that were recorded or written elsewhere.
 
-use super::edit::file;
+use super::edit::{edit, store};
 use crate::cli::{engines, print};
 use crate::config::Config;
 use crate::conversation::{Event, Input, Output};
-use crate::prediction::patterns::{Happened, PastConversation, PatternFile, Schemas};
+use crate::prediction::patterns::{Happened, PastConversation, Schemas};
 use crate::recording::{Recording, Step};
 use crate::session::DEFAULT_AGENT;
 use anyhow::{Context, Result, bail};
@@ -38,7 +38,7 @@ struct Lesson {
 impl Learn {
     pub(super) fn run(&self, config: &Config) -> Result<()> {
         crate::cli::check_agent(self.agent.as_deref(), config)?;
-        let path = file(config)?;
+        let mut store = store(config)?;
         let tools = engines::registry(config)?;
         let schemas = Schemas::of(tools.declarations().iter().map(|tool| &**tool));
         let mut lessons = Vec::new();
@@ -68,7 +68,7 @@ impl Learn {
                 ),
             }
         }
-        PatternFile::at(path).edit(|book| {
+        edit(&mut *store, |book| {
             for lesson in &lessons {
                 let patterns = book.0.entry(lesson.agent.clone()).or_default();
                 patterns.study(&lesson.conversation, &schemas);

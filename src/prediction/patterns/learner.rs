@@ -1,5 +1,7 @@
 //! Learns which call follows which, and where its arguments come from.
 
+mod merging;
+
 use super::leaves::{put, slots};
 use super::origin::{Origin, Schemas};
 use super::trail::{OPEN, Trail};

@@ -63,28 +63,26 @@ pub(super) struct Learnt {
     changed: bool,
 }
 
-/// Saves patterns to their store, and loads them if somebody has changed them there.
+/// Adds what is learned to a store, and takes from there what others have learned or changed.
 struct Keeper {
     learnt: Arc<Mutex<Learnt>>,
     store: Box<dyn PatternStore>,
+    /// The stored patterns, as they were last seen here.
+    seen: Book,
     /// The store's last error, so that it is logged once.
     problem: Option<String>,
-    /// No other server keeps its patterns there.
-    is_ours: bool,
-    has_loaded: bool,
 }
 
 impl Memory {
-    /// A memory that starts with the store's patterns and saves what it learns there. A store that cannot be read is
-    /// left alone until it can, and so is one that another server uses, until that one has ended; both are logged.
+    /// A memory that starts with the store's patterns, and shares with it what is learned from then on. A store that
+    /// cannot be read is left alone until it can, and logged. Blocks until the store has answered.
     pub fn kept(store: Box<dyn PatternStore>) -> Self {
         let learnt: Arc<Mutex<Learnt>> = Arc::default();
         let mut keeper = Keeper {
             learnt: learnt.clone(),
             store,
+            seen: Book::default(),
             problem: None,
-            is_ours: true,
-            has_loaded: false,
         };
         keeper.look();
         let keeper = Arc::new(Mutex::new(keeper));
@@ -112,7 +110,7 @@ impl Memory {
     /// A memory that starts with the patterns of `book` and saves nothing.
     pub fn of(book: Book) -> Self {
         let memory = Self::default();
-        memory.lock().take_over(book);
+        memory.lock().take_over(book, &Book::default());
         memory
     }
 
@@ -170,54 +168,30 @@ impl Keeper {
     }
 
     fn exchange(&mut self) -> Result<(), PatternStoreError> {
-        self.claim();
-        // What another server saves later would replace what this one has learned.
-        if !self.is_ours && self.has_loaded {
-            return Ok(());
-        }
-        let loaded = self.store.load()?;
-        self.has_loaded = true;
-        if let Some(book) = loaded {
-            lock(&self.learnt).take_over(book);
-            return Ok(());
-        }
-        if !self.is_ours {
-            return Ok(());
-        }
-        let book = {
+        let learned = {
             let mut learnt = lock(&self.learnt);
-            if !std::mem::take(&mut learnt.changed) {
-                return Ok(());
-            }
-            learnt.book.clone()
+            let changed = std::mem::take(&mut learnt.changed);
+            changed.then(|| learnt.book.clone().kept())
         };
-        match self.store.save(&book.kept()) {
-            Ok(None) => Ok(()),
-            Ok(Some(other)) => {
-                lock(&self.learnt).take_over(other);
-                Ok(())
+        let Some(learned) = learned else {
+            if let Some(stored) = self.store.load()? {
+                lock(&self.learnt).take_over(stored.clone(), &self.seen);
+                self.seen = stored;
             }
-            Err(error) => {
-                lock(&self.learnt).changed = true;
-                Err(error)
+            return Ok(());
+        };
+        let seen = &self.seen;
+        let updated = self.store.update(&mut |stored| match stored {
+            Some(mut stored) => {
+                stored.add_learned(seen, &learned);
+                stored
             }
-        }
-    }
-
-    /// Takes the store if no other server has it.
-    fn claim(&mut self) {
-        let is_ours = self.store.claim();
-        match (self.is_ours, is_ours) {
-            (true, false) => tracing::warn!(
-                "another server keeps its patterns in the same file: what this one learns is lost when it ends; \
-                 name another file in speculation.patterns_file"
-            ),
-            (false, true) => {
-                tracing::info!("patterns are saved from now on: the other server has ended")
-            }
-            _ => {}
-        }
-        self.is_ours = is_ours;
+            None => learned.clone(),
+        });
+        let stored = updated.inspect_err(|_| lock(&self.learnt).changed = true)?;
+        lock(&self.learnt).take_over(stored.clone(), &learned);
+        self.seen = stored;
+        Ok(())
     }
 }
 
@@ -247,12 +221,13 @@ impl Learnt {
         self.count_stopped();
     }
 
-    fn take_over(&mut self, book: Book) {
+    /// Takes over what is stored, and keeps what was learned since `before`.
+    fn take_over(&mut self, mut stored: Book, before: &Book) {
+        stored.add_learned(before, &self.book);
         self.book = match &self.schemas {
-            Some(schemas) => book.admitted(schemas),
-            None => book,
+            Some(schemas) => stored.admitted(schemas),
+            None => stored,
         };
-        self.changed = false;
         let agents = &self.book.0;
         self.watched.retain(|(agent, tool), _| {
             let patterns = agents.get(agent);
@@ -396,6 +371,18 @@ mod tests {
             .any(|one| one.tool == "status" && f64::from(one.confidence) >= SURE)
     }
 
+    fn forget_status(path: &Path) {
+        let mut gone = 0;
+        let mut file = PatternFile::at(path);
+        let updated = file.update(&mut |stored| {
+            let mut book = stored.expect("patterns");
+            gone = book.0.values_mut().map(|one| one.forget("status")).sum();
+            book
+        });
+        updated.expect("written");
+        assert!(gone > 0);
+    }
+
     fn taught(desk: &Desk) {
         for at in 0..12 {
             desk.session(&format!("BK{at:04}"), "status");
@@ -477,9 +464,7 @@ mod tests {
         let desk = Desk::with(memory.clone());
         taught(&desk);
         memory.finish().await;
-        let forget = |book: &mut Book| book.0.values_mut().map(|one| one.forget("status")).sum();
-        let gone: usize = PatternFile::at(&path).edit(forget).expect("edited");
-        assert!(gone > 0);
+        forget_status(&path);
         memory.finish().await;
         assert!(!sure(&desk, "BK7777"));
         // Learning continues from there.
@@ -502,43 +487,105 @@ mod tests {
         }
         assert_eq!(desk.stopped(), 1);
         memory.finish().await;
-        let forget = |book: &mut Book| book.0.values_mut().map(|one| one.forget("status")).sum();
-        let gone: usize = PatternFile::at(&path).edit(forget).expect("edited");
-        assert!(gone > 0);
+        forget_status(&path);
         memory.finish().await;
         assert_eq!(desk.stopped(), 0);
     }
 
     /// Each of the two used to drop what it had learned for what the other had saved.
     #[tokio::test]
-    async fn a_second_server_with_the_same_file_leaves_it_to_the_first() {
+    async fn servers_with_one_store_learn_together() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("patterns.json");
+        let (first, second) = (memory(&path), memory(&path));
+        let (one, other) = (Desk::with(first.clone()), Desk::with(second.clone()));
+        let alone = Desk::with(Memory::default());
+        for round in 0..6 {
+            for (at, desk) in [&one, &other].into_iter().enumerate() {
+                let code = format!("BK{round}{at}00");
+                desk.session(&code, "status");
+                alone.session(&code, "status");
+            }
+            first.finish().await;
+            second.finish().await;
+        }
+        first.finish().await;
+        assert_eq!(first.book().text().ok(), second.book().text().ok());
+        // Each alone has seen half of it.
+        assert!(sure(&one, "BK7777") && sure(&other, "BK7778"));
+        let expected = alone.patterns();
+        let found = &second.book().0["default"];
+        let by_name = |one: &Patterns| {
+            let mut shown = one.list();
+            shown.sort_by(|a, b| (&a.after, &a.tool).cmp(&(&b.after, &b.tool)));
+            shown
+        };
+        let (found, expected) = (by_name(found), by_name(&expected));
+        assert_eq!(found.len(), expected.len());
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_eq!(found.after, expected.after);
+            assert!(
+                (found.share - expected.share).abs() < 0.01,
+                "{found:?} {expected:?}"
+            );
+            let seen = found.observed / expected.observed;
+            assert!((0.9..1.1).contains(&seen), "{found:?} {expected:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn servers_with_one_store_forget_together() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("patterns.json");
         let (first, second) = (memory(&path), memory(&path));
         let (one, other) = (Desk::with(first.clone()), Desk::with(second.clone()));
         taught(&one);
-        taught(&other);
-        second.finish().await;
-        assert!(!path.exists());
-        let learned = second.book();
         first.finish().await;
         second.finish().await;
-        assert_eq!(second.book(), learned);
-        // People edit the file, and the first server takes that over.
-        let forget = |book: &mut Book| book.0.values_mut().map(|one| one.forget("status")).sum();
-        let gone: usize = PatternFile::at(&path).edit(forget).expect("edited");
+        assert!(sure(&one, "BK7777") && sure(&other, "BK7777"));
         first.finish().await;
         second.finish().await;
-        assert!(gone > 0 && !sure(&one, "BK7777") && sure(&other, "BK7777"));
-        // Once the first server has ended, the file is the second one's.
+        forget_status(&path);
+        // Both have learned since; of that, too, nothing about the tool comes back.
+        for at in 0..3 {
+            one.session(&format!("BK88{at}0"), "status");
+        }
         first.finish().await;
-        drop((one, first));
         second.finish().await;
-        taught(&other);
+        first.finish().await;
+        for memory in [first, second] {
+            let found = memory.book().0["default"].list();
+            assert!(found.iter().all(|one| one.tool != "status"), "{found:?}");
+        }
+    }
+
+    /// A source that one conversation alone has shown may contain a name: it stays with the server that saw it.
+    #[tokio::test]
+    async fn what_one_conversation_has_shown_is_not_shared() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("patterns.json");
+        let (first, second) = (memory(&path), memory(&path));
+        let (one, other) = (Desk::with(first.clone()), Desk::with(second.clone()));
+        let sources = |memory: &Memory| {
+            let agents = memory.book().0;
+            let found = agents.get("default").map(|one| one.sources("status"));
+            let found = found.unwrap_or_default().into_iter();
+            found.filter(|(_, source, _)| source.contains("id")).count()
+        };
+        one.session("BK0001", "status");
+        first.finish().await;
         second.finish().await;
-        let kept = PatternFile::at(&path).read().expect("patterns");
-        let text = |book: Book| book.text().expect("JSON");
-        assert_eq!(text(kept), text(second.book().kept()));
+        assert_eq!((sources(&first) > 0, sources(&second)), (true, 0));
+        // Nor is it if another conversation at the other server shows it, too.
+        other.session("BK0002", "status");
+        second.finish().await;
+        first.finish().await;
+        assert!(sources(&second) > 0);
+        one.session("BK0003", "status");
+        first.finish().await;
+        second.finish().await;
+        let text = std::fs::read_to_string(&path).expect("a file");
+        assert!(text.contains("/id"), "two conversations have shown it");
     }
 
     /// A store that panics when it saves for the first time.
@@ -549,9 +596,12 @@ mod tests {
             self.0.load()
         }
 
-        fn save(&mut self, book: &Book) -> Result<Option<Book>, PatternStoreError> {
+        fn update(
+            &mut self,
+            change: &mut dyn FnMut(Option<Book>) -> Book,
+        ) -> Result<Book, PatternStoreError> {
             assert!(std::mem::replace(&mut self.1, true), "a bug in the store");
-            self.0.save(book)
+            self.0.update(change)
         }
     }
 

@@ -10,6 +10,7 @@ mod leaves;
 mod memory;
 mod observer;
 mod origin;
+mod shared;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -21,5 +22,6 @@ pub use learner::{Guess, Patterns, Rate, Shown, VERSION};
 pub use memory::{Memory, PatternFigures};
 pub use observer::Transitions;
 pub use origin::{Origin, Pick, Schemas, SpanPick};
+pub use shared::SharedPatterns;
 pub use store::{Book, PatternFile, PatternStore, PatternStoreError};
 pub use trail::Trail;

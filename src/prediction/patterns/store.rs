@@ -1,13 +1,13 @@
-//! Stores patterns between runs of the server.
+//! Stores patterns between runs of the server, for one server or several.
 //!
-//! The file is replaced as a whole, by renaming, so that no reader sees half of it. If somebody changes it while a
-//! server runs, the server loads the change and loses what it has learned since its last save. Only one server at a time
-//! keeps its patterns in a file, or each would lose what it has learned to the other.
+//! The file is replaced as a whole, by renaming, so that no reader sees half of it. Servers and people change it one
+//! after the other, each under its lock.
 
 use super::learner::{Patterns, VERSION};
+use crate::store::StoreError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -32,6 +32,13 @@ struct Form<T> {
 #[derive(Deserialize)]
 struct Marked {
     undertone_patterns: u32,
+}
+
+/// The reason that a text holds no patterns for this program.
+#[derive(Debug, PartialEq)]
+pub(super) enum Fault {
+    Foreign(String),
+    Version(u32),
 }
 
 /// An error of a store of patterns.
@@ -67,26 +74,36 @@ pub enum PatternStoreError {
         /// Its version.
         version: u32,
     },
+    /// The store that several servers share cannot be read or written.
+    #[error("{0}")]
+    Shared(#[from] StoreError),
+    /// It has something else under the patterns' key.
+    #[error("the shared store: {key} holds no patterns ({problem}); delete the key to begin anew")]
+    SharedForeign {
+        /// The key.
+        key: String,
+        /// The fault.
+        problem: String,
+    },
 }
 
-/// Keeps patterns while no server runs. Its methods may block.
+/// Keeps patterns while no server runs. Several servers may use one. Its methods may block.
 pub trait PatternStore: Send {
-    /// Takes the store for this server, until it is dropped. `false` if another server has it.
-    fn claim(&mut self) -> bool {
-        true
-    }
-
-    /// Loads the patterns if they have changed since they were last loaded or saved here.
+    /// Loads the patterns if they have changed since they were last loaded or changed here.
     ///
     /// # Errors
     /// [`PatternStoreError`] if it cannot be read.
     fn load(&mut self) -> Result<Option<Book>, PatternStoreError>;
 
-    /// Saves the patterns. If somebody else has changed the stored ones, those stay and are returned.
+    /// Changes the stored patterns; meanwhile nobody else does. `change` gets `None` if the store has lost them, and may be
+    /// called several times. Returns what is stored then.
     ///
     /// # Errors
-    /// [`PatternStoreError`] if they cannot be written; then the stored ones stay.
-    fn save(&mut self, book: &Book) -> Result<Option<Book>, PatternStoreError>;
+    /// [`PatternStoreError`] if it cannot be read or written; then the stored ones stay.
+    fn update(
+        &mut self,
+        change: &mut dyn FnMut(Option<Book>) -> Book,
+    ) -> Result<Book, PatternStoreError>;
 }
 
 /// A file of this machine. Only its owner may read it.
@@ -95,8 +112,6 @@ pub struct PatternFile {
     path: PathBuf,
     /// The file as it was last seen here; `None` if there was none.
     seen: Option<Stamp>,
-    /// Locked while the file is this server's.
-    claimed: Option<File>,
 }
 
 /// Tells one content of a file from another.
@@ -108,30 +123,7 @@ impl PatternFile {
         Self {
             path: path.to_owned(),
             seen: None,
-            claimed: None,
         }
-    }
-
-    /// The patterns in the file; none if there is no file.
-    ///
-    /// # Errors
-    /// [`PatternStoreError`] if it cannot be read.
-    pub fn read(&mut self) -> Result<Book, PatternStoreError> {
-        self.seen = None;
-        Ok(self.load()?.unwrap_or_default())
-    }
-
-    /// Changes the patterns in the file under its lock.
-    ///
-    /// # Errors
-    /// [`PatternStoreError`] if it cannot be read or written.
-    pub fn edit<T>(&mut self, change: impl FnOnce(&mut Book) -> T) -> Result<T, PatternStoreError> {
-        let path = self.path.clone();
-        let _lock = lock(&path).map_err(in_file(&path))?;
-        let mut book = self.read()?;
-        let changed = change(&mut book);
-        self.replace(&book).map_err(in_file(&path))?;
-        Ok(changed)
     }
 
     fn stamp(&self) -> io::Result<Option<Stamp>> {
@@ -160,22 +152,7 @@ impl PatternFile {
 }
 
 impl PatternStore for PatternFile {
-    fn claim(&mut self) -> bool {
-        if self.claimed.is_some() {
-            return true;
-        }
-        // Beside the lock of each change, which people's edits take, too.
-        let Ok(file) = open(&self.path.with_extension("server")) else {
-            // Then nothing can be saved either, and saving says why.
-            return true;
-        };
-        if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
-            return false;
-        }
-        self.claimed = Some(file);
-        true
-    }
-
+    /// A file that is gone holds no patterns: whoever removed it wanted them forgotten.
     fn load(&mut self) -> Result<Option<Book>, PatternStoreError> {
         let path = &self.path;
         let stamp = self.stamp().map_err(in_file(path))?;
@@ -190,18 +167,48 @@ impl PatternStore for PatternFile {
         Ok(Some(book))
     }
 
-    fn save(&mut self, book: &Book) -> Result<Option<Book>, PatternStoreError> {
+    fn update(
+        &mut self,
+        change: &mut dyn FnMut(Option<Book>) -> Book,
+    ) -> Result<Book, PatternStoreError> {
         let path = self.path.clone();
         let _lock = lock(&path).map_err(in_file(&path))?;
-        if let Some(other) = self.load()? {
-            return Ok(Some(other));
-        }
-        self.replace(book).map_err(in_file(&path))?;
-        Ok(None)
+        self.seen = None;
+        let book = change(Some(self.load()?.unwrap_or_default()));
+        self.replace(&book).map_err(in_file(&path))?;
+        Ok(book)
     }
 }
 
 impl Book {
+    /// Adds what was learned between `before` and `now`. What `before` has and `self` has no longer stays forgotten.
+    pub fn add_learned(&mut self, before: &Self, now: &Self) {
+        let none = Patterns::default();
+        for (agent, now) in &now.0 {
+            let before = before.0.get(agent);
+            match self.0.get_mut(agent) {
+                Some(stored) => stored.add_learned(before.unwrap_or(&none), now),
+                None if before.is_none() => {
+                    self.0.insert(agent.clone(), now.clone());
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Reads the text of a file or of a shared store.
+    pub(super) fn parse(text: &str) -> Result<Self, Fault> {
+        let foreign = |error: serde_json::Error| Fault::Foreign(error.to_string());
+        let marked: Marked = serde_json::from_str(text).map_err(foreign)?;
+        if marked.undertone_patterns != VERSION {
+            return Err(Fault::Version(marked.undertone_patterns));
+        }
+        let form: Form<Self> = serde_json::from_str(text).map_err(foreign)?;
+        let mut book = form.agents;
+        book.0.values_mut().for_each(Patterns::count);
+        Ok(book)
+    }
+
     /// The text of a file that holds it.
     ///
     /// # Errors
@@ -232,18 +239,13 @@ fn read(path: &Path) -> Result<Book, PatternStoreError> {
         }
         Err(error) => return Err(in_file(path)(error)),
     }
-    let marked: Marked = serde_json::from_str(&text).map_err(|error| foreign(error.to_string()))?;
-    if marked.undertone_patterns != VERSION {
-        return Err(PatternStoreError::Version {
+    Book::parse(&text).map_err(|fault| match fault {
+        Fault::Foreign(problem) => foreign(problem),
+        Fault::Version(version) => PatternStoreError::Version {
             path: path.into(),
-            version: marked.undertone_patterns,
-        });
-    }
-    let form: Form<Book> =
-        serde_json::from_str(&text).map_err(|error| foreign(error.to_string()))?;
-    let mut book = form.agents;
-    book.0.values_mut().for_each(Patterns::count);
-    Ok(book)
+            version,
+        },
+    })
 }
 
 /// Waits until no other process writes the file.

@@ -517,7 +517,7 @@ impl Desk {
         self.1.stopped.get()
     }
 
-    fn patterns(&self) -> Patterns {
+    pub(super) fn patterns(&self) -> Patterns {
         let agents = self.2.book().0;
         agents.get("default").cloned().unwrap_or_default()
     }

@@ -2,7 +2,7 @@
 //! from what it has spent of the day so far; the store is told with the next spending of that budget.
 
 use super::{BudgetMemory, BudgetStore, Spending, Spent};
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, key};
 use futures_util::future::BoxFuture;
 use jiff::civil::Date;
 use std::collections::HashMap;
@@ -119,7 +119,7 @@ impl Inner {
         waiting: Spent,
     ) -> Result<bool, StoreError> {
         let day = spending.day.to_string();
-        let key = self.store.key(&["budget", &day, &spending.tool]);
+        let key = key(&["budget", &day, &spending.tool]);
         let or_empty = |limit: Option<String>| limit.unwrap_or_default();
         let arguments = [
             spending.cost.to_string(),

@@ -13,7 +13,7 @@ use super::{
     Intent, JournalError, JournalFigures, JournalStore, Record, Recorded, earlier_attempts,
     warn_of_unknown,
 };
-use crate::store::{Store, StoreError};
+use crate::store::{self, Store, StoreError};
 use crate::tools::ToolError;
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
@@ -249,11 +249,11 @@ impl Inner {
     }
 
     fn open(&self) -> String {
-        self.store.key(&["journal-open"])
+        store::key(&["journal-open"])
     }
 
     fn record(&self, key: &str) -> String {
-        self.store.key(&["journal", key])
+        store::key(&["journal", key])
     }
 
     async fn ask<T: FromRedisValue>(

@@ -6,7 +6,7 @@
 //! [`TicketStore`] remembers the tickets that were used: [`TicketMemory`] those of one server,
 //! [`SharedTickets`] those of all servers with the same store.
 
-use crate::store::Store;
+use crate::store::{Store, key};
 use crate::tools::SessionValues;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -90,7 +90,7 @@ impl TicketStore for SharedTickets {
     fn use_up(&self, id: String, lasting: Duration) -> BoxFuture<'static, bool> {
         let (store, is_first) = (self.store.clone(), self.own.note(id.clone(), lasting));
         Box::pin(async move {
-            let key = store.key(&["ticket", &id]);
+            let key = key(&["ticket", &id]);
             // No answer is no reason to refuse a caller: the request was signed by the provider, too.
             is_first && store.claim(&key, lasting).await.unwrap_or(true)
         })
