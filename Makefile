@@ -20,13 +20,14 @@ HOME_RUNS := $(shell python3 -c 'import sys; print("yes" if sys.version_info[:2]
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# Not optimised as a release is, which takes far longer to compile and is heard nowhere: docs/latency.md.
 run: setup models ## build and start the server
-	cargo build --release --locked
-	target/release/undertone serve $(ARGS)
+	cargo build --locked
+	target/debug/undertone serve $(ARGS)
 
 talk: alsa models ## build and start the desktop assistant
-	cargo build --release --locked --features desktop
-	target/release/undertone talk $(ARGS)
+	cargo build --locked --features desktop
+	target/debug/undertone talk $(ARGS)
 
 engine: engine-tools ## build and start the reference engine: a language model with a tool cache
 	cargo build --locked -p undertone-engine

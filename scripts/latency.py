@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Asks spoken questions through the whole pipeline and prints the latency from the end of speech.
 
-usage: scripts/latency.py [ROUNDS]   (after `cargo build --release`)
+usage: scripts/latency.py [ROUNDS [UNDERTONE]]   (by default of `cargo build --release`)
 The questions are synthesised, and `undertone ask` plays each in real time. Prints the median of every
 stage, in ms after the last speech that the voice activity detector found, and each stage's share of the wait.
 """
@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-UNDERTONE = Path(__file__).resolve().parent.parent / "target/release/undertone"
+UNDERTONE = sys.argv[2] if len(sys.argv) > 2 else Path(__file__).resolve().parent.parent / "target/release/undertone"
 QUESTIONS = [
     "What time is it in Tokyo?",
     "What is twelve times seven?",
