@@ -2,7 +2,7 @@
 
     python piper_split.py SOURCE_DIR OUTPUT_DIR
 
-reads `voice.onnx` from SOURCE_DIR and writes
+reads `voice.onnx` from SOURCE_DIR and writes to OUTPUT_DIR, which it makes if it is missing,
 
 encoder.onnx
     input i64[1,N] phoneme ids, input_lengths i64[1], scales f32[3]  ->  latent [1,192,T]
@@ -23,6 +23,7 @@ LATENT = "/Mul_7_output_0"  # the only tensor that enters the vocoder of this vo
 
 
 def main(source_dir, output_dir):
+    output_dir.mkdir(parents=True, exist_ok=True)
     voice = source_dir / "voice.onnx"
     extract_model(voice, output_dir / "encoder.onnx", ["input", "input_lengths", "scales"], [LATENT])
     extract_model(voice, output_dir / "decoder.onnx", [LATENT], ["output"])

@@ -282,7 +282,7 @@ pub(super) const SESSION: &[Field] = &[
     ),
     honoured(
         "audio.input.turn_detection.threshold",
-        "`server_vad`; 0 to 1, by default 0.5",
+        "`server_vad`; 0 to 1, by default the operator's `turn.vad_threshold`",
     ),
     honoured(
         "audio.input.turn_detection.prefix_padding_ms",
