@@ -86,7 +86,7 @@ impl Replay {
                 false => super::print(&side_by_side(&[("changed", &changed)])),
             };
         };
-        let book = PatternFile::at(patterns).load()?.unwrap_or_default();
+        let book = PatternFile::at(patterns).load()?.unwrap_or_default().book;
         if book.0.is_empty() {
             bail!(
                 "{} has no patterns; the server writes them to speculation.patterns_file",

@@ -268,7 +268,9 @@ impl Engines {
         }
         let kept = tokio::time::timeout(LAST_CHANGES, self.observers.patterns.finish());
         if kept.await.is_err() {
-            tracing::warn!("recently learned patterns were not saved: the disk is too slow");
+            tracing::warn!(
+                "recently learned patterns were not saved: their file or store is too slow"
+            );
         }
     }
 }

@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::Server;
+use support::faults::{Cut, Cutter, Way};
 use support::live::{Call, Hears, said, serve, tone, without_models};
+use support::program::until;
 use support::replicas::Redis;
 use undertone::dice::Dice;
 use undertone::llm::scripted::{Scripted, Step};
@@ -350,14 +352,12 @@ impl Llm for Agent {
 
 /// Stores what a server that has served these callers has learned.
 fn learn(tools: &Registry, callers: std::ops::Range<usize>, store: &mut dyn PatternStore) {
-    let declared = tools.declarations();
-    let schemas = Schemas::of(declared.iter().map(|tool| &**tool));
+    let schemas = schemas(tools);
     let talks: Vec<PastConversation> = callers.map(told).collect();
     let patterns = learnt(&talks, &schemas).kept();
-    let stored = store.update(&mut |stored| {
-        let mut book = stored.unwrap_or_default();
-        book.0.insert("default".into(), patterns.clone());
-        book
+    let stored = store.update(&mut |mut stored| {
+        stored.book.0.insert("default".into(), patterns.clone());
+        stored.book
     });
     stored.expect("kept");
 }
@@ -457,36 +457,45 @@ async fn half_of_the_calls_of_a_spoken_conversation_start_before_their_commit() 
     );
 }
 
+fn calls(memory: &Memory) -> u64 {
+    memory.book().0["default"].learnt()
+}
+
+fn text(book: &Book) -> String {
+    book.text().expect("JSON")
+}
+
+fn schemas(tools: &Registry) -> Schemas {
+    let declared = tools.declarations();
+    Schemas::of(declared.iter().map(|tool| &**tool))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_with_a_shared_store_learn_from_each_other() {
     let mut redis = Redis::start().await;
     let settings = redis.settings(StoreTls::default());
     let shared = || SharedPatterns::at(settings.clone());
-    let text = |book: Book| book.text().expect("JSON");
-    let calls = |memory: &Memory| memory.book().0["default"].learnt();
     let [one, other] = [shared(), shared()].map(|store| Memory::kept(Box::new(store)));
     let tools = tools(Airline::of(&turns(40)).open());
-    let mut third = shared();
-    learn(&tools, 0..2, &mut third);
+    learn(&tools, 0..2, &mut shared());
     for memory in [&one, &other] {
         memory.finish().await;
         assert!(calls(memory) > 0);
     }
 
     // Both at once: what each has learned is added to what the other has.
-    let declared = tools.declarations();
-    let schemas = Schemas::of(declared.iter().map(|tool| &**tool));
+    let schemas = schemas(&tools);
     let learns = |mut store: SharedPatterns, callers: std::ops::Range<usize>| {
-        let (before, schemas) = (store.load().expect("patterns").expect("some"), &schemas);
+        let stored = store.load().expect("patterns").expect("some");
+        let (before, schemas) = (stored.book, &schemas);
         move || {
             for caller in callers {
                 let mut now = before.clone();
                 let patterns = now.0.get_mut("default").expect("the agent");
                 patterns.study(&told(caller), schemas);
-                let updated = store.update(&mut |stored| {
-                    let mut stored = stored.expect("patterns");
-                    stored.add_learned(&before, &now);
-                    stored
+                let updated = store.update(&mut |mut stored| {
+                    stored.book.add_learned(&before, &now);
+                    stored.book
                 });
                 updated.expect("stored");
             }
@@ -502,25 +511,82 @@ async fn servers_with_a_shared_store_learn_from_each_other() {
         memory.finish().await;
         assert_eq!(calls(memory), learnt(&all, &schemas).learnt());
     }
-    assert_eq!(text(one.book()), text(other.book()));
+    assert_eq!(text(&one.book()), text(&other.book()));
 
-    // Without the store the servers know what they know, and a store that has lost everything gets it from them.
-    let known = text(one.book());
+    // Without the store the servers know what they know.
+    let known = text(&one.book());
     redis.stop().await;
     one.finish().await;
-    assert_eq!(text(one.book()), known);
+    assert_eq!(text(&one.book()), known);
     assert!(shared().load().is_err());
     redis.resume().await;
-    assert!(third.load().expect("the store is back").is_some());
-    let lost: Result<(), _> = redis.store().await.ask(&cmd("FLUSHALL")).await;
-    lost.expect("flushed");
+    assert!(shared().load().expect("the store is back").is_some());
     one.finish().await;
-    assert_eq!(text(one.book()), known);
-    let filled = third.update(&mut |stored| {
-        assert_eq!(stored, None);
-        one.book()
+    assert_eq!(text(&one.book()), known);
+}
+
+/// The servers used to forget everything if a new one was the first to write.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_has_lost_its_patterns_gets_them_from_the_servers() {
+    let redis = Redis::start().await;
+    let settings = redis.settings(StoreTls::default());
+    let shared = || SharedPatterns::at(settings.clone());
+    let tools = tools(Airline::of(&turns(40)).open());
+    learn(&tools, 0..20, &mut shared());
+    let [one, other] = [shared(), shared()].map(|store| Memory::kept(Box::new(store)));
+    let known = calls(&one);
+    for a_new_one_writes_first in [false, true] {
+        let flushed = redis.store().await.ask(&cmd("FLUSHALL")).await;
+        let (): () = flushed.expect("flushed");
+        if a_new_one_writes_first {
+            learn(&tools, 20..21, &mut shared());
+        }
+        for memory in [&one, &other, &one] {
+            memory.finish().await;
+            assert_eq!(calls(memory), known);
+        }
+        let stored = shared().load().expect("patterns").expect("some");
+        assert_eq!(text(&stored.book), text(&one.book()));
+        assert_eq!(text(&stored.book), text(&other.book()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_update_of_the_shared_patterns_whose_answer_was_lost_is_known_to_be_made() {
+    let redis = Redis::start().await;
+    let tools = tools(Airline::of(&turns(40)).open());
+    let direct = || SharedPatterns::at(redis.settings(StoreTls::default()));
+    learn(&tools, 0..2, &mut direct());
+    let behind = |proxy: &Cutter| {
+        let mut settings = redis.settings(StoreTls::default());
+        settings.url = format!("redis://{}", proxy.address).parse().expect("a URL");
+        SharedPatterns::at(settings)
+    };
+    let whole = Cutter::before(redis.address()).await;
+    let mut store = behind(&whole);
+    store.load().expect("patterns");
+    store.update(&mut |stored| stored.book).expect("stored");
+    until(async || (whole.carried(Way::ToClient) > 0).then_some(())).await;
+    drop(store);
+    // Until the connection has ended, so that all is counted.
+    let mut carried = 0;
+    until(async || {
+        let before = std::mem::replace(&mut carried, whole.carried(Way::ToClient));
+        (before == carried).then_some(())
+    })
+    .await;
+
+    let cutter = Cutter::before(redis.address()).await;
+    cutter.cut(Cut {
+        way: Way::ToClient,
+        after: carried - 2,
+        every: false,
     });
-    assert_eq!(text(filled.expect("stored")), known);
-    other.finish().await;
-    assert_eq!(text(other.book()), known);
+    let mut store = behind(&cutter);
+    store.load().expect("patterns");
+    let lost = store.update(&mut |_| Book::default());
+    assert!(lost.is_err(), "{lost:?}");
+    assert!(store.was_updated().expect("an answer"));
+    let stored = direct().load().expect("patterns").expect("some");
+    assert_eq!(stored.book, Book::default());
 }

@@ -2,7 +2,7 @@
 
 use crate::cli::{engines, print, print_json};
 use crate::config::Config;
-use crate::prediction::patterns::{Book, PatternStore, Patterns, Rate, Shown};
+use crate::prediction::patterns::{Book, PatternStore, PatternStoreError, Patterns, Rate, Shown};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Serialize;
@@ -74,15 +74,18 @@ pub(super) fn store(config: &Config) -> Result<Box<dyn PatternStore>> {
 }
 
 fn book(config: &Config) -> Result<Book> {
-    Ok(store(config)?.load()?.unwrap_or_default())
+    Ok(stored(&mut *store(config)?)?)
+}
+
+fn stored(store: &mut dyn PatternStore) -> Result<Book, PatternStoreError> {
+    Ok(store.load()?.unwrap_or_default().book)
 }
 
 /// Changes what is stored.
 pub(super) fn edit(store: &mut dyn PatternStore, mut change: impl FnMut(&mut Book)) -> Result<()> {
-    store.update(&mut |stored| {
-        let mut book = stored.unwrap_or_default();
-        change(&mut book);
-        book
+    store.update(&mut |mut stored| {
+        change(&mut stored.book);
+        stored.book
     })?;
     Ok(())
 }
@@ -217,7 +220,7 @@ impl Forget {
     pub(super) fn run(&self, config: &Config) -> Result<()> {
         let mut store = store(config)?;
         // Before anything is written.
-        let before = store.load()?.unwrap_or_default();
+        let before = stored(&mut *store)?;
         let agents = self.of.agents(&before)?;
         if let Some(tool) = &self.tool
             && !agents

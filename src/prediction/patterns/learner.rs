@@ -24,6 +24,10 @@ const PATTERNS: usize = 4_096;
 const TOOLS: usize = 256;
 /// The most sets of argument names that are kept for one tool.
 const FORMS: usize = 4;
+/// The most arguments that are kept for one tool.
+const SLOTS: usize = 64;
+/// The most previous tools by which a rate is told apart.
+const PREVIOUS: usize = 32;
 /// The most sources that are kept for one argument.
 const ORIGINS: usize = 24;
 /// The most sources of one argument that a prediction looks up.
@@ -52,10 +56,14 @@ pub struct Rate {
     pub hits: f64,
     /// Weight of all cases.
     pub tries: f64,
+    /// The cases that this server has added.
+    #[serde(skip)]
+    added: u32,
 }
 
 impl Rate {
     pub(super) fn add(&mut self, hit: bool, decay: f64) {
+        self.added = self.added.wrapping_add(1);
         self.hits = self.hits * decay + f64::from(u8::from(hit));
         self.tries = self.tries * decay + 1.0;
     }
@@ -102,6 +110,9 @@ struct Followed {
     next: BTreeMap<String, f64>,
     /// When it was last observed, in calls of this agent.
     last: u64,
+    /// The observations that this server has added.
+    #[serde(skip)]
+    added: u32,
 }
 
 /// A source of an argument, and how often it was right.
@@ -134,6 +145,9 @@ struct Known {
     /// For each previous tool: how often unused arguments for this one were available.
     #[serde(default)]
     offered: BTreeMap<String, Offered>,
+    /// The forms and the endings that this server has added.
+    #[serde(skip)]
+    added: (u32, u32),
 }
 
 /// How often unused arguments for a tool were available when it was called, when another tool was called, and when the
@@ -281,8 +295,7 @@ impl Patterns {
             origins.sort_by(|a, b| b.rate.least().total_cmp(&a.rate.least()));
             origins.truncate(ORIGINS);
         }
-        let slots: usize = known.origins.len();
-        if slots > 64 {
+        if known.origins.len() > SLOTS {
             known.origins.pop_last();
         }
         self.bound();
@@ -312,7 +325,7 @@ impl Patterns {
             let Some(known) = self.tools.get_mut(&tool) else {
                 continue;
             };
-            if known.offered.len() < 32 || known.offered.contains_key(previous) {
+            if known.offered.len() < PREVIOUS || known.offered.contains_key(previous) {
                 let offered = known.offered.entry(previous.to_owned()).or_default();
                 offered.add(is_new, &tool, called);
             }
@@ -349,6 +362,7 @@ impl Patterns {
                 .values_mut()
                 .for_each(|weight| *weight *= DECAY);
             *known.endings.entry(call.ending.to_owned()).or_default() += 1.0;
+            known.added.1 = known.added.1.wrapping_add(1);
         }
     }
 
@@ -382,6 +396,7 @@ impl Patterns {
         *followed.next.entry(next.to_owned()).or_default() += weight;
         followed.next.retain(|_, weight| *weight >= LEAST);
         followed.last = self.learnt;
+        followed.added = followed.added.wrapping_add(1);
         self.size = self.size + followed.next.len() - before;
     }
 
@@ -422,6 +437,20 @@ impl Known {
         }
         self.forms.sort_by(|(_, a), (_, b)| b.total_cmp(a));
         self.forms.truncate(FORMS);
+        self.added.0 = self.added.0.wrapping_add(1);
+    }
+}
+
+impl Known {
+    fn clean(&mut self, tool: &str, schemas: &Schemas) {
+        let is_declared = |slot: &String| schemas.declares(tool, slot);
+        self.forms.retain(|(form, _)| form.iter().all(is_declared));
+        self.origins.retain(|slot, _| is_declared(slot));
+        for (slot, origins) in &mut self.origins {
+            origins.retain(|traced| traced.origin.is_clean(schemas, tool, slot));
+            origins.truncate(ORIGINS);
+        }
+        self.forms.truncate(FORMS);
     }
 }
 
@@ -438,7 +467,7 @@ impl Traced {
 
     fn add(&mut self, hit: bool, previous: &str, conversation: u64) {
         self.rate.add(hit, DECAY);
-        if self.after.len() < 32 || self.after.contains_key(previous) {
+        if self.after.len() < PREVIOUS || self.after.contains_key(previous) {
             self.after
                 .entry(previous.to_owned())
                 .or_default()
@@ -860,17 +889,20 @@ impl Patterns {
     /// values that the schemas name.
     pub fn admitted(mut self, schemas: &Schemas) -> Self {
         for (tool, known) in &mut self.tools {
-            let is_declared = |slot: &String| schemas.declares(tool, slot);
-            known.forms.retain(|(form, _)| form.iter().all(is_declared));
-            known.origins.retain(|slot, _| is_declared(slot));
-            for (slot, origins) in &mut known.origins {
-                origins.retain(|traced| traced.origin.is_clean(schemas, tool, slot));
-                origins.truncate(ORIGINS);
-            }
-            known.forms.truncate(FORMS);
+            known.clean(tool, schemas);
         }
         self.count();
         self.bound();
+        self
+    }
+
+    /// Cleans what is stored of the tools that are declared here. Of others another server may know what they declare.
+    pub(super) fn cleaned(mut self, schemas: &Schemas) -> Self {
+        for (tool, known) in &mut self.tools {
+            if schemas.knows(tool) {
+                known.clean(tool, schemas);
+            }
+        }
         self
     }
 

@@ -23,5 +23,5 @@ pub use memory::{Memory, PatternFigures};
 pub use observer::Transitions;
 pub use origin::{Origin, Pick, Schemas, SpanPick};
 pub use shared::SharedPatterns;
-pub use store::{Book, PatternFile, PatternStore, PatternStoreError};
+pub use store::{Book, PatternFile, PatternStore, PatternStoreError, Stored};
 pub use trail::Trail;

@@ -13,8 +13,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// The longest file that is read, bytes: 64 agents with many tools need less.
-const MOST_BYTES: u64 = 64 * 1024 * 1024;
+/// The longest text that is read, bytes: 64 agents with many tools need less.
+pub(super) const MOST_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The patterns of all agents, by the agents' names.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -87,23 +87,38 @@ pub enum PatternStoreError {
     },
 }
 
+/// The patterns in a store.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Stored {
+    /// The patterns.
+    pub book: Book,
+    /// The store has lost the patterns that were seen there; these, if any, are others.
+    pub begins_anew: bool,
+}
+
 /// Keeps patterns while no server runs. Several servers may use one. Its methods may block.
 pub trait PatternStore: Send {
     /// Loads the patterns if they have changed since they were last loaded or changed here.
     ///
     /// # Errors
     /// [`PatternStoreError`] if it cannot be read.
-    fn load(&mut self) -> Result<Option<Book>, PatternStoreError>;
+    fn load(&mut self) -> Result<Option<Stored>, PatternStoreError>;
 
-    /// Changes the stored patterns; meanwhile nobody else does. `change` gets `None` if the store has lost them, and may be
-    /// called several times. Returns what is stored then.
+    /// Changes the stored patterns; if others do meanwhile, `change` is called again. Returns what is stored then.
     ///
     /// # Errors
-    /// [`PatternStoreError`] if it cannot be read or written; then the stored ones stay.
-    fn update(
-        &mut self,
-        change: &mut dyn FnMut(Option<Book>) -> Book,
-    ) -> Result<Book, PatternStoreError>;
+    /// [`PatternStoreError`] if it cannot be read or written. Then the stored ones stay, unless
+    /// [`was_updated`](Self::was_updated) says otherwise later.
+    fn update(&mut self, change: &mut dyn FnMut(Stored) -> Book)
+    -> Result<Book, PatternStoreError>;
+
+    /// Whether the last update, which failed, was made all the same: its answer was lost.
+    ///
+    /// # Errors
+    /// [`PatternStoreError`] if it cannot be read.
+    fn was_updated(&mut self) -> Result<bool, PatternStoreError> {
+        Ok(false)
+    }
 }
 
 /// A file of this machine. Only its owner may read it.
@@ -135,15 +150,12 @@ impl PatternFile {
     }
 
     fn replace(&mut self, book: &Book) -> io::Result<()> {
-        let text = serde_json::to_vec(&Form {
-            undertone_patterns: VERSION,
-            agents: book,
-        })?;
+        let text = book.compact()?;
         let unfinished = self.path.with_extension("unfinished");
         let mut options = OpenOptions::new();
         let options = options.write(true).create(true).truncate(true);
         let mut file = options.mode(0o600).open(&unfinished)?;
-        file.write_all(&text)?;
+        file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&unfinished, &self.path)?;
         self.seen = self.stamp()?;
@@ -153,7 +165,7 @@ impl PatternFile {
 
 impl PatternStore for PatternFile {
     /// A file that is gone holds no patterns: whoever removed it wanted them forgotten.
-    fn load(&mut self) -> Result<Option<Book>, PatternStoreError> {
+    fn load(&mut self) -> Result<Option<Stored>, PatternStoreError> {
         let path = &self.path;
         let stamp = self.stamp().map_err(in_file(path))?;
         if stamp == self.seen {
@@ -164,17 +176,20 @@ impl PatternStore for PatternFile {
             Some(_) => read(path)?,
         };
         self.seen = stamp;
-        Ok(Some(book))
+        Ok(Some(Stored {
+            book,
+            begins_anew: false,
+        }))
     }
 
     fn update(
         &mut self,
-        change: &mut dyn FnMut(Option<Book>) -> Book,
+        change: &mut dyn FnMut(Stored) -> Book,
     ) -> Result<Book, PatternStoreError> {
         let path = self.path.clone();
         let _lock = lock(&path).map_err(in_file(&path))?;
         self.seen = None;
-        let book = change(Some(self.load()?.unwrap_or_default()));
+        let book = change(self.load()?.unwrap_or_default());
         self.replace(&book).map_err(in_file(&path))?;
         Ok(book)
     }
@@ -196,6 +211,14 @@ impl Book {
         }
     }
 
+    /// Adds what `known` knows better, to a store that begins anew.
+    pub fn recover(&mut self, known: &Self) {
+        for (agent, known) in &known.0 {
+            self.0.entry(agent.clone()).or_default().recover(known);
+        }
+        self.add_learned(known, known);
+    }
+
     /// Reads the text of a file or of a shared store.
     pub(super) fn parse(text: &str) -> Result<Self, Fault> {
         let foreign = |error: serde_json::Error| Fault::Foreign(error.to_string());
@@ -209,15 +232,24 @@ impl Book {
         Ok(book)
     }
 
-    /// The text of a file that holds it.
+    /// The text of a file that holds it, in lines.
     ///
     /// # Errors
     /// It cannot be written as JSON.
     pub fn text(&self) -> serde_json::Result<String> {
-        serde_json::to_string_pretty(&Form {
+        serde_json::to_string_pretty(&self.form())
+    }
+
+    /// The same in one line.
+    pub(super) fn compact(&self) -> serde_json::Result<String> {
+        serde_json::to_string(&self.form())
+    }
+
+    fn form(&self) -> Form<&Self> {
+        Form {
             undertone_patterns: VERSION,
             agents: self,
-        })
+        }
     }
 }
 
