@@ -21,8 +21,8 @@ use undertone::llm::scripted::{Scripted, Step};
 use undertone::llm::{Llm, LlmStream, Message, Prompt};
 use undertone::prediction::Today;
 use undertone::prediction::patterns::{
-    Book, Happened, Memory, PastConversation, PatternFigures, PatternFile, PatternStore, Schemas,
-    SharedPatterns, Transitions, learnt,
+    Book, Happened, Memory, PastConversation, PatternFigures, PatternFile, PatternStore, Patterns,
+    Schemas, SharedPatterns, Transitions, learnt,
 };
 use undertone::session::{Builders, Observers};
 use undertone::store::StoreTls;
@@ -534,7 +534,7 @@ async fn a_store_that_has_lost_its_patterns_gets_them_from_the_servers() {
     let tools = tools(Airline::of(&turns(40)).open());
     learn(&tools, 0..20, &mut shared());
     let [one, other] = [shared(), shared()].map(|store| Memory::kept(Box::new(store)));
-    let known = calls(&one);
+    let known = (calls(&one), one.book().0["default"].list());
     for a_new_one_writes_first in [false, true] {
         let flushed = redis.store().await.ask(&cmd("FLUSHALL")).await;
         let (): () = flushed.expect("flushed");
@@ -543,7 +543,9 @@ async fn a_store_that_has_lost_its_patterns_gets_them_from_the_servers() {
         }
         for memory in [&one, &other, &one] {
             memory.finish().await;
-            assert_eq!(calls(memory), known);
+            let book = memory.book();
+            // Of what the new one knows, too, the servers know more.
+            assert_eq!((calls(memory), book.0["default"].list()), known);
         }
         let stored = shared().load().expect("patterns").expect("some");
         assert_eq!(text(&stored.book), text(&one.book()));
@@ -576,17 +578,31 @@ async fn an_update_of_the_shared_patterns_whose_answer_was_lost_is_known_to_be_m
     })
     .await;
 
-    let cutter = Cutter::before(redis.address()).await;
-    cutter.cut(Cut {
-        way: Way::ToClient,
-        after: carried - 2,
-        every: false,
-    });
-    let mut store = behind(&cutter);
-    store.load().expect("patterns");
-    let lost = store.update(&mut |_| Book::default());
-    assert!(lost.is_err(), "{lost:?}");
-    assert!(store.was_updated().expect("an answer"));
-    let stored = direct().load().expect("patterns").expect("some");
-    assert_eq!(stored.book, Book::default());
+    let sent = whole.carried(Way::ToServer);
+    for (way, after, is_made) in [
+        (Way::ToServer, sent - 2, false),
+        (Way::ToClient, carried - 2, true),
+    ] {
+        let cutter = Cutter::before(redis.address()).await;
+        let every = false;
+        cutter.cut(Cut { way, after, every });
+        let mut store = behind(&cutter);
+        store.load().expect("patterns");
+        let mut text_before = None;
+        let lost = store.update(&mut |stored| {
+            text_before = Some(text(&stored.book));
+            let forgets = |(agent, mut one): (String, Patterns)| {
+                one.forget("assign_seat");
+                (agent, one)
+            };
+            match is_made {
+                true => Book(stored.book.0.into_iter().map(forgets).collect()),
+                false => stored.book,
+            }
+        });
+        assert!(lost.is_err(), "{lost:?}");
+        assert_eq!(store.was_updated().expect("an answer"), is_made);
+        let stored = direct().load().expect("patterns").expect("some");
+        assert_eq!(text_before != Some(text(&stored.book)), is_made);
+    }
 }

@@ -225,8 +225,8 @@ impl Keeper {
         self.replace(stored, &before, known, schemas.as_ref());
     }
 
-    /// Puts what is stored, and what was learned since `before`, in the place of what was `known`. The lock is held only
-    /// for what was learned meanwhile.
+    /// Puts what is stored, and what was learned since `before`, in the place of what was `known`. Nothing is merged under
+    /// the lock unless something was learned meanwhile.
     fn replace(&self, stored: Book, before: &Book, known: Book, schemas: Option<&Schemas>) {
         let mut book = stored;
         book.add_learned(before, &known);
@@ -694,6 +694,76 @@ mod tests {
             assert!(std::mem::replace(&mut self.1, true), "a bug in the store");
             self.0.update(change)
         }
+    }
+
+    /// A store during whose updates this desk has a session.
+    struct Busy(PatternFile, Arc<Mutex<Option<Desk>>>);
+
+    impl PatternStore for Busy {
+        fn load(&mut self) -> Result<Option<Stored>, PatternStoreError> {
+            self.0.load()
+        }
+
+        fn update(
+            &mut self,
+            change: &mut dyn FnMut(Stored) -> Book,
+        ) -> Result<Book, PatternStoreError> {
+            let updated = self.0.update(change);
+            if let Some(desk) = &*lock(&self.1) {
+                desk.session("BK5555", "status");
+            }
+            updated
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_learned_while_the_store_is_written_is_kept() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("patterns.json");
+        let busy = Arc::default();
+        let store = Busy(PatternFile::at(&path), Arc::clone(&busy));
+        let kept = Memory::kept(Box::new(store));
+        *lock(&busy) = Some(Desk::with(kept.clone()));
+        let (desk, alone) = (Desk::with(kept.clone()), Desk::with(Memory::default()));
+        for at in 0..6 {
+            for desk in [&desk, &alone] {
+                desk.session(&format!("BK{at:04}"), "status");
+            }
+            kept.finish().await;
+            alone.session("BK5555", "status");
+        }
+        let known = [&desk, &alone].map(|one| serde_json::to_value(one.patterns()).expect("JSON"));
+        assert_near(&known[0], &known[1], "");
+        *lock(&busy) = None;
+    }
+
+    /// Its memory has no place for such arguments, and took the stored ones for forgotten.
+    #[tokio::test]
+    async fn a_server_without_a_tool_leaves_what_others_know_of_its_arguments() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("patterns.json");
+        let before = memory(&path);
+        taught(&Desk::with(before.clone()));
+        before.finish().await;
+        drop(before);
+        let text = std::fs::read_to_string(&path).expect("a file");
+        let other = text
+            .replace("\"status\"", "\"else\"")
+            .replace("[[\"/code\"]", "[[\"/who/code\"]");
+        assert_ne!(text, other);
+        std::fs::write(&path, other).expect("written");
+        let memory = memory(&path);
+        let desk = Desk::with(memory.clone());
+        for at in 0..3 {
+            desk.session(&format!("BK9{at:03}"), "cancel");
+            memory.finish().await;
+        }
+        let mut file = PatternFile::at(&path);
+        let stored = file.load().expect("patterns").expect("some").book;
+        let stored = serde_json::to_value(&stored.0["default"]).expect("JSON");
+        let form = &stored["tools"]["else"]["forms"][0];
+        assert_eq!(form[0][0], "/who/code", "{stored:#}");
+        assert!(form[1].as_f64().expect("a weight") > 10.0, "{form}");
     }
 
     /// A store that does what it is asked for and loses its first answer.

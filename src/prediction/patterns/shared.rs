@@ -11,7 +11,7 @@ use uuid::Uuid;
 /// if there were none, 4 the text, 5 the name of this update, which is kept (key 2) for a day.
 const REPLACE: &str = "
 local seen = redis.call('HMGET', KEYS[1], 'life', 'change')
-if (seen[1] or '') ~= ARGV[1] or (seen[2] or '0') ~= ARGV[2] then return false end
+if (seen[1] or '') ~= ARGV[1] or (seen[1] and seen[2] ~= ARGV[2]) then return false end
 redis.call('HSET', KEYS[1], 'life', ARGV[3], 'patterns', ARGV[4])
 redis.call('SET', KEYS[2], ARGV[5], 'EX', 86400)
 return redis.call('HINCRBY', KEYS[1], 'change', 1)
@@ -102,10 +102,13 @@ impl SharedPatterns {
         Ok((book, Some(version)))
     }
 
-    /// Whether these are not the patterns that were seen here before, changed by others at most.
+    /// Whether these are not the patterns that were seen here before, changed by others at most: the store has lost
+    /// them, or it has gone back to earlier ones.
     fn begins_anew(&self, version: Option<&Version>) -> bool {
+        let goes_on =
+            |now: &Version, seen: &Version| now.life == seen.life && now.change >= seen.change;
         let seen = self.seen.as_ref();
-        seen.is_some_and(|seen| version.is_none_or(|version| version.life != seen.life))
+        seen.is_some_and(|seen| !version.is_some_and(|now| goes_on(now, seen)))
     }
 }
 

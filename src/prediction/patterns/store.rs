@@ -78,7 +78,9 @@ pub enum PatternStoreError {
     #[error("{0}")]
     Shared(#[from] StoreError),
     /// It has something else under the patterns' key.
-    #[error("the shared store: {key} holds no patterns ({problem}); delete the key to begin anew")]
+    #[error(
+        "the shared store: {key} holds no patterns ({problem}); delete the key, and the servers fill it again"
+    )]
     SharedForeign {
         /// The key.
         key: String,

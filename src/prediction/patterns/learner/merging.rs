@@ -169,9 +169,11 @@ impl Known {
         let before = before.map_or(&[][..], |one| &one.forms);
         for (form, weight) in &mut self.forms {
             let earlier = weight_in(before, form).unwrap_or_default();
-            let now = weight_in(&now.forms, form).unwrap_or_default();
+            // Those of a tool that is not declared here are not known here.
+            let now = weight_in(&now.forms, form).unwrap_or(earlier * left);
             *weight = moved(*weight, earlier, now, left);
         }
+        self.forms.retain(|(_, weight)| *weight >= LEAST);
         for (form, weight) in &now.forms {
             let is_new = weight_in(before, form).is_none();
             if is_new && weight_in(&self.forms, form).is_none() {
