@@ -679,10 +679,15 @@ mod tests {
         assert!(!text.contains("croissant"), "{text}");
     }
 
-    /// A store that panics when it saves for the first time.
-    struct Panics(PatternFile, bool);
+    /// A file whose updates a test changes: it gets what would do the update.
+    struct Scripted<F>(PatternFile, F);
 
-    impl PatternStore for Panics {
+    type Update<'a> = &'a mut dyn FnMut() -> Result<Book, PatternStoreError>;
+
+    impl<F> PatternStore for Scripted<F>
+    where
+        F: FnMut(Update<'_>) -> Result<Book, PatternStoreError> + Send,
+    {
         fn load(&mut self) -> Result<Option<Stored>, PatternStoreError> {
             self.0.load()
         }
@@ -691,38 +696,34 @@ mod tests {
             &mut self,
             change: &mut dyn FnMut(Stored) -> Book,
         ) -> Result<Book, PatternStoreError> {
-            assert!(std::mem::replace(&mut self.1, true), "a bug in the store");
-            self.0.update(change)
+            (self.1)(&mut || self.0.update(change))
+        }
+
+        fn was_updated(&mut self) -> Result<bool, PatternStoreError> {
+            Ok(true)
         }
     }
 
-    /// A store during whose updates this desk has a session.
-    struct Busy(PatternFile, Arc<Mutex<Option<Desk>>>);
-
-    impl PatternStore for Busy {
-        fn load(&mut self) -> Result<Option<Stored>, PatternStoreError> {
-            self.0.load()
-        }
-
-        fn update(
-            &mut self,
-            change: &mut dyn FnMut(Stored) -> Book,
-        ) -> Result<Book, PatternStoreError> {
-            let updated = self.0.update(change);
-            if let Some(desk) = &*lock(&self.1) {
-                desk.session("BK5555", "status");
-            }
-            updated
-        }
+    fn scripted(
+        path: &Path,
+        script: impl FnMut(Update<'_>) -> Result<Book, PatternStoreError> + Send + 'static,
+    ) -> Memory {
+        Memory::kept(Box::new(Scripted(PatternFile::at(path), script)))
     }
 
     #[tokio::test]
     async fn what_is_learned_while_the_store_is_written_is_kept() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("patterns.json");
-        let busy = Arc::default();
-        let store = Busy(PatternFile::at(&path), Arc::clone(&busy));
-        let kept = Memory::kept(Box::new(store));
+        let busy: Arc<Mutex<Option<Desk>>> = Arc::default();
+        let meanwhile = busy.clone();
+        let kept = scripted(&path, move |update| {
+            let updated = update();
+            if let Some(desk) = &*lock(&meanwhile) {
+                desk.session("BK5555", "status");
+            }
+            updated
+        });
         *lock(&busy) = Some(Desk::with(kept.clone()));
         let (desk, alone) = (Desk::with(kept.clone()), Desk::with(Memory::default()));
         for at in 0..6 {
@@ -766,35 +767,18 @@ mod tests {
         assert!(form[1].as_f64().expect("a weight") > 10.0, "{form}");
     }
 
-    /// A store that does what it is asked for and loses its first answer.
-    struct LosesAnswer(PatternFile, bool);
-
-    impl PatternStore for LosesAnswer {
-        fn load(&mut self) -> Result<Option<Stored>, PatternStoreError> {
-            self.0.load()
-        }
-
-        fn update(
-            &mut self,
-            change: &mut dyn FnMut(Stored) -> Book,
-        ) -> Result<Book, PatternStoreError> {
-            let updated = self.0.update(change)?;
-            match std::mem::replace(&mut self.1, true) {
-                true => Ok(updated),
-                false => Err(StoreError::Down.into()),
-            }
-        }
-
-        fn was_updated(&mut self) -> Result<bool, PatternStoreError> {
-            Ok(true)
-        }
-    }
-
     #[tokio::test]
     async fn an_update_whose_answer_was_lost_is_not_made_twice() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("patterns.json");
-        let kept = Memory::kept(Box::new(LosesAnswer(PatternFile::at(&path), false)));
+        let mut is_lost = true;
+        let kept = scripted(&path, move |update| {
+            let updated = update()?;
+            match std::mem::take(&mut is_lost) {
+                true => Err(StoreError::Down.into()),
+                false => Ok(updated),
+            }
+        });
         let (desk, alone) = (Desk::with(kept.clone()), Desk::with(Memory::default()));
         for at in 0..12 {
             for desk in [&desk, &alone] {
@@ -839,7 +823,11 @@ mod tests {
     async fn patterns_whose_store_panics_are_saved_later() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("patterns.json");
-        let kept = Memory::kept(Box::new(Panics(PatternFile::at(&path), false)));
+        let mut panics = true;
+        let kept = scripted(&path, move |update| {
+            assert!(!std::mem::take(&mut panics), "a bug in the store");
+            update()
+        });
         let desk = Desk::with(kept.clone());
         taught(&desk);
         kept.finish().await;

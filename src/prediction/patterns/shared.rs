@@ -164,7 +164,7 @@ impl PatternStore for SharedPatterns {
                 return Ok(book);
             }
         }
-        let problem = "others change the patterns all the time";
+        let problem = "other servers change the patterns all the time; try again";
         Err(StoreError::Failed(problem.to_owned()).into())
     }
 
