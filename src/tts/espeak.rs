@@ -21,9 +21,10 @@ const SENTINEL: &str = "zxqzxq";
 /// How long one answer may take before the process counts as hung. A clause takes well under 1 ms;
 /// half a second is already heard as a gap.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How long the first answer of a restarted process may take, while somebody waits. It takes 50 ms on an idle machine.
-const RESTART_PATIENCE: Duration = Duration::from_secs(2);
-/// The same when a voice is loaded, perhaps while the machine boots.
+/// How many times as long the process that replaces it may take: if it is the machine that has no time, words that come
+/// late are better than words that are lost.
+const MORE_PATIENCE: u32 = 10;
+/// How long the first answer of a process may take. It takes 50 ms on an idle machine, and seconds on one that boots.
 const START_PATIENCE: Duration = Duration::from_secs(15);
 /// Bytes of one text; espeak reads lines of at most 1000.
 const LONGEST: usize = 600;
@@ -81,10 +82,10 @@ impl Espeak {
         if text.is_empty() {
             return Ok(String::new());
         }
-        match self.ask(&text) {
+        match self.ask(&text, self.patience) {
             Err(TtsError::Phonemes(reason)) => {
                 tracing::warn!(%reason, "espeak-ng restarts");
-                self.ask(&text)
+                self.ask(&text, MORE_PATIENCE * self.patience)
             }
             other => other,
         }
@@ -111,12 +112,12 @@ impl Espeak {
         Ok(all)
     }
 
-    fn ask(&mut self, text: &str) -> Result<String, TtsError> {
+    fn ask(&mut self, text: &str, patience: Duration) -> Result<String, TtsError> {
         let mut process = match self.process.take() {
             Some(process) => process,
-            None => Process::start(&self.command, RESTART_PATIENCE)?,
+            None => Process::start(&self.command, START_PATIENCE)?,
         };
-        let answer = process.ask(text, self.patience)?;
+        let answer = process.ask(text, patience)?;
         // Only a process that answered is kept; any other was dropped by the `?`, and killed.
         self.process = Some(process);
         Ok(answer)
@@ -400,6 +401,18 @@ mod tests {
         let error = espeak.phonemes("hello").unwrap_err();
         assert!(matches!(error, TtsError::Phonemes(_)), "{error}");
         assert!(espeak.process.is_none());
+    }
+
+    #[test]
+    fn a_process_that_replaces_a_slow_one_has_time_to_start_and_to_answer() {
+        // The first one never answers a text; the next one takes longer than the first one had.
+        let folder = tempfile::tempdir().unwrap();
+        let script = r#"read a; echo "$a"; [ -e slow ] || { touch slow; sleep 60; }
+            read a; sleep 0.7; echo haloo; read a; echo "$a""#;
+        let script = format!("cd '{}'; {script}", folder.path().display());
+        let command = ["sh", "-c", &script].map(String::from).to_vec();
+        let mut espeak = Espeak::with_command(command, PATIENCE).unwrap();
+        assert_eq!(espeak.phonemes("hello").unwrap(), "haloo");
     }
 
     #[test]
