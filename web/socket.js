@@ -1,12 +1,15 @@
 // A conversation's line over a WebSocket: events and audio in messages.
 
-import { bearer, errorIn, Refused } from './call.js';
+import { bearer, CUT_OFF, errorIn, Refused } from './call.js';
 
 /** A subprotocol, by which a browser shows a token, has no other characters (RFC 9110: token). */
 const FIT = /^[\w!#$%&'*+.^`|~-]*$/;
 
 /** How long a client secret is valid, s: it is used at once. */
 const VALID = 60;
+
+/** Audio that may wait to be sent, bytes: five seconds. If more waits, the network is gone, which a socket does not tell. */
+const MAX_WAITING = 5 * 24_000 * 2;
 
 /** A line of a conversation. `message` gets each message's text, `closed` the code and the reason once it ends. */
 export class SocketLine {
@@ -53,6 +56,7 @@ export class SocketLine {
   /** Sends PCM16 at 24 kHz. */
   audio(samples) {
     this.#socket.send(samples);
+    if (this.#socket.bufferedAmount > MAX_WAITING) this.#told.closed(CUT_OFF, '');
   }
 
   /** There is no track. */

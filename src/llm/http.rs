@@ -185,7 +185,8 @@ pub(super) enum Sign {
 }
 
 /// The events of a response, or why the stream broke. `message_of` extracts the message from a body that is an error
-/// instead of events, as some gateways send it under status 200.
+/// instead of events, as some gateways send it under status 200. A body that is JSON without an error is one event: the
+/// server does not stream.
 pub(super) fn messages(
     server: Arc<Server>,
     response: Response,
@@ -197,11 +198,15 @@ pub(super) fn messages(
     let mut events = Box::pin(events);
     stream::poll_fn(move |context| match events.poll_next_unpin(context) {
         Poll::Ready(None) => {
-            let error = message_of(&unread.text());
-            Poll::Ready(error.map(|message| Err(server.redacted(&message))))
+            let body = unread.take();
+            Poll::Ready(match message_of(&body) {
+                Some(message) => Some(Err(server.redacted(&message))),
+                None if is_object(&body) => Some(Ok(Sign::Data(body))),
+                None => None,
+            })
         }
         Poll::Ready(event) => {
-            unread.clear();
+            unread.take();
             reported = 0;
             Poll::Ready(event.map(|event: Result<Event, _>| {
                 event
@@ -217,6 +222,10 @@ pub(super) fn messages(
             }
         }
     })
+}
+
+fn is_object(body: &str) -> bool {
+    serde_json::from_str::<Value>(body).is_ok_and(|body| body.is_object())
 }
 
 /// The data of an event. The one that is called an error may be that alone.
@@ -250,16 +259,13 @@ impl Unread {
         unread.0
     }
 
-    fn clear(&self) {
-        *self.lock() = (0, String::new());
+    /// Its beginning; there is no text after it.
+    fn take(&self) -> String {
+        std::mem::take(&mut *self.lock()).1
     }
 
     fn bytes(&self) -> usize {
         self.lock().0
-    }
-
-    fn text(&self) -> String {
-        self.lock().1.clone()
     }
 }
 

@@ -747,7 +747,8 @@ pub(super) fn error_message(body: &str) -> Option<String> {
         body = first;
     }
     let is_error = body.get("object").is_some_and(|object| object == "error");
-    let error = body.get("error").or_else(|| is_error.then_some(&body))?;
+    let error = body.get("error").filter(|error| !error.is_null());
+    let error = error.or_else(|| is_error.then_some(&body))?;
     let message = message_of(error);
     let parameter = error.get("param").and_then(Value::as_str);
     Some(match parameter.filter(|name| !message.contains(name)) {

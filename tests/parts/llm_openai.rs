@@ -410,6 +410,40 @@ async fn a_warm_up_that_meets_an_error_under_status_200_has_not_succeeded() {
     llm.warm_up(prompt()).await.unwrap();
 }
 
+/// "it ended before the model was done": some gateways and small servers ignore `stream`.
+#[tokio::test]
+async fn an_answer_of_a_server_that_does_not_stream_is_spoken_and_its_call_made() {
+    let call = json!({"id": "a", "type": "function",
+        "function": {"name": "f", "arguments": "{\"n\":1}"}});
+    let whole_answer = |content: &str, calls: Value| {
+        let message = json!({"role": "assistant", "content": content, "tool_calls": calls});
+        let choices = json!([{"index": 0, "message": message, "finish_reason": "stop"}]);
+        let answer = json!({"object": "chat.completion", "choices": choices, "error": null});
+        let body = serde_json::to_vec_pretty(&answer).unwrap();
+        whole(body.chunks(50).map(<[u8]>::to_vec))
+    };
+    let arguments = json!({"n": 1}).as_object().cloned().unwrap();
+    let closed = LlmEvent::ToolClosed {
+        arguments: Ok(arguments),
+    };
+    let (server, llm) = Server::start(whole_answer("<speech>Hi.</speech>", json!(null))).await;
+    server.then(whole_answer("<tool>f(n=1)</tool>", json!([])));
+    server.then(whole_answer("<speech>Hi.</speech>", json!([call])));
+    let (events, error) = all(llm.generate(prompt())).await;
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(spoken(&events), "Hi.\n");
+    for _ in 0..2 {
+        let (events, error) = all(llm.generate(prompt())).await;
+        assert!(error.is_none(), "{error:?}");
+        assert!(events.contains(&closed), "{events:?}");
+    }
+    // A body that breaks off commits nothing.
+    let cut = json!({"choices": [{"message": {"content": "<tool>f(n=1)</tool>"}}]}).to_string();
+    server.then(whole([cut.as_bytes()[..cut.len() - 2].to_vec()]));
+    let (events, error) = all(llm.generate(prompt())).await;
+    assert!(!events.contains(&closed) && error.is_some(), "{events:?}");
+}
+
 #[tokio::test]
 async fn a_refusal_that_names_no_parameter_is_not_repeated() {
     let message = "This model's maximum context length is 4096 tokens, 5000 with max_tokens.";

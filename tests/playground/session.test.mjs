@@ -156,6 +156,21 @@ test('an agent that is gone after a restart is not wished for any more', async (
   assert.equal(session.wishes.agent, '');
 });
 
+test('a page whose audio is not sent any more comes back over another socket', async () => {
+  const { session, told } = await talking();
+  sockets[0].bufferedAmount = 48_000;
+  session.audio(new ArrayBuffer(960));
+  assert.equal(told.at(-1)[0], 'open', 'a second late');
+  sockets[0].bufferedAmount = 10 * 48_000;
+  session.audio(new ArrayBuffer(960));
+  await until(() => sockets.length === 2);
+  assert.ok(sockets[1].address.search.includes('resume=a+secret'));
+  sockets[1].tell({ type: 'undertone.session.resumed', event_id: 'event_3', resume: 'another secret', within_ms: 30_000 });
+  await until(() => told.at(-1)[0] === 'open' && sockets[0].readyState === 3);
+  assert.deepEqual(told.map(([state]) => state), ['opening', 'open', 'away', 'open']);
+  session.close();
+});
+
 test('who ends a conversation that the page wants to come back to may begin another at once', async () => {
   const { session, told } = await talking();
   sockets[0].cut();

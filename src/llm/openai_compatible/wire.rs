@@ -85,9 +85,19 @@ impl Usage {
 
 #[derive(Deserialize)]
 struct Choice {
-    #[serde(default, deserialize_with = "or_default")]
-    delta: Delta,
+    delta: Option<Delta>,
+    /// The whole answer, from a server that does not stream. Others repeat in it what they have sent so far.
+    message: Option<Delta>,
     finish_reason: Option<String>,
+}
+
+impl Choice {
+    /// What it adds to the answer, of which a part may have come before.
+    fn piece(self, has_begun: bool) -> (Delta, Option<String>) {
+        let whole = self.message.filter(|_| !has_begun);
+        let piece = self.delta.or(whole).unwrap_or_default();
+        (piece, self.finish_reason)
+    }
 }
 
 /// A piece of the answer. Thoughts are never spoken.
@@ -228,7 +238,7 @@ struct Slot {
 pub(super) fn look(data: &str) -> Look {
     let chunk = serde_json::from_str::<Chunk>(data).ok();
     let choice = chunk.and_then(|chunk| chunk.choices.into_iter().next());
-    let Some(Choice { delta, .. }) = choice else {
+    let Some((delta, _)) = choice.map(|choice| choice.piece(false)) else {
         return Look::default();
     };
     let piece = |call: &CallDelta| CallPiece {
@@ -342,19 +352,16 @@ impl Reader for Decoder {
 
 impl Decoder {
     fn choice(&mut self, choice: Choice, events: &mut Vec<LlmEvent>) {
-        let text = choice.delta.text();
-        let thinks = choice.delta.thinks();
-        let is_more = thinks || !text.is_empty() || !choice.delta.tool_calls.is_empty();
-        if let Some(Value::Array(blocks)) = &choice.delta.reasoning_details {
+        let (delta, reason) = choice.piece(self.has_begun);
+        let text = delta.text();
+        let thinks = delta.thinks();
+        let is_more = thinks || !text.is_empty() || !delta.tool_calls.is_empty();
+        if let Some(Value::Array(blocks)) = &delta.reasoning_details {
             self.details.add(blocks);
         }
         if thinks && text.is_empty() {
             events.push(LlmEvent::Thinking);
-            let thought = choice
-                .delta
-                .reasoning_content
-                .as_ref()
-                .and_then(Value::as_str);
+            let thought = delta.reasoning_content.as_ref().and_then(Value::as_str);
             let room = MAX_THOUGHT_BYTES.saturating_sub(self.thoughts.len());
             let thought = thought.filter(|thought| thought.len() <= room);
             self.thoughts.push_str(thought.unwrap_or_default());
@@ -364,14 +371,14 @@ impl Decoder {
             true => events.extend(self.made.noted(self.parser.push(&text))),
             false => self.behind.push(&text),
         }
-        for delta in choice.delta.tool_calls {
-            self.call(delta, events);
+        for call in delta.tool_calls {
+            self.call(call, events);
         }
-        if !choice.delta.tool_outputs.is_empty() && !self.calls.is_empty() {
+        if !delta.tool_outputs.is_empty() && !self.calls.is_empty() {
             self.go_on(events);
         }
         // Some servers send an empty reason with every piece.
-        let reason = choice.finish_reason.filter(|reason| !reason.is_empty());
+        let reason = reason.filter(|reason| !reason.is_empty());
         if is_more {
             // Others send "stop" with every piece. It counts if nothing more follows.
             (self.reason, self.finish) = (reason, None);
