@@ -76,6 +76,13 @@ impl Blocks {
             .push_back((session, key(name, arguments), block));
     }
 
+    /// Forgets those of a session that are kept. Returns whether there were any.
+    pub(super) fn forget(&mut self, session: u64) -> bool {
+        let known = self.blocks.len();
+        self.blocks.retain(|(of, ..)| *of != session);
+        self.blocks.len() < known
+    }
+
     /// Those of one session: the thoughts of another are none of its caller's business.
     pub(super) fn of_session(&self, session: u64) -> OfSession<'_> {
         OfSession { all: self, session }

@@ -47,6 +47,12 @@ const MOST_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a request is put off if the server does not say.
 const PATIENCE: Duration = Duration::from_millis(250);
 
+/// The statuses of a server that has no room now.
+const BUSY: [u16; 3] = [429, 503, 529];
+
+/// The same in an error of Anthropic's.
+const BUSY_TYPES: [&str; 2] = ["overloaded_error", "rate_limit_error"];
+
 /// The least time between two reports of thoughts.
 const THOUGHTS: Duration = Duration::from_millis(250);
 
@@ -526,7 +532,7 @@ fn with_thoughts(events: LlmStream, waited_for: bool) -> LlmStream {
 }
 
 /// Requests an answer. Parameters that the server refuses are left out, and a server that is busy is asked a
-/// second time if it has room soon.
+/// second time if it has room soon, even if it says so only in its stream.
 async fn open(
     endpoint: &Arc<Endpoint>,
     server: &Arc<Server>,
@@ -535,8 +541,12 @@ async fn open(
 ) -> Result<LlmStream, LlmError> {
     Ok(match request(endpoint, server, prompt, messages).await? {
         Opened::Stream(response) => {
-            let (endpoint, server) = (endpoint.clone(), server.clone());
-            events(response, endpoint, server, prompt)
+            let again = Again {
+                server: server.clone(),
+                prompt: prompt.clone(),
+                messages: messages.to_vec(),
+            };
+            events(response, endpoint.clone(), again)
         }
         Opened::Text { events, .. } => stream::iter(events.into_iter().map(Ok)).boxed(),
     })
@@ -594,13 +604,12 @@ async fn request(
         {
             return Ok(Opened::Text { text, events });
         }
-        let is_busy = matches!(
-            refusal,
-            LlmError::Status {
-                status: 429 | 503 | 529,
-                ..
-            }
-        );
+        // None are left afterwards, so this ends.
+        if refuses_thoughts(&refusal) && endpoint.blocks().forget(prompt.demands.session) {
+            tracing::info!("the server refuses thoughts that it got back: they are forgotten");
+            continue;
+        }
+        let is_busy = matches!(&refusal, LlmError::Status { status, .. } if BUSY.contains(status));
         if is_busy && may_wait && wait <= MOST_PATIENCE {
             may_wait = false;
             tokio::time::sleep(wait).await;
@@ -623,6 +632,31 @@ async fn request(
     }
 }
 
+/// Whether a refusal is about thoughts that went back: Claude's newer models take them only behind the very messages
+/// that they came behind, of which the oldest may be gone.
+fn refuses_thoughts(refusal: &LlmError) -> bool {
+    let LlmError::Status { body: reason, .. } = refusal else {
+        return false;
+    };
+    reason.contains("`thinking` block")
+        || reason.contains("thinking") && reason.contains("cannot be modified")
+}
+
+/// Whether the error in an event says that the server is busy.
+fn says_busy(data: &str) -> bool {
+    let event: Value = serde_json::from_str(data).unwrap_or_default();
+    let error = &event["error"];
+    let has_code = |status: &u16| error["code"] == *status;
+    BUSY.iter().any(has_code) || BUSY_TYPES.iter().any(|kind| error["type"] == *kind)
+}
+
+/// A request that can be repeated.
+struct Again {
+    server: Arc<Server>,
+    prompt: Prompt,
+    messages: Vec<ChatMessage>,
+}
+
 /// A stream that is being read.
 struct Reading {
     messages: BoxStream<'static, Result<Sign, String>>,
@@ -633,21 +667,19 @@ struct Reading {
     has_begun: bool,
     /// When a thought was last reported.
     thought: Option<Instant>,
+    /// The request, unless it has been repeated.
+    again: Option<Again>,
 }
 
-fn events(
-    response: Response,
-    endpoint: Arc<Endpoint>,
-    server: Arc<Server>,
-    prompt: &Prompt,
-) -> LlmStream {
+fn events(response: Response, endpoint: Arc<Endpoint>, again: Again) -> LlmStream {
     let reading = Reading {
-        messages: http::messages(server, response, error_message).boxed(),
-        reader: (endpoint.protocol).reader(&endpoint.settings, prompt.tool_names()),
+        messages: http::messages(again.server.clone(), response, error_message).boxed(),
+        reader: endpoint.reader(&again.prompt),
         endpoint,
-        session: prompt.demands.session,
+        session: again.prompt.demands.session,
         has_begun: false,
         thought: None,
+        again: Some(again),
     };
     stream::unfold(Some(reading), |reading| async {
         let mut reading = reading?;
@@ -662,7 +694,17 @@ fn events(
 impl Reading {
     async fn next(&mut self) -> Vec<Result<LlmEvent, LlmError>> {
         let (mut events, error) = match self.messages.next().await {
-            Some(Ok(Sign::Data(data))) => self.reader.message(&data),
+            Some(Ok(Sign::Data(data))) => {
+                let read = self.reader.message(&data);
+                if read.1.is_some()
+                    && !self.has_begun
+                    && says_busy(&data)
+                    && let Some(again) = self.again.take()
+                {
+                    return self.ask(again).await;
+                }
+                read
+            }
             Some(Ok(Sign::Alive)) => (vec![LlmEvent::Thinking], None),
             // Nothing but counts could have followed the finish reason.
             Some(Err(reason)) => match self.reader.breaks_off() {
@@ -691,6 +733,27 @@ impl Reading {
             Err(LlmError::Stream(reason))
         });
         events.into_iter().map(Ok).chain(error).collect()
+    }
+
+    /// Makes the request again, whose answer takes the place of this one. Returns the first events.
+    async fn ask(&mut self, again: Again) -> Vec<Result<LlmEvent, LlmError>> {
+        tracing::debug!("the server is busy: it is asked once more");
+        tokio::time::sleep(PATIENCE).await;
+        let Again {
+            server,
+            prompt,
+            messages,
+        } = again;
+        let opened = request(&self.endpoint, &server, &prompt, &messages).await;
+        match opened {
+            Ok(Opened::Stream(response)) => {
+                self.messages = http::messages(server, response, error_message).boxed();
+                self.reader = self.endpoint.reader(&prompt);
+                Vec::new()
+            }
+            Ok(Opened::Text { events, .. }) => events.into_iter().map(Ok).collect(),
+            Err(error) => vec![Err(error)],
+        }
     }
 
     /// Whether a thought is reported now: not each of thousands.
@@ -729,6 +792,11 @@ impl Endpoint {
         self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A reader for the answer to a prompt.
+    fn reader(&self, prompt: &Prompt) -> Box<dyn Reader> {
+        self.protocol.reader(&self.settings, prompt.tool_names())
+    }
+
     fn takes(&self) -> MutexGuard<'_, Takes> {
         self.takes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -757,10 +825,26 @@ pub(super) fn error_message(body: &str) -> Option<String> {
     })
 }
 
-/// The message of an error, which may be text alone.
+/// The message of an error, which may be text alone. OpenRouter says there only that a provider refused; the
+/// provider's own error is added.
 pub(super) fn message_of(error: &Value) -> String {
-    match error.get("message").unwrap_or(error) {
-        Value::String(message) => message.clone(),
+    let message = text_of(error.get("message").unwrap_or(error));
+    let metadata = &error["metadata"];
+    let raw = match &metadata["raw"] {
+        Value::Null => return message,
+        raw => text_of(raw),
+    };
+    let cause = error_message(&raw).unwrap_or(raw);
+    match metadata["provider_name"].as_str() {
+        Some(provider) => format!("{message}: {provider}: {cause}"),
+        None => format!("{message}: {cause}"),
+    }
+}
+
+/// A text, or anything else as JSON.
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
         other => other.to_string(),
     }
 }

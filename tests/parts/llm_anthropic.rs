@@ -355,6 +355,17 @@ async fn an_overloaded_service_is_asked_once_more_and_never_after_a_word() {
         assert_eq!(error.is_none(), may, "{status} {wait}: {error:?}");
         assert_eq!(spoken(&events), if may { "Hello." } else { "" });
     }
+    // It may say so after its headers.
+    let start = json!({"type": "message_start", "message": {"usage": {"input_tokens": 30}}});
+    let busy = Reply::Stream(vec![sse(&[start, overloaded.clone()]).into_bytes()]);
+    let (service, url) = Service::start([busy.clone(), hello(), busy.clone(), busy]);
+    let llm = client(&url);
+    let (events, error) = all(llm.generate(prompt(vec![user("Hi")]))).await;
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(spoken(&events), "Hello.");
+    let (_, error) = all(llm.generate(prompt(vec![user("Hi")]))).await;
+    assert!(error.unwrap().details().contains("Overloaded"));
+    assert_eq!(service.seen.lock().unwrap().len(), 4);
     let mut text = words_and_a_call();
     let from = text.find("event: content_block_stop").unwrap();
     text.truncate(from);
@@ -381,10 +392,45 @@ async fn a_broken_message_stream_commits_nothing() {
     }
 }
 
-/// With thinking on, the service refuses the request after a call if its thought does not come back.
+/// Claude's newer models think unless they are told otherwise, and some always.
 #[tokio::test]
-async fn a_thought_comes_back_with_its_call() {
-    let thought = json!({"type": "thinking", "thinking": "hmm", "signature": "canary"});
+async fn a_model_that_cannot_stop_thinking_is_asked_for_the_least_effort() {
+    let refusal = |kind: &str| {
+        let reason = format!(
+            "\"thinking.type.{kind}\" is not supported for this model. Use \"thinking.type.adaptive\" and \
+             \"output_config.effort\" to control thinking behavior."
+        );
+        Reply::Status(400, "", error("invalid_request_error", &reason))
+    };
+    let replies = [
+        refusal("disabled"),
+        refusal("between_tools"),
+        hello(),
+        hello(),
+    ];
+    let (service, url) = Service::start(replies);
+    let settings = Settings {
+        reasoning_effort: Some("none".into()),
+        ..settings(&url)
+    };
+    let llm = Remote::new(settings, Prompts::default()).unwrap();
+    for _ in 0..2 {
+        let (events, error) = all(llm.generate(prompt(vec![user("Hi")]))).await;
+        assert!(error.is_none(), "{error:?}");
+        assert_eq!(spoken(&events), "Hello.");
+    }
+    for (nth, kind) in [Some("disabled"), Some("between_tools"), None, None]
+        .into_iter()
+        .enumerate()
+    {
+        let body = service.body(nth);
+        assert_eq!(body["thinking"]["type"].as_str(), kind);
+        assert_eq!(body["output_config"], json!({"effort": "low"}));
+    }
+}
+
+/// An answer with a thought, words and a call.
+fn thought_and_a_call() -> Reply {
     let delta = |delta: Value| json!({"type": "content_block_delta", "index": 0, "delta": delta});
     let text = sse(&[
         json!({"type": "content_block_start", "index": 0, "content_block":
@@ -393,8 +439,14 @@ async fn a_thought_comes_back_with_its_call() {
         delta(json!({"type": "signature_delta", "signature": "canary"})),
         json!({"type": "content_block_stop", "index": 0}),
     ]);
-    let text = text + &words_and_a_call();
-    let (service, url) = Service::start([Reply::Stream(vec![text.into_bytes()]), hello()]);
+    Reply::Stream(vec![(text + &words_and_a_call()).into_bytes()])
+}
+
+/// With thinking on, the service refuses the request after a call if its thought does not come back.
+#[tokio::test]
+async fn a_thought_comes_back_with_its_call() {
+    let thought = json!({"type": "thinking", "thinking": "hmm", "signature": "canary"});
+    let (service, url) = Service::start([thought_and_a_call(), hello()]);
     let thinking = json!({"thinking": {"type": "enabled", "budget_tokens": 200}});
     let settings = Settings {
         extra_body: thinking.as_object().cloned().unwrap(),
@@ -410,6 +462,35 @@ async fn a_thought_comes_back_with_its_call() {
     let body = service.body(1);
     assert_eq!(body["messages"][1]["content"][0], thought);
     assert_eq!(body["thinking"]["budget_tokens"], 200);
+}
+
+/// Claude's newer models take a thought only behind the messages that it came behind: once these had changed, every
+/// request of the call was refused.
+#[tokio::test]
+async fn thoughts_that_the_service_no_longer_takes_are_forgotten() {
+    let bound = "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different \
+                 conversation.";
+    let refusal = Reply::Status(400, "", error("invalid_request_error", bound));
+    let (service, url) = Service::start([thought_and_a_call(), refusal, hello(), hello()]);
+    let thinking = json!({"thinking": {"type": "adaptive"}});
+    let settings = Settings {
+        extra_body: thinking.as_object().cloned().unwrap(),
+        ..settings(&url)
+    };
+    let llm = Remote::new(settings, Prompts::default()).unwrap();
+    let (_, error) = all(llm.generate(prompt(vec![user("Hi")]))).await;
+    assert!(error.is_none(), "{error:?}");
+    for _ in 0..2 {
+        let history = vec![user("Hi"), call("x"), result("x")];
+        let (events, error) = all(llm.generate(prompt(history))).await;
+        assert!(error.is_none(), "{error:?}");
+        assert_eq!(spoken(&events), "Hello.");
+    }
+    for (nth, first) in [(1, "thinking"), (2, "tool_use"), (3, "tool_use")] {
+        let body = service.body(nth);
+        assert_eq!(body["messages"][1]["content"][0]["type"], first);
+        assert_eq!(body["thinking"], thinking["thinking"]);
+    }
 }
 
 #[tokio::test]

@@ -446,12 +446,17 @@ async fn an_answer_of_a_server_that_does_not_stream_is_spoken_and_its_call_made(
 
 #[tokio::test]
 async fn a_refusal_that_names_no_parameter_is_not_repeated() {
-    let message = "This model's maximum context length is 4096 tokens, 5000 with max_tokens.";
-    let body = json!({"error": {"message": message}}).to_string();
-    let (server, llm) = Server::start(Reply::Status(400, &[], body)).await;
-    let (_, error) = all(llm.generate(prompt())).await;
-    assert!(error.unwrap().details().contains("context length"));
-    assert_eq!(server.seen.lock().unwrap().len(), 1);
+    for message in [
+        "This model's maximum context length is 4096 tokens, 5000 with max_tokens.",
+        // DeepSeek: it lacks the field, and takes it.
+        "The reasoning_content in the thinking mode must be passed back to the API.",
+    ] {
+        let body = json!({"error": {"message": message}}).to_string();
+        let (server, llm) = Server::start(Reply::Status(400, &[], body)).await;
+        let (_, error) = all(llm.generate(prompt())).await;
+        assert!(error.unwrap().details().contains(message));
+        assert_eq!(server.seen.lock().unwrap().len(), 1);
+    }
 }
 
 #[tokio::test]
@@ -937,6 +942,14 @@ async fn a_busy_server_is_asked_once_more_if_it_has_room_soon() {
             assert!(server.replies.lock().unwrap().is_empty());
         }
     }
+    // OpenRouter says so in the stream, if its provider does.
+    let error = json!({"error": {"code": 429, "message": "busy"}, "choices": []});
+    let busy = whole([format!("data: {error}\n\n").into_bytes()]);
+    let (server, llm) = Server::start(busy).await;
+    server.then(answer());
+    let (events, error) = all(llm.generate(prompt())).await;
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(spoken(&events), "Hi.\n");
 }
 
 fn native(url: &str) -> Remote {

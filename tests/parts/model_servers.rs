@@ -192,6 +192,27 @@ fn groq(body: &Value) -> Option<Refusal> {
     error(400, &format!("property '{}' is unsupported", field?))
 }
 
+/// Groq behind a gateway that sends its thoughts and hands messages on as they are.
+fn groq_behind_a_gateway(body: &Value) -> Option<Refusal> {
+    let thinks = |message: &Value| message.get("reasoning_content").is_some();
+    let Some(at) = messages(body).iter().position(thinks) else {
+        return groq(body);
+    };
+    let message = format!(
+        "'messages.{at}' : for 'role:assistant' the following must be satisfied[('messages.{at}' : property \
+         'reasoning_content' is unsupported)]"
+    );
+    error(400, &message)
+}
+
+/// OpenRouter puts the provider's error into a text.
+fn gpt_5_behind_openrouter(body: &Value) -> Option<Refusal> {
+    let (status, error) = gpt_5(body)?;
+    let metadata = json!({"raw": error.to_string(), "provider_name": "OpenAI"});
+    let error = json!({"message": "Provider returned error", "code": status, "metadata": metadata});
+    Some((status, json!({"error": error, "user_id": "user_1"})))
+}
+
 /// gpt-oss cannot be kept from thinking.
 fn groq_gpt_oss(body: &Value) -> Option<Refusal> {
     let effort = body.get("reasoning_effort").and_then(Value::as_str);
@@ -278,6 +299,38 @@ fn gemini(body: &Value) -> Option<Refusal> {
         .iter()
         .any(lacks)
         .then(|| (400, json!([{ "error": error }])))
+}
+
+/// A model of Google's that thinks, with its error for the efforts that it does not know.
+fn gemini_efforts(body: &Value, refused: &[&str], message: &str) -> Option<Refusal> {
+    let effort = body.get("reasoning_effort").and_then(Value::as_str);
+    let error = json!({"code": 400, "message": message, "status": "INVALID_ARGUMENT"});
+    match effort.is_some_and(|effort| refused.contains(&effort)) {
+        true => Some((400, json!([{ "error": error }]))),
+        false => gemini(body),
+    }
+}
+
+fn gemini_2_5_pro(body: &Value) -> Option<Refusal> {
+    let message = "Budget 0 is invalid. This model only works in thinking mode.";
+    gemini_efforts(body, &["none"], message)
+}
+
+fn gemini_3_pro(body: &Value) -> Option<Refusal> {
+    let message = "Thinking level MINIMAL is not supported for this model. Please retry with other thinking level.";
+    gemini_efforts(body, &["none", "minimal"], message)
+}
+
+/// A gateway in front of the same.
+fn gemini_3_pro_behind_a_gateway(body: &Value) -> Option<Refusal> {
+    let message = "Thinking level is unsupported: THINKING_LEVEL_MINIMAL";
+    gemini_efforts(body, &["none", "minimal"], message)
+}
+
+/// A model that does not think.
+fn ollama_llama(body: &Value) -> Option<Refusal> {
+    let refused = |_| error(400, "\"m\" does not support thinking");
+    body.get("reasoning_effort").and_then(refused)
 }
 
 fn vllm_without_a_parser(body: &Value) -> Option<Refusal> {
@@ -631,6 +684,13 @@ fn servers() -> Vec<Row> {
             ..ROW
         },
         Row {
+            name: "LiteLLM, Groq",
+            refuses: groq_behind_a_gateway,
+            chunk: deepseek_chunk,
+            refused: &["messages.reasoning_content"],
+            ..ROW
+        },
+        Row {
             name: "xAI",
             refuses: xai,
             refused: &["reasoning_effort"],
@@ -641,6 +701,14 @@ fn servers() -> Vec<Row> {
             name: "OpenRouter",
             before: ": OPENROUTER PROCESSING\n\n: OPENROUTER PROCESSING\n\n",
             chunk: openrouter,
+            ..ROW
+        },
+        Row {
+            name: "OpenRouter, GPT-5",
+            refuses: gpt_5_behind_openrouter,
+            chunk: openrouter,
+            refused: limits,
+            effort: (Some("none"), Some("minimal")),
             ..ROW
         },
         Row {
@@ -681,6 +749,30 @@ fn servers() -> Vec<Row> {
             ..ROW
         },
         Row {
+            name: "Gemini 2.5 Pro",
+            refuses: gemini_2_5_pro,
+            style: Style::Signed,
+            reason: "stop",
+            effort: (Some("none"), Some("minimal")),
+            ..ROW
+        },
+        Row {
+            name: "Gemini 3 Pro",
+            refuses: gemini_3_pro,
+            style: Style::Signed,
+            reason: "stop",
+            effort: (Some("none"), Some("low")),
+            ..ROW
+        },
+        Row {
+            name: "LiteLLM, Gemini 3 Pro",
+            refuses: gemini_3_pro_behind_a_gateway,
+            style: Style::Signed,
+            reason: "stop",
+            effort: (Some("none"), Some("low")),
+            ..ROW
+        },
+        Row {
             name: "vLLM",
             ..ROW
         },
@@ -715,6 +807,14 @@ fn servers() -> Vec<Row> {
         Row {
             name: "Ollama",
             style: Style::Whole,
+            ..ROW
+        },
+        Row {
+            name: "Ollama, a model that does not think",
+            refuses: ollama_llama,
+            style: Style::Whole,
+            refused: &["reasoning_effort"],
+            effort: (Some("low"), None),
             ..ROW
         },
         Row {

@@ -89,18 +89,23 @@ fn check_tools(body: &Value) -> Result<BTreeSet<String>, String> {
         ensure(name.is_none_or(|name| names.contains(name)), || {
             format!("tool_choice: no tool {choice}")
         })?;
-        let thinks = !body["thinking"].is_null();
-        ensure(!thinks || kind == "none" || kind == "auto", || {
+        ensure(!thinks(body) || kind == "none" || kind == "auto", || {
             "Thinking may not be enabled when tool_choice forces tool use.".into()
         })?;
     }
     Ok(names)
 }
 
-/// While the model thinks, the round in progress begins with a thought.
+/// Whether the request asks for thoughts.
+fn thinks(body: &Value) -> bool {
+    let kind = body["thinking"]["type"].as_str();
+    kind.is_some_and(|kind| kind != "disabled")
+}
+
+/// While the model thinks within a budget, the round in progress begins with a thought.
 fn check_thinking(body: &Value, limit: u64, messages: &[Value]) -> Result<(), String> {
     let thinking = &body["thinking"];
-    if thinking.is_null() {
+    if !thinks(body) {
         return Ok(());
     }
     let budget = thinking["budget_tokens"].as_u64().unwrap_or_default();
@@ -110,6 +115,9 @@ fn check_thinking(body: &Value, limit: u64, messages: &[Value]) -> Result<(), St
     ensure(body["temperature"].is_null(), || {
         "`temperature` may only be set to 1 when thinking is enabled".into()
     })?;
+    if thinking["type"] != "enabled" {
+        return Ok(());
+    }
     for message in messages.iter().rev() {
         let blocks = message["content"].as_array().into_iter().flatten();
         let kinds: Vec<&str> = blocks.filter_map(|block| block["type"].as_str()).collect();

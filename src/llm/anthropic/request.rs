@@ -30,6 +30,12 @@ const MARK: &str = "system.cache_control";
 const HOUR: &str = "system.cache_control.ttl";
 const EAGER: &str = "tools.eager_input_streaming";
 
+/// How the model thinks, by its type. Newer models know other types than older ones, and some always think.
+const THINKING: &str = "thinking";
+const ENABLED: &str = "thinking.enabled";
+const DISABLED: &str = "thinking.disabled";
+const BETWEEN: &str = "thinking.between_tools";
+
 /// The parameters that a server may refuse. The parts come before the whole, so that a mark outlives its duration.
 pub(super) static VOCABULARY: Vocabulary = Vocabulary {
     limits: &[],
@@ -39,6 +45,19 @@ pub(super) static VOCABULARY: Vocabulary = Vocabulary {
         (MARK, &["system.0.cache_control"]),
         (AUTOMATIC, &["cache_control"]),
         (MARK, &["cache_control"]),
+        // Before the effort, which such a refusal recommends.
+        (ENABLED, &["thinking.type.enabled"]),
+        (DISABLED, &["thinking.type.disabled", "between_tools"]),
+        (BETWEEN, &["between_tools"]),
+        (
+            THINKING,
+            &[
+                "thinking.type",
+                "thinking: Extra inputs",
+                "thinking: Input",
+                "hinking is not supported",
+            ],
+        ),
         ("output_config", &["output_config", "effort"]),
         ("temperature", &["temperature"]),
         (FORCED, &["tool_choice"]),
@@ -60,10 +79,12 @@ pub(super) fn body(
     let limit = limits.into_iter().flatten().min().unwrap_or(DEFAULT_LIMIT);
     let mut body = settings.extra_body.clone();
     body.retain(|name, _| takes.has(name));
-    if !may_think(&body, limit, messages, &thoughts) {
-        body.remove("thinking");
-    }
-    let thinks = body.contains_key("thinking");
+    let effort = settings.reasoning_effort.as_deref();
+    let is_quiet = matches!(effort, None | Some("none" | "minimal"));
+    let thinking = thinking(body.remove(THINKING), is_quiet, takes);
+    let thinking = thinking.filter(|thinking| may_think(thinking, limit, messages, &thoughts));
+    let thinks = (thinking.as_ref()).is_some_and(|thinking| thinking["type"] != "disabled");
+    body.extend(thinking.map(|thinking| (THINKING.to_owned(), thinking)));
     let (system, messages) = converted(messages, thinks.then_some(thoughts));
 
     body.insert("model".into(), json!(settings.model));
@@ -81,7 +102,9 @@ pub(super) fn body(
     if let Some(temperature) = temperature.filter(|_| takes.has("temperature")) {
         body.insert("temperature".into(), json!(temperature));
     }
-    let effort = settings.reasoning_effort.as_deref();
+    // The least effort that it knows; older models, which need not be told, know none.
+    let least = (effort.is_some() || !takes.has(BETWEEN)).then_some("low");
+    let effort = if is_quiet { least } else { effort };
     if let Some(effort) = effort.filter(|_| takes.has("output_config")) {
         let config = body.entry("output_config").or_insert_with(|| json!({}));
         if let Some(config) = config.as_object_mut() {
@@ -179,17 +202,35 @@ fn tool_choice(choice: &ToolChoice) -> Option<Value> {
     }
 }
 
-/// Whether the model may think for this answer: there is room, and the calls of the round in progress have the
-/// thoughts that led to them. Calls that another model or this server wrote have none, and are refused then.
+/// How the model is to think: as the operator says, or not at all if it is to be `quiet`; in the way next to that if
+/// the server refuses it, and `None` if there is no other.
+fn thinking(given: Option<Value>, quiet: bool, takes: &Takes) -> Option<Value> {
+    let wanted = given.or_else(|| quiet.then(|| json!({"type": "disabled"})));
+    let wanted = wanted.filter(|_| takes.has(THINKING))?;
+    match wanted["type"].as_str().unwrap_or_default() {
+        "enabled" if !takes.has(ENABLED) => Some(json!({"type": "adaptive"})),
+        "disabled" if !takes.has(DISABLED) => {
+            let between = json!({"type": "between_tools"});
+            takes.has(BETWEEN).then_some(between)
+        }
+        "between_tools" if !takes.has(BETWEEN) => None,
+        _ => Some(wanted),
+    }
+}
+
+/// Whether the model may think like this for this answer. With a budget there has to be room for it, and the calls of
+/// the round in progress need the thoughts that led to them: calls that another model or this server wrote have none,
+/// and are refused then.
 fn may_think(
-    body: &Map<String, Value>,
+    thinking: &Value,
     limit: u32,
     messages: &[ChatMessage],
     thoughts: &[Vec<Value>],
 ) -> bool {
-    let budget = body
-        .get("thinking")
-        .and_then(|thinking| thinking["budget_tokens"].as_u64());
+    let budget = thinking["budget_tokens"].as_u64();
+    if thinking["type"] != "enabled" && budget.is_none() {
+        return true;
+    }
     let in_progress = messages.iter().zip(thoughts).rev();
     let mut in_progress = in_progress.take_while(|(message, _)| message.role != Role::User);
     budget.is_none_or(|budget| budget < u64::from(limit))

@@ -7,6 +7,11 @@ use crate::llm::{Calls, Prompt, ToolChoice};
 use crate::tools::ToolSpec;
 use serde_json::{Map, Value, json};
 
+/// Parts of the messages that providers want back with calls.
+const THOUGHTS: &str = "messages.reasoning_content";
+const DETAILS: &str = "messages.reasoning_details";
+const EXTRA: &str = "messages.extra_content";
+
 /// The parameters that a server may refuse. Most know `max_tokens`, OpenAI's models from the o-series and GPT-5 on
 /// only the other name.
 pub(super) static VOCABULARY: Vocabulary = Vocabulary {
@@ -27,8 +32,29 @@ pub(super) static VOCABULARY: Vocabulary = Vocabulary {
         (FORCED, &["tool_choice"]),
         ("tool_choice", &["tool_choice"]),
         ("seed", &["seed"]),
+        (THOUGHTS, &["reasoning_content"]),
+        (DETAILS, &["reasoning_details"]),
+        (EXTRA, &["extra_content"]),
     ],
 };
+
+/// Takes out of the messages what the server does not know. A gateway may send thoughts of a provider that refuses to
+/// get them back.
+pub(super) fn leave_out(messages: &mut [ChatMessage], takes: &Takes) {
+    for message in messages {
+        if !takes.has(THOUGHTS) {
+            message.reasoning_content = None;
+        }
+        if !takes.has(DETAILS) {
+            message.reasoning_details.clear();
+        }
+        if !takes.has(EXTRA) {
+            for call in &mut message.tool_calls {
+                call.extra_content = None;
+            }
+        }
+    }
+}
 
 /// The request's body. A client can lower the operator's token limit, not raise it.
 pub(super) fn body(

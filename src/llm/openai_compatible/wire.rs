@@ -92,7 +92,7 @@ struct Choice {
 }
 
 impl Choice {
-    /// What it adds to the answer, of which a part may have come before.
+    /// The piece that it adds to the answer, of which a part may have come before.
     fn piece(self, has_begun: bool) -> (Delta, Option<String>) {
         let whole = self.message.filter(|_| !has_begun);
         let piece = self.delta.or(whole).unwrap_or_default();
@@ -1113,6 +1113,18 @@ mod tests {
             crate::llm::remote::error_message(&body).unwrap(),
             "too long"
         );
+        // OpenRouter, with the error of a provider, which may be text alone.
+        let wrapped = |raw: &str| {
+            let metadata = json!({"raw": raw, "provider_name": "Some"});
+            json!({"error": {"message": "Provider returned error", "code": 400, "metadata": metadata}})
+        };
+        let raw = json!({"error": {"message": "bad value", "param": "top_p"}}).to_string();
+        for (raw, cause) in [(raw.as_str(), "bad value (top_p)"), ("down", "down")] {
+            let expected = format!("Provider returned error: Some: {cause}");
+            let body = wrapped(raw).to_string();
+            assert_eq!(crate::llm::remote::error_message(&body).unwrap(), expected);
+            assert_eq!(decode(&[wrapped(raw)]), [format!("error: {expected}")]);
+        }
         assert!(decode(&[json!("what?")])[0].starts_with("error: unexpected data"));
     }
 

@@ -8,7 +8,8 @@ pub(in crate::llm) struct Vocabulary {
     /// The names of the token limit, in the order in which they are tried.
     pub(in crate::llm) limits: &'static [&'static str],
     /// The other parameters, with the names by which an error may call them. A dot leads to a part of a
-    /// parameter; of several that an error may mean, the first is left out first.
+    /// parameter; of several that an error may mean, the first is left out first. A part of `messages` is left out only
+    /// if the server does not know it: others refuse a request that lacks it, and name it too.
     pub(in crate::llm) optional: &'static [(&'static str, &'static [&'static str])],
 }
 
@@ -27,6 +28,19 @@ pub(in crate::llm) struct Takes {
 
 /// The parameter that says how much a model thinks.
 const EFFORT: &str = "reasoning_effort";
+
+/// How refusals speak of the effort that was sent without naming the parameter or the value, in small letters: Gemini's
+/// translate it into a level or a budget, Ollama's into a switch.
+const OF_EFFORT: [&str; 8] = [
+    "thinking level",
+    "thinking_level",
+    "thinking budget",
+    "thinking_budget",
+    "only works in thinking mode",
+    "support thinking",
+    "think value",
+    "reasoning value",
+];
 
 /// No thoughts at all. OpenAI's models know it from GPT-5.1 on, and from GPT-5.4 on chat completions take tools
 /// with nothing else.
@@ -79,7 +93,8 @@ impl Takes {
             let field = parameter.split('.').next().unwrap_or_default();
             self.has(parameter)
                 && body.contains_key(field)
-                && names.iter().any(|name| reason.contains(name))
+                && (field != "messages" || says_unknown(reason))
+                && is_about(reason, parameter, names)
         })?;
         fewer.refused.push(refused);
         Some(fewer)
@@ -96,7 +111,7 @@ impl Takes {
             .optional
             .iter()
             .find(|(name, _)| *name == EFFORT)?;
-        if !self.has(EFFORT) || !names.iter().any(|name| reason.contains(name)) {
+        if !self.has(EFFORT) || !is_about(reason, EFFORT, names) {
             return None;
         }
         let is_new = |effort: &str| !self.efforts_refused.iter().any(|known| known == effort);
@@ -122,7 +137,8 @@ impl Takes {
         // Servers that do not know the parameter name it, and no value of it.
         let listed = reason.find("upported values").map(|at| &reason[at..]);
         let is_listed = |other: &str| listed.is_none_or(|listed| listed.contains(other));
-        others.find(|other| is_named(sent) && is_listed(other))
+        let is_of_sent = is_named(sent) || speaks_of_effort(reason);
+        others.find(|other| is_of_sent && is_listed(other))
     }
 
     /// Adds what another request has found out in the meantime.
@@ -160,6 +176,18 @@ impl Takes {
         let limits = vocabulary.limits.iter().take(self.limits_refused);
         limits.chain(&self.refused).copied().collect()
     }
+}
+
+/// Whether an error may mean the parameter that has these names.
+fn is_about(reason: &str, parameter: &str, names: &[&str]) -> bool {
+    names.iter().any(|name| reason.contains(name))
+        || parameter == EFFORT && speaks_of_effort(reason)
+}
+
+/// Whether an error is about the effort that was sent, in other words.
+fn speaks_of_effort(reason: &str) -> bool {
+    let reason = reason.to_lowercase();
+    OF_EFFORT.iter().any(|words| reason.contains(words))
 }
 
 /// Whether an error is about a parameter that the server does not know, rather than about its value.

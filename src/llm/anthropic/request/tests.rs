@@ -117,7 +117,7 @@ fn tools_flow_as_they_are_written_and_the_system_prompt_is_marked_for_an_hour() 
     assert_eq!(body["cache_control"], json!({"type": "ephemeral"}));
     assert_eq!(
         (&body["max_tokens"], &body["thinking"]),
-        (&json!(512), &Value::Null)
+        (&json!(512), &json!({"type": "disabled"}))
     );
     let settings = settings(Calls::Markup);
     let asked = prompt(vec![user("Weather?")]);
@@ -125,6 +125,18 @@ fn tools_flow_as_they_are_written_and_the_system_prompt_is_marked_for_an_hour() 
     assert_eq!(body["tools"], Value::Null);
     let system = body["system"][0]["text"].as_str().unwrap();
     assert!(system.contains("<tool>"), "{system}");
+}
+
+/// The parameters that the server takes after it has refused this request.
+fn after(takes: &Takes, body: &Value, reason: &str) -> Takes {
+    let refusal = crate::llm::LlmError::Status {
+        url: String::new(),
+        status: 400,
+        body: reason.into(),
+    };
+    takes
+        .without(&refusal, body.as_object().unwrap(), &VOCABULARY)
+        .unwrap()
 }
 
 #[test]
@@ -138,14 +150,7 @@ fn each_refusal_leaves_out_what_it_names() {
     let mut takes = Takes::default();
     let mut refused = |reason: &str| {
         let body = request(&settings, &asked, &takes, &Blocks::default());
-        let refusal = crate::llm::LlmError::Status {
-            url: String::new(),
-            status: 400,
-            body: reason.into(),
-        };
-        takes = takes
-            .without(&refusal, body.as_object().unwrap(), &VOCABULARY)
-            .unwrap();
+        takes = after(&takes, &body, reason);
         request(&settings, &asked, &takes, &Blocks::default())
     };
     let body = refused("tools.0.custom.eager_input_streaming: Extra inputs are not permitted");
@@ -166,6 +171,60 @@ fn each_refusal_leaves_out_what_it_names() {
     let body = refused("`temperature` is deprecated for this model.");
     assert_eq!(body["temperature"], Value::Null);
     assert_eq!(strict::refusal(&body), None);
+}
+
+/// Such a refusal recommends the effort, which was left out for it.
+#[test]
+fn a_refused_way_of_thinking_gives_way_to_the_next_and_the_effort_stays() {
+    let asked = prompt(vec![user("Weather?")]);
+    let enabled = Settings {
+        reasoning_effort: Some("medium".into()),
+        ..thinking(Calls::Native)
+    };
+    let quiet = Settings {
+        reasoning_effort: Some("none".into()),
+        ..settings(Calls::Native)
+    };
+    for (settings, kinds, effort) in [
+        (&enabled, ["enabled", "adaptive"], "medium"),
+        (&quiet, ["disabled", "between_tools"], "low"),
+    ] {
+        let mut takes = Takes::default();
+        for kind in kinds.map(Some).into_iter().chain([None]) {
+            let body = request(settings, &asked, &takes, &Blocks::default());
+            assert_eq!(body["thinking"]["type"].as_str(), kind);
+            assert_eq!(body["output_config"], json!({"effort": effort}));
+            assert_eq!(strict::refusal(&body), None);
+            if let Some(kind) = kind {
+                let reason = format!(
+                    "\"thinking.type.{kind}\" is not supported for this model. Use \"thinking.type.adaptive\" \
+                     and \"output_config.effort\" to control thinking behavior."
+                );
+                takes = after(&takes, &body, &reason);
+            }
+        }
+    }
+}
+
+/// The operator's `disabled` was left out after each call, so that the model thought.
+#[test]
+fn a_way_of_thinking_without_a_budget_stays_in_a_round_without_thoughts() {
+    let mut asked = prompt(vec![user("Weather?"), call("one"), result("one")]);
+    asked.demands.tool_choice = ToolChoice::Required;
+    for kind in ["disabled", "adaptive", "between_tools"] {
+        let extra = json!({"thinking": {"type": kind}});
+        let settings = Settings {
+            extra_body: extra.as_object().cloned().unwrap(),
+            temperature: Some(0.5),
+            ..settings(Calls::Native)
+        };
+        let body = request(&settings, &asked, &Takes::default(), &Blocks::default());
+        assert_eq!(body["thinking"], extra["thinking"]);
+        let thinks = kind != "disabled";
+        assert_eq!(body["temperature"].is_null(), thinks, "{kind}");
+        assert_eq!(body["tool_choice"].is_null(), thinks, "{kind}");
+        assert_eq!(strict::refusal(&body), None);
+    }
 }
 
 #[test]
