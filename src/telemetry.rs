@@ -152,20 +152,27 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
     }
 }
 
-/// The crates that log less unless the filter names them: ONNX Runtime's logs every allocation at INFO, the
-/// MCP SDK what servers say of themselves, and warns when a connection is closed. PulseAudio's client takes each end of
-/// a connection for an error; devices report theirs themselves.
-const QUIET: [(&str, &str); 3] = [("ort", "warn"), ("rmcp", "error"), ("pulseaudio", "off")];
+/// The crates that log less unless the filter names them, with their directives: ONNX Runtime's logs every allocation at
+/// INFO, the MCP SDK what servers say of themselves, and warns when a connection is closed. Its errors of connections
+/// that fail, and PulseAudio's of those that end, are reported by us.
+const QUIET: [(&str, &str); 3] = [
+    ("ort", "ort=warn"),
+    (
+        "rmcp",
+        "rmcp=error,rmcp::service=off,rmcp::transport::worker=off",
+    ),
+    ("pulseaudio", "pulseaudio=off"),
+];
 
 /// The operator's filter, with the levels of [`QUIET`] below it.
 fn filter(directives: &str) -> Result<EnvFilter, TelemetryError> {
     let mut all = directives.to_owned();
-    for (quiet, level) in QUIET {
+    for (quiet, less) in QUIET {
         if !directives
             .split(',')
             .any(|directive| is_of(quiet, directive))
         {
-            all = format!("{all},{quiet}={level}");
+            all = format!("{all},{less}");
         }
     }
     Ok(EnvFilter::try_new(all)?)
@@ -500,6 +507,9 @@ mod tests {
         assert!(!quiet("info,ort::logging=trace"));
         let both = filter("info,ort=debug").unwrap().to_string();
         assert!(both.contains("rmcp=error"), "{both}");
+        assert!(both.contains("rmcp::transport::worker=off"), "{both}");
+        let named = filter("info,rmcp=debug").unwrap().to_string();
+        assert!(!named.contains("rmcp::"), "{named}");
     }
 
     /// A disk with limited space, bytes.

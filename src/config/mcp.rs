@@ -5,6 +5,7 @@ use super::check::{Check, Checked};
 use super::error::ConfigError;
 use super::raw::{RawMcp, RawOauth};
 use crate::tools::mcp::{Access, ClientCredentials, Link, McpCatalogue, McpServer, Pins, Program};
+use reqwest::header::HeaderName;
 use secrecy::SecretString;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,17 @@ const LOCK: &str = "undertone-mcp.lock";
 /// The variables of this process that an MCP server's program may see without being named: those that programs
 /// need to find each other and their files.
 const INHERITED: [&str; 7] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR"];
+
+/// The headers that are the transport's own, besides those of the protocol, `Mcp-…`.
+const OWN: [&str; 7] = [
+    "accept",
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "last-event-id",
+    "transfer-encoding",
+];
 
 impl Check<'_> {
     pub(super) fn mcp(&self, raw: &BTreeMap<String, RawMcp>) -> Checked<McpCatalogue> {
@@ -63,6 +75,7 @@ impl Check<'_> {
                 let fix = "use the server's address, such as https://example.org/mcp";
                 let url = self.address(&key("url"), typed, fix)?;
                 let access = self.mcp_access(name, raw)?;
+                let headers = self.mcp_headers(&key("headers_env"), &raw.headers_env)?;
                 if !raw.env.is_empty() {
                     let problem = format!("{} is for a command", key("env"));
                     return wrong(
@@ -71,7 +84,11 @@ impl Check<'_> {
                         "remove it; a token belongs in bearer_env",
                     );
                 }
-                Link::Http { url, access }
+                Link::Http {
+                    url,
+                    access,
+                    headers,
+                }
             }
             (_, typed) if !typed.is_empty() => {
                 let problem = format!("[{table}] has a command and a url");
@@ -80,6 +97,10 @@ impl Check<'_> {
             _ if !raw.bearer_env.is_empty() => {
                 let problem = format!("{} is for a url", key("bearer_env"));
                 return wrong(&key("bearer_env"), problem, "name the variable in env");
+            }
+            _ if !raw.headers_env.is_empty() => {
+                let problem = format!("{} is for a url", key("headers_env"));
+                return wrong(&key("headers_env"), problem, "name the variables in env");
             }
             _ if raw.oauth.is_some() => {
                 let problem = format!("{} is for a url", key("oauth"));
@@ -129,6 +150,32 @@ impl Check<'_> {
                 Err(self.wrong(&oauth, problem, "keep one of them"))
             }
         }
+    }
+
+    /// Headers whose values are in environment variables.
+    fn mcp_headers(
+        &self,
+        key: &str,
+        raw: &BTreeMap<String, String>,
+    ) -> Checked<Vec<(HeaderName, SecretString)>> {
+        let headers = raw.iter().map(|(typed, variable)| {
+            let Ok(name) = HeaderName::from_bytes(typed.as_bytes()) else {
+                let problem = format!("{key}: {typed:?} is no name of a header");
+                let fix = "write { \"X-Api-Key\" = \"VARIABLE\" }";
+                return Err(self.wrong(key, problem, fix));
+            };
+            if name.as_str() == "authorization" {
+                let problem = format!("{key} sets the header {typed}");
+                return Err(self.wrong(key, problem, "name a bearer token in bearer_env"));
+            }
+            if name.as_str().starts_with("mcp-") || OWN.contains(&name.as_str()) {
+                let problem =
+                    format!("{key} sets the header {typed}, which has a meaning of its own");
+                return Err(self.wrong(key, problem, "remove it"));
+            }
+            Ok((name, self.variable(key, variable)?))
+        });
+        headers.collect()
     }
 
     fn mcp_client(&self, key: &str, raw: &RawOauth) -> Checked<ClientCredentials> {

@@ -589,6 +589,7 @@ pub(super) struct RawMcp {
     pub(super) env: Vec<String>,
     pub(super) url: String,
     pub(super) bearer_env: String,
+    pub(super) headers_env: BTreeMap<String, String>,
     pub(super) oauth: Option<RawOauth>,
     pub(super) timeout_ms: i64,
 }
@@ -609,6 +610,7 @@ impl Default for RawMcp {
             env: Vec::new(),
             url: String::new(),
             bearer_env: String::new(),
+            headers_env: BTreeMap::new(),
             oauth: None,
             timeout_ms: 5_000,
         }

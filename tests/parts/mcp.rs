@@ -1,8 +1,8 @@
 //! Tools of MCP servers: a program in raw JSON-RPC, and a server over HTTP made with the SDK.
 
 use crate::support::mcp::{Forgetful, Issuer, Setup, Web, object};
-use crate::support::now;
 use crate::support::program::until;
+use crate::support::{now, serve_on_a_thread};
 use serde_json::{Map, Value, json};
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -411,6 +411,38 @@ async fn a_server_over_http_is_listed_pinned_called_and_watched() {
 }
 
 #[tokio::test]
+async fn a_server_that_wants_a_key_in_a_header_gets_it() {
+    let web = Web::default();
+    web.list(&[object("look")]);
+    let url = web.serve_with_key("x-api-key", "s3cret");
+    let headers = "headers_env = { \"X-Api-Key\" = \"CRM_KEY\" }";
+    let setup = Setup::of(&format!("[mcp.crm]\nurl = \"{url}\"\n{headers}\n"));
+    setup.declare("look", "effect = \"read\"\ntimeout_ms = 60000");
+    let variables = [("CRM_KEY", "s3cret")];
+    setup.pin_with(&variables).await;
+    let (live, _) = run_with(&setup, &variables);
+    until_offered(&live, "look").await;
+    let result = call(&live, "look", json!({"city": "Rome"})).await;
+    assert_eq!(
+        result,
+        Ok(json!({"tool": "look", "given": {"city": "Rome"}}))
+    );
+
+    let servers = |key| {
+        let loaded = setup.load_with(&[("CRM_KEY", key)]);
+        loaded.expect("a configuration").config.tools.mcp.servers
+    };
+    let right = servers("s3cret");
+    assert_eq!(right[0].secrets().len(), 1);
+    assert!(!format!("{right:?}").contains("s3cret"), "{right:?}");
+    for (wrong, why) in [("another", "HTTP 403"), ("new\nline", "header x-api-key")] {
+        let error = mcp::list(&servers(wrong)[0]).await.expect_err("no tools");
+        let error = error.to_string();
+        assert!(error.contains(why) && !error.contains(wrong), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_is_down_is_named_and_keeps_nothing_waiting() {
     let setup = Setup::of("[mcp.crm]\nurl = \"http://127.0.0.1:1/mcp\"\n");
     let (live, metrics) = run(&setup);
@@ -475,6 +507,23 @@ fn mistakes_in_the_configuration_are_explained() {
         "[mcp.crm]\nurl = \"http://x/mcp\"\noauth = { token_url = \"http://y/\", client_id = \"c\", client_secret_env = \"CRM_SECRET\" }\n",
         &["mcp.crm.oauth.client_secret_env: the environment variable CRM_SECRET is not set"],
     );
+    refused(
+        "[mcp.crm]\ncommand = [\"a\"]\nheaders_env = { X-Api-Key = \"CRM_KEY\" }\n",
+        &["undertone.toml:3", "mcp.crm.headers_env is for a url"],
+    );
+    for (header, why) in [
+        ("\"X Key\"", "is no name of a header"),
+        ("Authorization", "bearer_env"),
+        ("Mcp-Session-Id", "which has a meaning of its own"),
+        ("Host", "which has a meaning of its own"),
+        ("X-Api-Key", "the environment variable CRM_KEY is not set"),
+    ] {
+        let headers = format!("headers_env = {{ {header} = \"CRM_KEY\" }}");
+        refused(
+            &format!("[mcp.crm]\nurl = \"http://x/mcp\"\n{headers}\n"),
+            &["undertone.toml:3", "mcp.crm.headers_env", why],
+        );
+    }
     let setup = Setup::of("[mcp.crm]\ncommand = [\"a\"]\n");
     setup.write("tools/t.toml", "name = \"t\"\nkind = \"mcp\"\nmcp = { server = \"cmr\", tool = \"t\" }\neffect = \"read\"\n");
     let error = setup.load().expect_err("no such server").to_string();
@@ -499,25 +548,50 @@ async fn fixed_arguments_are_kept_from_the_model_and_needed_for_a_call() {
     assert_eq!(setup.times("call look"), 0);
 }
 
-#[tokio::test]
-async fn a_change_is_not_sent_again_when_the_server_has_forgotten_the_session() {
-    let server = Forgetful::default();
+/// Makes a change at a server that has forgotten the session. Returns how it was told, and makes it again.
+async fn change_at(server: &Forgetful) -> ToolError {
     let setup = Setup::of(&format!("[mcp.crm]\nurl = \"{}\"\n", server.serve()));
     setup.declare("book", "effect = \"reversible\"\ntimeout_ms = 60000");
     setup.accept(&[object("book")]);
     let (live, _) = run(&setup);
     until_offered(&live, "book").await;
-    let unknown = call(&live, "book", json!({})).await;
-    assert!(
-        matches!(unknown, Err(ToolError::Uncertain(_))),
-        "{unknown:?}"
-    );
+    let told = call(&live, "book", json!({})).await;
+    let told = told.expect_err("there is no such session");
     // It connects again for later calls.
     until(async || (server.times("initialize") == 2).then_some(())).await;
     assert_eq!(server.times("tools/call"), 1);
     let again = async || call(&live, "book", json!({})).await.ok();
     assert_eq!(until(again).await, json!("booked"));
     assert_eq!(server.times("tools/call"), 2);
+    told
+}
+
+#[tokio::test]
+async fn a_change_is_not_sent_again_when_the_server_has_forgotten_the_session() {
+    let told = change_at(&Forgetful::default()).await;
+    assert!(matches!(told, ToolError::NotBegun(_)), "{told:?}");
+}
+
+/// The call waited until its time was over, and was told as one that may have been made.
+#[tokio::test]
+async fn an_error_that_names_no_request_ends_the_call_at_once() {
+    let error = json!({"code": -32000, "message": "Bad Request: No valid session ID provided"});
+    let answer = |id: Value| json!({"jsonrpc": "2.0", "error": error, "id": id});
+    let mut without_id = answer(Value::Null);
+    without_id.as_object_mut().expect("an object").remove("id");
+    let another_id = answer(json!("server-error"));
+    for refusal in [answer(Value::Null), another_id, without_id] {
+        let told = change_at(&Forgetful::with_error(refusal)).await;
+        let ToolError::NotBegun(why) = told else {
+            panic!("{told:?}")
+        };
+        assert!(why.contains("No valid session ID"), "{why}");
+    }
+    // The server may have begun before it failed.
+    let failed = json!({"code": -32603, "message": "Internal server error"});
+    let failed = json!({"jsonrpc": "2.0", "error": failed, "id": null});
+    let told = change_at(&Forgetful::with_error(failed)).await;
+    assert!(matches!(told, ToolError::Uncertain(_)), "{told:?}");
 }
 
 #[tokio::test]
@@ -761,4 +835,28 @@ async fn a_refused_token_is_explained() {
         refused,
         &["it refuses the token in the environment variable SHOP_TOKEN"],
     );
+}
+
+#[tokio::test]
+async fn frequent_mistakes_in_an_address_are_explained() {
+    use axum::http::StatusCode;
+    use axum::routing::{get, post};
+    let redirect = || async { (StatusCode::TEMPORARY_REDIRECT, [("location", "/mcp")]) };
+    let router = axum::Router::new()
+        .route("/mcp/", post(redirect))
+        .route("/sse", get(|| async { "event: endpoint" }));
+    let address = serve_on_a_thread(router);
+    for (path, status, meaning) in [
+        ("mcp/", "HTTP 307", "with or without a slash"),
+        ("sse", "HTTP 405", "the old transport"),
+    ] {
+        let url = format!("http://{address}/{path}");
+        let setup = Setup::of(&format!("[mcp.crm]\nurl = \"{url}\"\n"));
+        let loaded = setup.load().expect("a configuration");
+        let servers = loaded.config.tools.mcp.servers;
+        let error = mcp::list(&servers[0]).await.expect_err("no tools");
+        let error = error.to_string();
+        assert!(error.contains(status) && error.contains(meaning), "{error}");
+        assert!(!error.contains("rmcp::"), "{error}");
+    }
 }

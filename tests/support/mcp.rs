@@ -170,6 +170,20 @@ impl Web {
         self.serve_behind(|router| router)
     }
 
+    /// Serves whoever sends this header, at the address that it returns.
+    pub(crate) fn serve_with_key(&self, name: &'static str, value: &'static str) -> String {
+        let check = move |request: axum::extract::Request, next: axum::middleware::Next| async move {
+            let shown = request.headers().get(name);
+            match shown.is_some_and(|shown| shown == value) {
+                true => next.run(request).await,
+                false => {
+                    axum::response::IntoResponse::into_response(axum::http::StatusCode::FORBIDDEN)
+                }
+            }
+        };
+        self.serve_behind(|router| router.layer(axum::middleware::from_fn(check)))
+    }
+
     /// Serves with what `guard` puts in front.
     fn serve_behind(&self, guard: impl FnOnce(axum::Router) -> axum::Router) -> String {
         use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -390,11 +404,24 @@ impl Issuer {
     }
 }
 
-/// A server over HTTP of the revisions with a handshake, in raw JSON-RPC. It forgets its session at the first call.
+/// A server over HTTP of the revisions with a handshake, in raw JSON-RPC. It forgets its session at the first call, and
+/// answers what names it with 404.
 #[derive(Clone, Default)]
-pub(crate) struct Forgetful(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Forgetful {
+    called: Arc<Mutex<Vec<String>>>,
+    /// The answer instead, with 400.
+    error: Option<Value>,
+}
 
 impl Forgetful {
+    /// One that answers with 400 and this message.
+    pub(crate) fn with_error(error: Value) -> Self {
+        Self {
+            error: Some(error),
+            ..Self::default()
+        }
+    }
+
     /// Serves at the address that it returns.
     pub(crate) fn serve(&self) -> String {
         let own = self.clone();
@@ -408,7 +435,7 @@ impl Forgetful {
 
     /// How often a method was called.
     pub(crate) fn times(&self, method: &str) -> usize {
-        let called = self.0.lock().expect("no panic");
+        let called = self.called.lock().expect("no panic");
         called.iter().filter(|called| *called == method).count()
     }
 
@@ -416,7 +443,8 @@ impl Forgetful {
         use axum::http::StatusCode;
         use axum::response::IntoResponse;
         let method = request["method"].as_str().unwrap_or_default();
-        self.0.lock().expect("no panic").push(method.to_owned());
+        let called = &self.called;
+        called.lock().expect("no panic").push(method.to_owned());
         let (id, sessions) = (&request["id"], self.times("initialize"));
         let result = match method {
             "initialize" => json!({
@@ -426,7 +454,10 @@ impl Forgetful {
             }),
             // From the first call on the first session is gone.
             "tools/call" | "tools/list" if sessions == 1 && self.times("tools/call") > 0 => {
-                return StatusCode::NOT_FOUND.into_response();
+                return match self.error.clone() {
+                    None => StatusCode::NOT_FOUND.into_response(),
+                    Some(error) => (StatusCode::BAD_REQUEST, axum::Json(error)).into_response(),
+                };
             }
             "tools/list" => json!({"tools": [object("book")]}),
             "tools/call" => json!({"content": [{"type": "text", "text": "booked"}]}),

@@ -1,9 +1,10 @@
 //! A connection to an MCP server, through the official SDK.
 
 use super::oauth::OauthError;
-use super::web::Web;
+use super::web::{Headers, Web, plain};
 use super::{Link, McpServer, Program};
 use crate::tools::subprocess::Group;
+use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::ClientHandler;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, Implementation, PaginatedRequestParams, ProtocolVersion,
@@ -16,6 +17,7 @@ use rmcp::service::{
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -55,8 +57,11 @@ pub enum McpError {
     #[error(transparent)]
     Oauth(Box<OauthError>),
     /// It does not speak with us.
-    #[error("cannot connect: {0}")]
-    Connect(#[source] Box<ClientInitializeError>),
+    #[error("cannot connect: {}", reason(.0))]
+    Connect(Box<ClientInitializeError>),
+    /// A header for it cannot be sent.
+    #[error("the value for the header {0} has characters that no header may have")]
+    Header(HeaderName),
     /// It does not answer.
     #[error("no answer within {} s", .0.as_secs())]
     Late(Duration),
@@ -116,8 +121,13 @@ impl Connection {
                     Some(group),
                 )
             }
-            Link::Http { url, access } => {
-                let transport = http(url, Web::open(url, access).await?);
+            Link::Http {
+                url,
+                access,
+                headers,
+            } => {
+                let headers = readable(headers)?;
+                let transport = http(url, headers, Web::open(url, access).await?);
                 (listener.serve_with_lifecycle(transport, mode).await, None)
             }
         };
@@ -266,8 +276,29 @@ fn start(name: &str, program: &Program) -> Result<(Group, Stdio), McpError> {
     Ok((group, transport))
 }
 
-fn http(url: &url::Url, web: Web) -> StreamableHttpClientTransport<Web> {
+/// The part of an error that tells the cause.
+fn reason(error: &ClientInitializeError) -> String {
+    match error {
+        ClientInitializeError::TransportError { error, .. } => plain(error),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => reason(fallback),
+        error => error.to_string(),
+    }
+}
+
+/// The headers for the SDK, which are not logged.
+fn readable(headers: &[(HeaderName, SecretString)]) -> Result<Headers, McpError> {
+    let headers = headers.iter().map(|(name, value)| {
+        let value = HeaderValue::from_str(value.expose_secret());
+        let mut value = value.map_err(|_| McpError::Header(name.clone()))?;
+        value.set_sensitive(true);
+        Ok((name.clone(), value))
+    });
+    headers.collect()
+}
+
+fn http(url: &url::Url, headers: Headers, web: Web) -> StreamableHttpClientTransport<Web> {
     let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
+        .custom_headers(headers)
         .max_sse_event_size(LARGEST_MESSAGE)
         .max_json_response_size(LARGEST_MESSAGE)
         // Otherwise a call would be sent again when the server has forgotten the session.

@@ -26,6 +26,7 @@ pub use tool::McpPlan;
 pub(crate) use text::{schema, shortened};
 pub(super) use tool::McpTool;
 
+use reqwest::header::HeaderName;
 use secrecy::SecretString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -56,6 +57,8 @@ pub enum Link {
         url: Url,
         /// The credentials that it asks of its clients.
         access: Access,
+        /// Headers of each request, such as one with a key.
+        headers: Vec<(HeaderName, SecretString)>,
     },
 }
 
@@ -95,11 +98,17 @@ impl McpServer {
     pub fn secrets(&self) -> Vec<&SecretString> {
         match &self.link {
             Link::Program(program) => program.secrets.iter().map(|(_, secret)| secret).collect(),
-            Link::Http { access, .. } => match access {
-                Access::Open => Vec::new(),
-                Access::Bearer { token, .. } => vec![token],
-                Access::Client(credentials) => vec![&credentials.secret],
-            },
+            Link::Http {
+                access, headers, ..
+            } => {
+                let secret = match access {
+                    Access::Open => None,
+                    Access::Bearer { token, .. } => Some(token),
+                    Access::Client(credentials) => Some(&credentials.secret),
+                };
+                let headers = headers.iter().map(|(_, value)| value);
+                secret.into_iter().chain(headers).collect()
+            }
         }
     }
 

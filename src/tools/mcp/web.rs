@@ -5,7 +5,9 @@ use super::oauth::{OauthError, Tokens};
 use super::{Access, connection::McpError};
 use futures_util::stream::BoxStream;
 use reqwest::header::{HeaderName, HeaderValue};
-use rmcp::model::ClientJsonRpcMessage;
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, ErrorCode, RequestId, ServerJsonRpcMessage,
+};
 use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
@@ -23,7 +25,7 @@ use url::Url;
 const REACH: Duration = Duration::from_secs(5);
 
 type Error = StreamableHttpError<reqwest::Error>;
-type Headers = HashMap<HeaderName, HeaderValue>;
+pub(super) type Headers = HashMap<HeaderName, HeaderValue>;
 type Events = BoxStream<'static, Result<Sse, SseError>>;
 
 /// An HTTP client for one server. Clones share the token.
@@ -97,7 +99,10 @@ impl Web {
 
     fn refused(&self) -> String {
         match &*self.token {
-            Token::None => "it wants a token: name one with bearer_env or oauth".into(),
+            Token::None => {
+                "it wants a token: name one with bearer_env or oauth, or a key with headers_env"
+                    .into()
+            }
             Token::Fixed { variable, .. } => {
                 format!("it refuses the token in the environment variable {variable}")
             }
@@ -111,18 +116,85 @@ impl Web {
 
 /// Marks the errors of requests for which there was no accepted token.
 const NO_TOKEN: io::ErrorKind = io::ErrorKind::PermissionDenied;
+/// Marks the errors of requests that the server has refused without reading them.
+const UNREAD: io::ErrorKind = io::ErrorKind::NotConnected;
+
+/// The code with which servers made with the SDK for TypeScript refuse a request of a session that they do not know.
+const BAD_REQUEST: ErrorCode = ErrorCode(-32_000);
 
 fn no_token(error: OauthError) -> Error {
     Error::Io(io::Error::new(NO_TOKEN, error))
 }
 
-/// Whether a request certainly had no effect: the server was not reached, or there was no accepted token.
+/// Whether a request certainly had no effect: the server was not reached, there was no accepted token, or the server
+/// has forgotten the session.
 pub(super) fn is_without_effect(error: &DynamicTransportError) -> bool {
     match error.error.downcast_ref::<Error>() {
         Some(Error::Client(error)) => error.is_connect(),
-        Some(Error::Io(error)) => error.kind() == NO_TOKEN,
+        Some(Error::Io(error)) => matches!(error.kind(), NO_TOKEN | UNREAD),
+        Some(Error::SessionExpired) => true,
         _ => false,
     }
+}
+
+/// An error without the SDK's names for its parts.
+pub(super) fn plain(error: &DynamicTransportError) -> String {
+    match error.error.downcast_ref::<Error>() {
+        Some(Error::Io(error)) => error.to_string(),
+        _ => error.error.to_string(),
+    }
+}
+
+/// The id of a request. None of those that begin a connection, whose errors the SDK judges.
+fn id_of(message: &ClientJsonRpcMessage) -> Option<RequestId> {
+    let ClientJsonRpcMessage::Request(request) = message else {
+        return None;
+    };
+    let begins = matches!(
+        request.request,
+        ClientRequest::InitializeRequest(_) | ClientRequest::DiscoverRequest(_)
+    );
+    (!begins).then(|| request.id.clone())
+}
+
+/// The error in an answer to the request `id` that names another request or none. The SDK drops it, and the request
+/// would wait until its time is over.
+fn unnamed(id: &RequestId, answer: &StreamableHttpPostResponse) -> Option<Error> {
+    let StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(answer), _) = answer else {
+        return None;
+    };
+    let named = answer.id.as_ref().map(ToString::to_string);
+    if named == Some(id.to_string()) {
+        return None;
+    }
+    let (code, said) = (answer.error.code, answer.error.message.to_string());
+    Some(match code {
+        ErrorCode::PARSE_ERROR | ErrorCode::INVALID_REQUEST | BAD_REQUEST => {
+            Error::Io(io::Error::new(UNREAD, said))
+        }
+        // It may have failed on the way.
+        _ => Error::UnexpectedServerResponse(said.into()),
+    })
+}
+
+/// Says what the answers to frequent mistakes in an address mean.
+fn explained(error: Error) -> Error {
+    let Error::UnexpectedServerResponse(said) = &error else {
+        return error;
+    };
+    let status = said.split(':').next().unwrap_or_default();
+    let meaning = match status.get(..8) {
+        Some("HTTP 301" | "HTTP 302" | "HTTP 303" | "HTTP 307" | "HTTP 308") => {
+            "url leads elsewhere, and redirects are not followed: name the final address, often \
+             the same with or without a slash at the end"
+        }
+        Some("HTTP 405") => {
+            "url takes no POST: it may be of the old transport over HTTP and server-sent events, \
+             which is not supported"
+        }
+        _ => return error,
+    };
+    Error::UnexpectedServerResponse(format!("{status}: {meaning}").into())
 }
 
 /// HTTP 401, with a challenge or without.
@@ -160,7 +232,7 @@ impl StreamableHttpClient for Web {
         headers: Headers,
         limits: StreamableHttpResponseLimits,
     ) -> Result<StreamableHttpPostResponse, Error> {
-        self.with_token(|client, token| {
+        let posted = self.with_token(|client, token| {
             let (uri, message) = (uri.clone(), message.clone());
             let (session, headers) = (session.clone(), headers.clone());
             async move {
@@ -170,8 +242,10 @@ impl StreamableHttpClient for Web {
                     )
                     .await
             }
-        })
-        .await
+        });
+        let answer = posted.await.map_err(explained)?;
+        let lost = id_of(&message).and_then(|id| unnamed(&id, &answer));
+        lost.map_or(Ok(answer), Err)
     }
 
     async fn delete_session(
@@ -242,6 +316,7 @@ mod tests {
         assert!(is_without_effect(&sent(Error::Io(io::Error::new(
             NO_TOKEN, "refused"
         )))));
+        assert!(is_without_effect(&sent(Error::SessionExpired)));
         let broken = io::Error::from(io::ErrorKind::ConnectionReset);
         for unknown in [Error::Io(broken), Error::UnexpectedEndOfStream] {
             assert!(!is_without_effect(&sent(unknown)));

@@ -149,7 +149,10 @@ impl MediaStreams {
         let law = match law {
             Ok(law) => law,
             Err(format) => {
-                tracing::warn!(format, "a stream in an unsupported format");
+                tracing::warn!(
+                    format,
+                    "a stream in an unsupported format: docs/phone.md has the provider's setting"
+                );
                 return refuse("the audio must be G.711 at 8000 Hz in one channel");
             }
         };
@@ -328,6 +331,9 @@ impl Provider {
             (Self::Telnyx, "error") => {
                 Message::Error(message.get("payload").unwrap_or(message).to_string())
             }
+            (Self::Plivo, "playFailed" | "error") => {
+                Message::Error(format!("{event}: {}", text(&message["reason"])))
+            }
             _ => Message::Other,
         }
     }
@@ -433,13 +439,35 @@ pub(super) fn with_parameters(values: SessionValues, parameters: &Value) -> Sess
     })
 }
 
-/// Plivo's extra headers, `name=value` joined by `;` or `,`.
+/// Plivo's extra headers: `{X-PH-name: value, …}`, which calls have, an object of JSON, or `name=value` joined by `;` or
+/// `,` as they are typed.
 fn pairs(typed: &str) -> Value {
-    let pairs = typed
-        .split([';', ','])
-        .filter_map(|pair| pair.split_once('='));
-    let pairs = pairs.map(|(name, value)| (name.trim().to_owned(), value.trim().into()));
+    if let Ok(Value::Object(pairs)) = serde_json::from_str(typed) {
+        let pairs = pairs.into_iter();
+        let pairs = pairs.map(|(name, value)| (without_prefix(&name).to_owned(), value));
+        return Value::Object(pairs.collect());
+    }
+    let braced = typed.trim().strip_prefix('{');
+    let braced = braced.and_then(|typed| typed.strip_suffix('}'));
+    let (typed, between, within) = match braced {
+        Some(braced) => (braced, &[','][..], ':'),
+        None => (typed, &[';', ','][..], '='),
+    };
+    let pairs = typed.split(between);
+    let pairs = pairs.filter_map(|pair| pair.split_once(within));
+    let pairs = pairs.map(|(name, value)| (without_prefix(name).to_owned(), value.trim().into()));
     Value::Object(pairs.collect())
+}
+
+/// The name of an extra header, as it was typed. Plivo puts `X-PH-` before it, and Vobiz, which speaks Plivo's
+/// protocol, `X-VH-`.
+fn without_prefix(name: &str) -> &str {
+    let name = name.trim();
+    let is_known = |prefix: &str| ["x-ph-", "x-vh-"].contains(&&*prefix.to_ascii_lowercase());
+    match name.split_at_checked(5) {
+        Some((prefix, rest)) if is_known(prefix) => rest,
+        _ => name,
+    }
 }
 
 /// The law of a media format, or the unsupported format as text.
@@ -636,14 +664,29 @@ mod tests {
         assert_eq!(value(plan), Some(("gold", Origin::Claimed)));
         assert_eq!(value(Named::Param("ticket".into())), None);
         let mut first = start(Provider::Plivo, "good");
-        first["extra_headers"] = json!("plan=gold;line = a7");
-        let opened = tell(&mut dialect(Provider::Plivo), &first);
-        let [Action::Open(options)] = &opened[..] else {
-            panic!("{opened:?}");
-        };
-        for (name, told) in [("plan", "gold"), ("line", "a7")] {
-            let value = options.values.get(&Named::Param(name.into()));
-            assert_eq!(value, Some((told, Origin::Claimed)));
+        for (headers, plan, line) in [
+            ("plan=gold;line = a7", Some("gold"), Some("a7")),
+            (
+                "{X-PH-plan: gold, x-ph-line: a7, X-PH-ticket: good}",
+                Some("gold"),
+                Some("a7"),
+            ),
+            ("{X-VH-plan: wss://gold=1;2}", Some("wss://gold=1;2"), None),
+            (r#"{"plan":"gold"}"#, Some("gold"), None),
+            (r#"{"X-PH-line":"a7"}"#, None, Some("a7")),
+            ("{}", None, None),
+            ("", None, None),
+        ] {
+            first["extra_headers"] = json!(headers);
+            let opened = tell(&mut dialect(Provider::Plivo), &first);
+            let [Action::Open(options)] = &opened[..] else {
+                panic!("{headers}: {opened:?}");
+            };
+            for (name, told) in [("plan", plan), ("line", line), ("ticket", None)] {
+                let value = options.values.get(&Named::Param(name.into()));
+                let told = told.map(|told| (told, Origin::Claimed));
+                assert_eq!(value, told, "{name} in {headers}");
+            }
         }
         for withheld in [
             "+266696687",
@@ -731,6 +774,21 @@ mod tests {
         assert_eq!(tell(&mut call, &media(1)).len(), 1);
     }
 
+    /// Nothing told why the caller did not hear the agent.
+    #[test]
+    fn plivos_errors_are_read_and_the_call_goes_on() {
+        let mut call = dialect(Provider::Plivo);
+        tell(&mut call, &start(Provider::Plivo, "good"));
+        for event in ["playFailed", "error"] {
+            let error = json!({"event": event, "streamId": "MZ1", "reason": "invalid payload"});
+            let read = Provider::Plivo.read(&error);
+            assert_eq!(read, Message::Error(format!("{event}: invalid payload")));
+            assert_eq!(tell(&mut call, &error), []);
+        }
+        assert!(call.complained, "each call warns once");
+        assert_eq!(tell(&mut call, &media(1)).len(), 1);
+    }
+
     #[test]
     fn keys_are_passed_on() {
         let mut call = dialect(Provider::Twilio);
@@ -778,11 +836,23 @@ mod tests {
 
     #[test]
     fn other_formats_are_refused() {
-        let mut call = dialect(Provider::Twilio);
         let mut wideband = start(Provider::Twilio, "good");
         wideband["start"]["mediaFormat"]["sampleRate"] = json!(16_000);
-        let actions = tell(&mut call, &wideband);
-        assert!(matches!(&actions[..], [Action::Close(close)] if close.code == 1008));
+        let mut hd = start(Provider::Telnyx, "good");
+        hd["start"]["media_format"] = json!({"encoding": "G722", "sample_rate": 8000});
+        let mut linear = start(Provider::Plivo, "good");
+        linear["start"]["mediaFormat"]["encoding"] = json!("audio/x-l16");
+        for (provider, other) in [
+            (Provider::Twilio, wideband),
+            (Provider::Telnyx, hd),
+            (Provider::Plivo, linear),
+        ] {
+            let actions = tell(&mut dialect(provider), &other);
+            assert!(
+                matches!(&actions[..], [Action::Close(close)] if close.code == 1008),
+                "{actions:?}"
+            );
+        }
     }
 
     #[test]
