@@ -33,6 +33,9 @@ const SECONDS: RangeInclusive<u64> = 10..=secrets::LONGEST;
 /// How long a client secret is valid by default, seconds: OpenAI's default.
 const DEFAULT_SECONDS: u64 = 600;
 
+/// How long after its beginning a session is said to expire, seconds. Nothing ends it then, but clients require a time.
+const SAID_TO_LAST: u64 = 24 * 60 * 60;
+
 /// The longest request body, bytes.
 const MAX_BODY: usize = 64 * 1024;
 
@@ -103,9 +106,16 @@ pub(super) async fn wrong_method(method: Method, uri: Uri) -> Response {
     error(status, "method_not_supported", None, message)
 }
 
-/// Applies the operator's settings to a Realtime client that may choose what is `offered`.
-pub(super) fn as_set(dialect: Realtime, settings: &ServerSettings, offered: Offered) -> Realtime {
+/// Applies the operator's settings to a Realtime client that comes at `now`, seconds since 1970, and may choose what is
+/// `offered`.
+pub(super) fn as_set(
+    dialect: Realtime,
+    settings: &ServerSettings,
+    offered: Offered,
+    now: u64,
+) -> Realtime {
     dialect
+        .expiring(now + SAID_TO_LAST)
         .offering(offered)
         .turns(settings.interrupt, settings.vad_threshold)
         .within(settings.text)
@@ -276,7 +286,7 @@ fn granted(
     offered: Offered,
 ) -> Result<(Grant, Realtime), Fault> {
     let session = body.get("session").cloned().unwrap_or_default();
-    let dialect = as_set(Realtime::new(None, None, false), settings, offered);
+    let dialect = as_set(Realtime::new(None, None, false), settings, offered, now);
     let dialect = dialect.configured(session.clone())?;
     if session.to_string().len() > MAX_SESSION {
         let message = format!(

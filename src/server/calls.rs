@@ -1,4 +1,5 @@
-//! Calls over WebRTC: `POST /v1/realtime/calls` answers a client's SDP offer, as OpenAI's Realtime API does.
+//! Calls over WebRTC: `POST /v1/realtime/calls` answers a client's SDP offer, as OpenAI's Realtime API does, and so
+//! does `POST /v1/realtime`, the address of its beta.
 
 use super::accept::accept;
 use super::access;
@@ -32,10 +33,14 @@ use tokio::net::{TcpListener, TcpStream};
 
 const SDP: &str = "application/sdp";
 
+/// The address to which clients of the protocol's beta post their offers.
+const BETA: &str = "/v1/realtime";
+
 /// The routes. Pages of any origin may read the responses: access depends on tokens and the origin.
 pub(super) fn router(shared: &Arc<Shared>) -> Router<Arc<Shared>> {
     let limited = from_fn_with_state(shared.clone(), limits::limit);
     Router::new()
+        .route(BETA, post(open).layer(limited.clone()).options(preflight))
         .route(
             "/v1/realtime/calls",
             post(open).layer(limited).options(preflight),
@@ -85,6 +90,8 @@ async fn open(
     };
     let way_back = query.is_resumable().then(|| shared.resumptions.open());
     let dialect = match realtime_client(&shared, &uri, &headers, query) {
+        // Its clients say so in no other way.
+        Ok(dialect) if uri.path() == BETA => dialect.on_track().beta(true),
         Ok(dialect) => dialect.on_track(),
         Err(refused) => return refused,
     };

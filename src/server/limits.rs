@@ -15,7 +15,7 @@ use super::shared::Shared;
 use crate::metrics::Refusal;
 use axum::extract::{Query, Request, State};
 use axum::http::header::RETRY_AFTER;
-use axum::http::{StatusCode, Uri};
+use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use sha2::{Digest, Sha256};
@@ -126,7 +126,7 @@ pub(super) async fn limit(
     request: Request,
     next: Next,
 ) -> Response {
-    if comes_back(&shared.resumptions, request.uri()) {
+    if comes_back(&shared.resumptions, request.method(), request.uri()) {
         return next.run(request).await;
     }
     let limits = shared.settings().openings;
@@ -147,8 +147,8 @@ pub(super) async fn limit(
 
 /// Whether a client comes back to its session with a valid secret. Other routes take no secrets, so there they prove
 /// nothing.
-fn comes_back(sessions: &Resumptions, uri: &Uri) -> bool {
-    if uri.path() != "/v1/realtime" {
+fn comes_back(sessions: &Resumptions, method: &Method, uri: &Uri) -> bool {
+    if method != Method::GET || uri.path() != "/v1/realtime" {
         return false;
     }
     let query = Query::<RealtimeQuery>::try_from_uri(uri).ok();
@@ -259,7 +259,8 @@ mod tests {
         let sessions = Resumptions::default();
         let mut way_back = sessions.open();
         let secret = way_back.secrets.renew();
-        let comes_back = |uri: String| comes_back(&sessions, &uri.parse().unwrap());
+        let by = |method, uri: String| comes_back(&sessions, &method, &uri.parse().unwrap());
+        let comes_back = |uri: String| by(Method::GET, uri);
         assert!(comes_back(format!("/v1/realtime?resume={secret}")));
         assert!(comes_back(format!(
             "/v1/realtime?last_event_id=event_1&resume={secret}"
@@ -273,6 +274,8 @@ mod tests {
         ] {
             assert!(!comes_back(opening.clone()), "{opening}");
         }
+        let offer = by(Method::POST, format!("/v1/realtime?resume={secret}"));
+        assert!(!offer, "an offer opens a session");
         drop(way_back);
         assert!(
             !comes_back(format!("/v1/realtime?resume={secret}")),

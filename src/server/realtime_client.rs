@@ -4,6 +4,7 @@ use super::access::admit;
 use super::api::as_set;
 use super::client::{clip, name, parent, values};
 use super::errors;
+use super::secrets::now;
 use super::shared::Shared;
 use super::speech::session_offer;
 use crate::tools::Origin;
@@ -89,7 +90,8 @@ pub(super) fn realtime_client(
         .knowing(admitted.values)
         .knowing(values(uri, "realtime", Origin::Claimed));
     let granted = session_offer(shared, admitted.services);
-    let dialect = as_set(dialect, &shared.settings(), granted).configured(admitted.session);
+    let dialect = as_set(dialect, &shared.settings(), granted, now());
+    let dialect = dialect.configured(admitted.session);
     // The operator may have changed limits since the secret was issued.
     let dialect = dialect.map_err(|wrong| errors::fault(&wrong))?;
     let dialect = dialect

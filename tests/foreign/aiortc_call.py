@@ -61,6 +61,8 @@ async def main(url, folder):
     logging.getLogger("aioice").setLevel(logging.ERROR)
     peer, microphone, opened = RTCPeerConnection(), Microphone(), asyncio.Event()
     peer.addTrack(microphone)
+    # As agents that also watch do.
+    peer.addTransceiver("video")
     channel = peer.createDataChannel("oai-events")
     answers = 0
 

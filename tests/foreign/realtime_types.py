@@ -35,7 +35,7 @@ GROUPS = {
 SENT_ANYWAY = {
     f"session.{event}.session.{field}"
     for event in ("created", "updated")
-    for field in ("id", "object")
+    for field in ("expires_at", "id", "object")
 }
 
 HEADS = []

@@ -23,6 +23,9 @@ use tokio::time::{Instant, sleep_until};
 const FRAME: usize = 960;
 const LASTS: Duration = Duration::from_millis(20);
 
+/// The path of calls.
+const CALLS: &str = "/v1/realtime/calls";
+
 /// The client of a call.
 pub(crate) struct Peer {
     /// The call's id.
@@ -49,22 +52,27 @@ impl Peer {
 
     /// The same, with a token.
     pub(crate) async fn call_with(server: &Server, token: Option<&str>) -> Self {
-        Self::call_through(server, "", token, Socket::udp().await).await
+        Self::call_through(server, CALLS, token, Socket::udp().await).await
+    }
+
+    /// The same at another path.
+    pub(crate) async fn call_at(server: &Server, path: &str) -> Self {
+        Self::call_through(server, path, None, Socket::udp().await).await
     }
 
     /// A client that may come back over a WebSocket calls a server.
     pub(crate) async fn call_resumable(server: &Server) -> Self {
-        Self::call_through(server, "?resumable=1", None, Socket::udp().await).await
+        Self::call_at(server, &format!("{CALLS}?resumable=1")).await
     }
 
     /// A client to which no UDP port is open calls a server, which takes calls over TCP at `port`.
     pub(crate) async fn call_over_tcp(server: &Server, port: SocketAddr) -> Self {
-        Self::call_through(server, "", None, Socket::tcp(port).await).await
+        Self::call_through(server, CALLS, None, Socket::tcp(port).await).await
     }
 
     async fn call_through(
         server: &Server,
-        query: &str,
+        path: &str,
         token: Option<&str>,
         socket: Socket,
     ) -> Self {
@@ -79,10 +87,7 @@ impl Peer {
         let channel = change.add_channel("oai-events".into());
         let (offer, pending) = change.apply().expect("an offer");
         let answer = reqwest::Client::new()
-            .post(format!(
-                "http://{}/v1/realtime/calls{query}",
-                server.address
-            ))
+            .post(format!("http://{}{path}", server.address))
             .header(CONTENT_TYPE, "application/sdp")
             .body(offer.to_sdp_string());
         let answer = match token {

@@ -137,8 +137,7 @@ async fn unsupported_fields_that_affect_the_user_are_refused_by_name() {
     let server = Server::start(Script::default()).await;
     let mut client = server.realtime().await;
     let mcp = json!({"type": "mcp", "server_label": "files", "server_url": "https://example.com"});
-    let image = json!({"type": "message", "role": "user",
-        "content": [{"type": "input_image", "image_url": "data:image/png;base64,AA"}]});
+    let approval = json!({"type": "mcp_approval_response", "approve": true});
     for (event, param) in [
         (
             json!({"type": "session.update", "session": {"prompt": {"id": "pmpt_1"}}}),
@@ -149,14 +148,51 @@ async fn unsupported_fields_that_affect_the_user_are_refused_by_name() {
             "session.tools[0].server_label",
         ),
         (
-            json!({"type": "conversation.item.create", "item": image}),
-            "item.content[0].image_url",
+            json!({"type": "conversation.item.create", "item": approval}),
+            "item.approve",
         ),
     ] {
         let error = client.error_of(event).await;
         assert_eq!(error["param"], param, "{error}");
         assert_eq!(error["code"], "unsupported_parameter");
     }
+}
+
+/// The picture was refused, and so was each item behind it, because it named one that was not there.
+#[tokio::test]
+async fn a_history_with_pictures_is_added_whole() {
+    let llm = fine();
+    let server = talking(&llm);
+    let mut client = server.realtime().await;
+    let picture =
+        json!({"type": "input_image", "image_url": "data:image/png;base64,AA", "detail": "low"});
+    let words = |text: &str| json!({"type": "input_text", "text": text});
+    let mut before = Value::Null;
+    for (id, content) in [
+        ("a", json!([words("Hello.")])),
+        ("b", json!([words("What is this?"), picture])),
+        ("c", json!([picture])),
+        ("d", json!([words("Well?")])),
+    ] {
+        let item = json!({"id": id, "type": "message", "role": "user", "content": content});
+        let event = json!({"type": "conversation.item.create", "previous_item_id": before,
+            "item": item});
+        client.send(event).await;
+        before = id.into();
+    }
+    client.send(json!({"type": "response.create"})).await;
+    let events = client.until("response.done").await;
+    let added = events
+        .iter()
+        .filter(|event| event["type"] == "conversation.item.added")
+        .filter_map(|event| event["item"]["id"].as_str());
+    assert_eq!(added.take(4).collect::<Vec<_>>(), ["a", "b", "c", "d"]);
+    assert!(!support::types(&events).contains(&"error"), "{events:?}");
+    let user = |text: &str| Message::User { text: text.into() };
+    let seen = "What is this? (a picture, which cannot be seen here)";
+    let expected = [user("Hello."), user(seen), user("Well?")];
+    assert_eq!(llm.prompts()[0].messages, expected);
+    assert_fits_the_types(&events);
 }
 
 async fn post(server: &Server, path: &str, token: Option<&str>, body: &Value) -> (u16, Value) {
@@ -955,6 +991,34 @@ async fn a_transcription_client_of_the_beta_is_understood() {
     assert_eq!(find(&told, last)["transcript"], "How are you?");
 }
 
+/// Clients that require it did not begin.
+#[tokio::test]
+async fn a_session_says_when_it_expires() {
+    let server = Server::start(Script::default()).await;
+    let (ga, beta) = ([], [("openai-beta", "realtime=v1")]);
+    for (path, headers) in [
+        ("/v1/realtime", &ga[..]),
+        ("/v1/realtime", &beta[..]),
+        ("/v1/realtime?intent=transcription", &ga[..]),
+        ("/v1/realtime?intent=transcription", &beta[..]),
+    ] {
+        let mut client = server.try_open(path, headers).await.expect("opens");
+        let created = client.event().await;
+        let at = created["session"]["expires_at"].as_u64();
+        assert!(at.is_some_and(|at| at > 1_700_000_000), "{created}");
+        let event = json!({"type": "session.update", "session": {}});
+        client.send(event).await;
+        let updated = loop {
+            let event = client.event().await;
+            let kind = event["type"].as_str().expect("a type");
+            if kind.ends_with("session.updated") {
+                break event;
+            }
+        };
+        assert_eq!(updated["session"]["expires_at"].as_u64(), at, "{updated}");
+    }
+}
+
 /// The beta was understood, but its clients could not get a token.
 #[tokio::test]
 async fn clients_of_the_beta_get_their_tokens() {
@@ -993,6 +1057,7 @@ async fn clients_of_the_beta_get_their_tokens() {
             }
         };
         has(&made);
+        assert!(made["expires_at"].is_u64(), "{made}");
         let secret = &made["client_secret"];
         let seconds = secret["expires_at"].as_u64().expect("a time");
         assert!(seconds > 1_700_000_000, "{secret}");

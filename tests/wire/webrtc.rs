@@ -169,6 +169,36 @@ async fn an_offer_is_answered_in_all_three_forms() {
     }
 }
 
+/// It was answered with status 405, and so was what browsers ask before.
+#[tokio::test]
+async fn an_offer_at_the_address_of_the_beta_is_answered_and_events_have_its_names() {
+    let server = serve(local());
+    let path = "/v1/realtime?model=gpt-4o-realtime-preview";
+    let asked = request(&server, Method::OPTIONS, path)
+        .header("access-control-request-method", "POST")
+        .header("access-control-request-headers", "authorization");
+    let allowed = send(asked).await;
+    assert_eq!(allowed.status(), StatusCode::NO_CONTENT);
+    assert_eq!(allowed.headers()["access-control-allow-origin"], "*");
+    let posted = request(&server, Method::POST, path).header(CONTENT_TYPE, "application/sdp");
+    answered(send(posted.body(OFFER)).await).await;
+    let posted = request(&server, Method::POST, path).header(CONTENT_TYPE, "application/sdp");
+    let bad = refused(send(posted.body("hello")).await, StatusCode::BAD_REQUEST);
+    assert_eq!(bad.await, "invalid_offer");
+    let plain = send(request(&server, Method::GET, path)).await;
+    assert_eq!(plain.status(), StatusCode::BAD_REQUEST, "no upgrade");
+
+    let mut peer = Peer::call_at(&server, path).await;
+    assert!(peer.events[0]["session"]["modalities"].is_array());
+    peer.speak(25, 25).await;
+    peer.until(|peer| peer.has("response.done")).await;
+    assert!(peer.has("conversation.item.created"));
+    assert!(!peer.has("conversation.item.added"));
+    let mut peer = Peer::call(&server).await;
+    peer.speak(25, 25).await;
+    peer.until(|peer| peer.has("conversation.item.added")).await;
+}
+
 #[tokio::test]
 async fn a_bad_offer_is_refused_with_a_message_for_the_developer() {
     let server = serve(local());

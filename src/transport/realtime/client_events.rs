@@ -35,6 +35,12 @@ const MAX_ID: usize = 128;
 /// Longest text of an item that a client creates, bytes.
 const MAX_ITEM_TEXT: usize = 32 * 1024;
 
+/// The type of a part that is a picture.
+const IMAGE: &str = "input_image";
+
+/// The words that stand for a picture.
+pub(super) const PICTURE: &str = "(a picture, which cannot be seen here)";
+
 /// Longest output of a client's tool, bytes. The prompt shows as much of it as fits.
 const MAX_OUTPUT: usize = 256 * 1024;
 
@@ -119,6 +125,8 @@ pub enum ItemContent {
         /// The audio parts in the session's input format, each with its index in the content.
         audio: Vec<(usize, Vec<u8>)>,
     },
+    /// A user message of pictures alone.
+    Pictures,
     /// An agent message.
     Agent(String),
     /// A call to one of the client's tools, from an earlier conversation.
@@ -536,9 +544,11 @@ fn message(item: &RawItem) -> Result<ItemContent, Fault> {
             audio: audio_of(item)?,
         });
     }
-    let parts = item.content.iter().flatten();
-    let text = parts
-        .enumerate()
+    let is_pictures = parts().next().is_some() && parts().all(|(_, part)| part.kind == IMAGE);
+    if is_users && is_pictures {
+        return Ok(ItemContent::Pictures);
+    }
+    let text = parts()
         .map(|(index, part)| part.words(index))
         .collect::<Result<Vec<_>, _>>()?
         .join(" ");
@@ -572,8 +582,10 @@ impl RawPart {
         let (field, words) = match self.kind.as_str() {
             "input_text" | "output_text" | "text" => ("text", &self.text),
             "input_audio" | "output_audio" | "audio" => ("transcript", &self.transcript),
+            IMAGE => return Ok(PICTURE),
             other => {
-                let allowed = "'input_text', 'output_text', 'input_audio' and 'output_audio'";
+                let allowed =
+                    "'input_text', 'output_text', 'input_audio', 'output_audio' and 'input_image'";
                 return Err(Fault::value(format!("{param}.type"), other, allowed));
             }
         };
@@ -589,6 +601,7 @@ impl ItemContent {
             | Self::User(text)
             | Self::Agent(text)
             | Self::Spoken { text, .. } => text.len(),
+            Self::Pictures => PICTURE.len(),
             Self::ToolCall {
                 call,
                 name,
@@ -612,6 +625,7 @@ impl ItemContent {
         match self {
             Self::System(text) => message("system", "input_text", text),
             Self::User(text) => message("user", "input_text", text),
+            Self::Pictures => message("user", "input_text", PICTURE),
             Self::Spoken { text, .. } => spoken_message(id, text, None),
             Self::Agent(text) => message("assistant", "output_text", text),
             Self::ToolCall {
@@ -774,6 +788,26 @@ mod tests {
             event.map(|event| event.request),
             Ok(ClientRequest::Append(vec![1, 0, 255, 255]))
         );
+    }
+
+    /// Both were refused.
+    #[test]
+    fn a_picture_is_a_remark_beside_words_and_alone_a_message_without_any() {
+        let content = |parts: &str| {
+            let item = format!(r#"{{"type":"message","role":"user","content":[{parts}]}}"#);
+            let text = format!(r#"{{"type":"conversation.item.create","item":{item}}}"#);
+            match parse(&text).expect("valid").request {
+                ClientRequest::Create { item, .. } => item.content,
+                other => panic!("{other:?}"),
+            }
+        };
+        let picture = r#"{"type":"input_image","image_url":"data:image/png;base64,AA"}"#;
+        let words = r#"{"type":"input_text","text":"Look:"}"#;
+        let expected = ItemContent::User(format!("Look: {PICTURE}"));
+        assert_eq!(content(&format!("{words},{picture}")), expected);
+        let alone = content(&format!("{picture},{picture}"));
+        assert_eq!(alone, ItemContent::Pictures);
+        assert_eq!(content(""), ItemContent::User(String::new()));
     }
 
     #[test]

@@ -73,10 +73,15 @@ enum Asked {
         content: ItemContent,
         spot: Spot,
     },
+    /// Pictures, of which the session is not told, wait for the items before them.
+    Pictures {
+        name: String,
+        spot: Spot,
+    },
 }
 
 impl Asked {
-    /// The name of the matching [`Input`] in lower case without underscores.
+    /// The name of the matching [`Input`] in lower case without underscores; empty if there is none.
     fn input(&self) -> &'static str {
         match self {
             Self::Commit { .. } => "commitaudio",
@@ -85,6 +90,7 @@ impl Asked {
             Self::Truncate { .. } => "truncate",
             Self::Delete(_) => "deleteitem",
             Self::Add { .. } => "additem",
+            Self::Pictures { .. } => "",
         }
     }
 }
@@ -273,9 +279,19 @@ impl Realtime {
         Ok(self)
     }
 
+    /// Sets when the client is told that the session expires, seconds since 1970. Nothing ends it then.
+    #[must_use]
+    pub fn expiring(mut self, at: u64) -> Self {
+        self.session.set_expiry(at);
+        self
+    }
+
     /// The session's JSON, as sent to the client.
     pub fn shown(&self) -> Value {
-        self.session.to_json()
+        match self.writer.beta {
+            true => self.session.to_beta_json(),
+            false => self.session.to_json(),
+        }
     }
 
     /// Turns it into a transcription session, which never answers.
@@ -544,7 +560,7 @@ impl Dialect for Realtime {
                 self.ask(Input::Configure(Box::new(configuration)));
             }
         }
-        let session = self.session.to_json();
+        let session = self.shown();
         self.tell("session.created", json!({ "session": session }));
         if self.writer.beta {
             let id = self.writer.session_id("conv");

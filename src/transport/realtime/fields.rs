@@ -146,6 +146,8 @@ const PROMPT: &str = "templates are stored at OpenAI; send `instructions`";
 const REASONING: &str = "how a model thinks is the operator's choice";
 const VOICE: &str = "one of `GET /v1/audio/voices`; OpenAI's names, such as `marin`, mean the agent's own; cannot change \
                      once the agent was heard";
+const PICTURES: &str = "the models here see no pictures: beside words one is the remark `(a picture, which cannot \
+                        be seen here)`; a message of pictures alone is not shown to the model";
 const SPEED: &str =
     "0.25 to 1.5, by default the operator's `tts.speed`; can only change between responses";
 
@@ -269,7 +271,7 @@ pub(super) const SESSION: &[Field] = &[
     ),
     honoured(
         "audio.input.turn_detection.type",
-        "`server_vad` or `semantic_vad`",
+        "`server_vad` or `semantic_vad`; `none` means `null`",
     ),
     honoured("audio.input.turn_detection.create_response", ""),
     honoured(
@@ -416,7 +418,7 @@ pub(super) const ITEM: &[Field] = &[
     honoured("content", ""),
     honoured(
         "content[].type",
-        "`input_text`, `output_text`, `input_audio`, `output_audio`",
+        "`input_text`, `output_text`, `input_audio`, `output_audio`, `input_image`",
     ),
     honoured("content[].text", ""),
     honoured("content[].transcript", "used instead of the audio"),
@@ -425,8 +427,8 @@ pub(super) const ITEM: &[Field] = &[
         "user audio in the session's input format, transcribed in place; answers wait for the transcript; \
          at most a minute at a time; not together with a transcript",
     ),
-    refused("content[].image_url", "the models here see no images"),
-    refused("content[].detail", "the models here see no images"),
+    echoed("content[].image_url", PICTURES),
+    echoed("content[].detail", PICTURES),
     honoured("call_id", "of a call to one of the client's tools"),
     honoured("output", ""),
     honoured("name", ""),
@@ -682,9 +684,7 @@ mod tests {
     fn a_refusal_names_the_field() {
         let mcp = json!({"session": {"tools": [{"type": "mcp", "server_label": "files",
             "server_url": "https://example.com"}]}});
-        let image = json!({"item": {"type": "message", "role": "user", "content": [
-            {"type": "input_text", "text": "Look"},
-            {"type": "input_image", "image_url": "data:image/png;base64,AA"}]}});
+        let approval = json!({"item": {"type": "mcp_approval_response", "approve": true}});
         for (kind, event, param) in [
             (
                 "session.update",
@@ -692,11 +692,7 @@ mod tests {
                 "session.prompt",
             ),
             ("session.update", mcp, "session.tools[0].server_label"),
-            (
-                "conversation.item.create",
-                image,
-                "item.content[1].image_url",
-            ),
+            ("conversation.item.create", approval, "item.approve"),
             (
                 "response.create",
                 json!({"response": {"prompt": {"id": "p"}}}),

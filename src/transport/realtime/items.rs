@@ -4,14 +4,14 @@ use crate::conversation::{CallId, ItemId, Micros};
 use serde_json::Value;
 use std::collections::{HashMap, VecDeque};
 
-/// The most items kept for retrieval; older ones are forgotten.
+/// The most items kept for retrieval; the oldest pictures are forgotten first, then the oldest items.
 const MAX_ITEMS: usize = 1000;
 
 /// One item.
 #[derive(Debug)]
 pub(super) struct Item {
-    /// The session's items that it represents: several if the agent spoke them back to back, none if the user's turn had
-    /// no words.
+    /// The session's items that it represents: several if the agent spoke them back to back, none if the user's message
+    /// has no words.
     pub(super) parts: Vec<Part>,
     /// The item as sent to the client.
     pub(super) json: Value,
@@ -51,6 +51,11 @@ impl Item {
     /// The session's ids that it represents, in order.
     pub(super) fn ids(&self) -> impl Iterator<Item = ItemId> {
         self.parts.iter().map(|part| part.id)
+    }
+
+    /// Whether it is a message of pictures alone.
+    fn is_pictures(&self) -> bool {
+        self.parts.is_empty() && self.json["content"][0]["type"] == "input_text"
     }
 
     pub(super) fn is_cut(&self) -> bool {
@@ -122,12 +127,12 @@ impl Items {
         self.names.insert(id, name.to_owned());
     }
 
-    /// Adds a turn without words at the end. The session has no such item.
-    pub(super) fn put_wordless(&mut self, name: &str, json: Value) {
-        self.place(name, Vec::new(), json, &Spot::End);
+    /// Adds a message without words at `spot`. The session has no such item.
+    pub(super) fn put_wordless(&mut self, name: &str, json: Value, spot: &Spot) {
+        self.place(name, Vec::new(), json, spot);
     }
 
-    /// Whether an item is a turn without words.
+    /// Whether an item is a message without words.
     pub(super) fn is_wordless(&self, name: &str) -> bool {
         self.get(name).is_some_and(|item| item.parts.is_empty())
     }
@@ -139,17 +144,20 @@ impl Items {
     }
 
     fn place(&mut self, name: &str, parts: Vec<Part>, json: Value, spot: &Spot) {
-        if self.order.len() == MAX_ITEMS
-            && let Some(oldest) = self.order.front().cloned()
-        {
-            self.remove(&oldest);
-        }
         let at = match spot {
             Spot::Start => Some(0),
             Spot::After(other) => self.index(other).map(|at| at + 1),
             Spot::End => None,
         };
-        let at = at.unwrap_or(self.order.len());
+        let mut at = at.unwrap_or(self.order.len());
+        if self.order.len() == MAX_ITEMS {
+            let is_pictures = |name: &String| self.get(name).is_some_and(Item::is_pictures);
+            // Pictures may come every second, and would push out what was said.
+            let oldest = self.order.iter().position(is_pictures).unwrap_or(0);
+            let name = self.order[oldest].clone();
+            self.remove(&name);
+            at -= usize::from(oldest < at);
+        }
         self.order.insert(at, name.to_owned());
         self.items.insert(
             name.to_owned(),
@@ -258,6 +266,7 @@ impl Items {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn the_oldest_items_are_forgotten() {
@@ -268,6 +277,24 @@ mod tests {
         assert!(items.get("i0").is_none() && items.name(ItemId(0)).is_none());
         assert!(items.get("i1").is_some());
         assert_eq!(items.last(), Some(format!("i{MAX_ITEMS}").as_str()));
+    }
+
+    #[test]
+    fn pictures_are_forgotten_before_turns_with_and_without_words() {
+        let mut items = Items::default();
+        let message = |part: &str| json!({"type": "message", "content": [{ "type": part }]});
+        items.put("a", ItemId(1), message("input_text"));
+        items.put_wordless("b", message("input_audio"), &Spot::End);
+        for n in 2..MAX_ITEMS {
+            items.put_wordless(&format!("p{n}"), message("input_text"), &Spot::End);
+        }
+        // Its place is behind what makes room for it.
+        let behind = Spot::After("p2".into());
+        items.insert("c", ItemId(2), message("input_text"), &behind);
+        assert!(items.get("p2").is_none());
+        assert_eq!(items.order.len(), MAX_ITEMS);
+        let first: Vec<_> = items.order.range(..4).collect();
+        assert_eq!(first, ["a", "b", "c", "p3"]);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use super::codec::Format;
 use super::fault::Fault;
 use super::session_config::{SPEED, SessionUpdate, VOICE, tokens_json};
-use super::turn_detection::{Detection, semantic_vad, with_defaults};
-use super::voices::{DEFAULT_VOICE, Offered};
+use super::turn_detection::{Detection, semantic_vad, server_vad, with_defaults};
+use super::voices::Offered;
 use crate::conversation::{EndOfTurnRule, MaxTokens, Settings, TurnDetection};
 use crate::language::is_tag;
 use crate::tts::{Speaker, Speed};
@@ -75,7 +75,7 @@ impl Session {
                         semantic_vad(),
                     ),
                 },
-                "output": {"format": format, "voice": DEFAULT_VOICE, "speed": 1.0},
+                "output": {"format": format, "speed": 1.0},
             },
         });
         let echo = match echo {
@@ -107,6 +107,11 @@ impl Session {
         self.echo.insert("model".into(), name.into());
     }
 
+    /// Sets when the session is said to expire, seconds since 1970.
+    pub(super) fn set_expiry(&mut self, at: u64) {
+        self.echo.insert("expires_at".into(), at.into());
+    }
+
     /// Sets the operator's defaults for `interrupt_response` and `threshold`.
     pub(super) fn turns(mut self, interrupt: bool, threshold: f32) -> Self {
         self.interrupt = interrupt;
@@ -124,26 +129,68 @@ impl Session {
 
     /// The session's JSON, as echoed to the client.
     pub(super) fn to_json(&self) -> Value {
-        if !self.transcribes {
-            return Value::Object(self.echo.clone());
-        }
         let field = |name: &str| self.echo.get(name).cloned().unwrap_or_default();
-        json!({
-            "type": "transcription",
-            "object": "realtime.transcription_session",
-            "id": field("id"),
-            "include": field("include"),
-            "audio": {"input": field("audio")["input"]},
-        })
+        let mut audio = field("audio");
+        if self.transcribes {
+            return json!({
+                "type": "transcription",
+                "object": "realtime.transcription_session",
+                "id": field("id"),
+                "expires_at": field("expires_at"),
+                "include": field("include"),
+                "audio": {"input": audio["input"]},
+            });
+        }
+        audio["output"]["voice"] = self.voice_name().into();
+        let mut echo = self.echo.clone();
+        echo.insert("audio".into(), audio);
+        Value::Object(echo)
+    }
+
+    /// The same for a client of the beta. Before it has chosen a turn detection it is shown `server_vad`, OpenAI's
+    /// default, because the types of the beta's clients list no other.
+    pub(super) fn to_beta_json(&self) -> Value {
+        let mut session = self.to_json();
+        let detection = &mut session["audio"]["input"]["turn_detection"];
+        if !self.chose_detection && detection.is_object() {
+            *detection = self.filled_in(server_vad(), self.interrupt);
+        }
+        session
+    }
+
+    /// Leaves out a turn detection that a client of the beta was shown without having chosen it, and only sends back.
+    pub(super) fn without_shown_detection(&self, mut update: SessionUpdate) -> SessionUpdate {
+        let shown = &self.to_beta_json()["audio"]["input"]["turn_detection"];
+        update.turn_detection = update.turn_detection.filter(|detection| {
+            let is_whole = detection.threshold.is_some()
+                && detection.prefix_padding_ms.is_some()
+                && detection.interrupt.is_some();
+            self.chose_detection || !is_whole || detection.echo != *shown
+        });
+        update
+    }
+
+    /// The name of the agent's voice: the one that the client gave, or else one that its types list.
+    fn voice_name(&self) -> &str {
+        let audio = self.echo.get("audio");
+        let named = audio.and_then(|audio| audio["output"]["voice"].as_str());
+        named.unwrap_or_else(|| self.offered.name_of_own())
+    }
+
+    /// A turn detection's JSON with the operator's default for what is left to the operator.
+    fn filled_in(&self, mut detection: Value, interrupt: bool) -> Value {
+        if detection.is_object() {
+            detection["interrupt_response"] = interrupt.into();
+        }
+        if let Some(threshold @ Value::Null) = detection.get_mut("threshold") {
+            *threshold = json!(self.threshold);
+        }
+        detection
     }
 
     /// The `audio` object of a response: format and voice of the agent's audio.
     pub(super) fn output(&self, format: Format) -> Value {
-        let output = self.echo.get("audio").and_then(|audio| audio.get("output"));
-        json!({"output": {
-            "format": format.to_json(),
-            "voice": output.and_then(|output| output.get("voice")),
-        }})
+        json!({"output": {"format": format.to_json(), "voice": self.voice_name()}})
     }
 
     /// Refuses a voice that does not exist, another one than that in which the agent was heard, and another speed
@@ -226,13 +273,7 @@ impl Session {
         if let Some(detection) = update.turn_detection.or(usual) {
             self.by_hand = detection.rule == EndOfTurnRule::Client;
             let interrupt = detection.interrupt.unwrap_or(self.interrupt);
-            let mut echo = detection.echo;
-            if echo.is_object() {
-                echo["interrupt_response"] = interrupt.into();
-            }
-            if let Some(threshold @ Value::Null) = echo.get_mut("threshold") {
-                *threshold = json!(self.threshold);
-            }
+            let echo = self.filled_in(detection.echo, interrupt);
             self.set_audio("input", "turn_detection", echo);
             settings.turn_detection = Some(TurnDetection {
                 rule: detection.rule,
@@ -358,6 +399,7 @@ mod tests {
     use crate::audio::g711::Law;
     use crate::conversation::Eagerness;
     use crate::llm::ToolChoice;
+    use crate::transport::realtime::DEFAULT_VOICE;
     use crate::transport::realtime::session_config::parse;
 
     #[test]
@@ -487,6 +529,86 @@ mod tests {
         assert_eq!(eager("low"), Eagerness::Low);
         assert_eq!(eager("medium"), Eagerness::Auto);
         assert_eq!(eager("high"), Eagerness::High);
+    }
+
+    /// It was `default`, which the types of older clients do not list.
+    #[test]
+    fn the_agents_own_voice_has_a_name_of_openais_until_the_client_gives_one() {
+        let mut session = Session::new("sess_1", "m", false);
+        let shown = |session: &Session| {
+            let voice = session.to_json()["audio"]["output"]["voice"].clone();
+            assert_eq!(session.output(Format::Pcm)["output"]["voice"], voice);
+            voice
+        };
+        assert_eq!(shown(&session), "alloy");
+        session.offered = Offered::from_iter(["alloy".to_owned()]);
+        assert_eq!(shown(&session), "ash", "alloy is another voice");
+        session.has_spoken = true;
+        let named = |name: &str| {
+            let update = json!({"audio": {"output": {"voice": name}}});
+            parse(update).expect("valid")
+        };
+        for name in ["ash", DEFAULT_VOICE] {
+            assert_eq!(session.check_voice(&named(name), false), Ok(()));
+            assert_eq!(session.apply(named(name)), Settings::default(), "{name}");
+            assert_eq!(shown(&session), name);
+        }
+    }
+
+    #[test]
+    fn a_beta_client_without_a_choice_is_shown_the_turn_detection_that_its_types_list() {
+        let mut session = Session::new("sess_1", "m", false).turns(false, 0.6);
+        let shown = |session: &Session| {
+            let json = session.to_beta_json();
+            json["audio"]["input"]["turn_detection"].clone()
+        };
+        let expected = json!({
+            "type": "server_vad", "threshold": 0.6, "prefix_padding_ms": 300,
+            "silence_duration_ms": 500, "idle_timeout_ms": null, "create_response": true,
+            "interrupt_response": false,
+        });
+        assert_eq!(shown(&session), expected);
+        let mut choose = |detection: Value| {
+            session.apply(parse(json!({"turn_detection": detection})).expect("valid"));
+            shown(&session)
+        };
+        let semantic = choose(json!({"type": "semantic_vad"}));
+        assert_eq!(semantic["type"], "semantic_vad");
+        assert_eq!(choose(Value::Null), Value::Null);
+    }
+
+    /// Turns ended by silence from then on.
+    #[test]
+    fn a_beta_client_that_sends_back_the_turn_detection_it_was_shown_has_not_chosen_it() {
+        let session = || Session::new("sess_1", "m", false).turns(false, 0.6);
+        let rule = |session: &mut Session, detection: &Value| {
+            let update = parse(json!({ "turn_detection": detection })).expect("valid");
+            let settings = session.apply(session.without_shown_detection(update));
+            settings.turn_detection.map(|detection| detection.rule)
+        };
+        let shown = session().to_beta_json()["audio"]["input"]["turn_detection"].clone();
+        let silence = |ms: u64| Some(EndOfTurnRule::Silence { ms });
+        assert_eq!(rule(&mut session(), &shown), None);
+        let bare = json!({"type": "server_vad"});
+        assert_eq!(rule(&mut session(), &bare), silence(500));
+        let mut longer = shown.clone();
+        longer["silence_duration_ms"] = json!(800);
+        assert_eq!(rule(&mut session(), &longer), silence(800));
+        let mut chosen = session();
+        rule(&mut chosen, &json!({"type": "semantic_vad"}));
+        assert_eq!(rule(&mut chosen, &shown), silence(500));
+    }
+
+    /// The update was refused. Azure's clients end turn detection so.
+    #[test]
+    fn turn_detection_of_the_type_none_means_null() {
+        let mut session = Session::new("sess_1", "m", false);
+        let update = json!({"turn_detection": {"type": "none"}});
+        let settings = session.apply(parse(update).expect("valid"));
+        let rule = settings.turn_detection.map(|detection| detection.rule);
+        assert_eq!(rule, Some(EndOfTurnRule::Client));
+        let shown = &session.to_json()["audio"]["input"]["turn_detection"];
+        assert_eq!(*shown, Value::Null);
     }
 
     #[test]

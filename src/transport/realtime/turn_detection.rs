@@ -72,9 +72,10 @@ impl Detection {
     }
 }
 
-/// Reads a turn detection; `null` leaves the turns to the client. `param` is the path of the field.
+/// Reads a turn detection; `null`, and the type `none` of Azure's clients, leave the turns to the client. `param` is
+/// the path of the field.
 pub(super) fn read_detection(value: Value, param: &str) -> Result<Detection, Fault> {
-    if value.is_null() {
+    if value.is_null() || value["type"] == "none" {
         return Ok(Detection::by_hand());
     }
     check_echo(&value, param)?;
@@ -106,7 +107,7 @@ pub(super) fn read_detection(value: Value, param: &str) -> Result<Detection, Fau
 
 /// The defaults of `server_vad`. [`Session`](super::session_object::Session) fills in `interrupt_response` and `threshold` from the
 /// operator's configuration.
-fn server_vad() -> Value {
+pub(super) fn server_vad() -> Value {
     json!({
         "type": "server_vad", "threshold": null, "prefix_padding_ms": 300,
         "silence_duration_ms": SILENCE_MS, "idle_timeout_ms": null,

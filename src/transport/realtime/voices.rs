@@ -59,6 +59,14 @@ impl Offered {
         Err(Fault::value(param, name, &known.join(", ")))
     }
 
+    /// The name under which a client is shown the agent's own voice before it has named one: one of OpenAI's, because
+    /// the types of older clients list no other.
+    pub(super) fn name_of_own(&self) -> &'static str {
+        let is_given = |name: &&str| self.voices.iter().any(|known| known == name);
+        let mut own = OPENAI_VOICES.into_iter().filter(|name| !is_given(name));
+        own.next().unwrap_or(DEFAULT_VOICE)
+    }
+
     /// The names of the voices, the default first.
     pub fn voices(&self) -> impl Iterator<Item = &str> {
         let named = self.voices.iter().map(String::as_str);
@@ -78,6 +86,9 @@ mod tests {
         assert_eq!(choice("nova"), Ok(Some("nova".to_owned())));
         assert_eq!(choice("marin"), Ok(None));
         assert_eq!(choice(DEFAULT_VOICE), Ok(None));
+        assert_eq!(voices.name_of_own(), "alloy");
+        let all = OPENAI_VOICES.map(str::to_owned);
+        assert_eq!(Offered::from_iter(all).name_of_own(), DEFAULT_VOICE);
         let fault = choice("nobody").unwrap_err();
         assert_eq!(fault.param.as_deref(), Some("voice"));
         assert!(fault.message.contains("'default', 'amy'"), "{fault:?}");

@@ -34,6 +34,9 @@ const SEND_BUFFER: usize = 1024 * 1024;
 /// The longest message that a client takes if its offer does not say (RFC 8841).
 const DEFAULT_MESSAGE: usize = 64 * 1024;
 
+/// The line of an SDP with the names of the sections that share a connection.
+const BUNDLE: &str = "a=group:BUNDLE";
+
 /// How often the round trip is measured.
 const STATISTICS: Duration = Duration::from_secs(1);
 
@@ -171,7 +174,7 @@ impl Peer {
             longest: longest_message(offer),
             wake: now,
         };
-        Ok((peer, answer.to_sdp_string()))
+        Ok((peer, without_video(offer, &answer.to_sdp_string())))
     }
 
     /// The name by which the client's first packets are recognised.
@@ -360,6 +363,68 @@ impl Peer {
 /// An event that can never be sent to this client. Contains its length, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Unsendable(pub(super) usize);
+
+/// The answer to an offer, with the video of its group accepted in all formats that the client offers, and inactive.
+/// str0m rejects it with a section without a codec, for which some clients take none of the answer.
+fn without_video(offer: &str, answer: &str) -> String {
+    let offered = sections(offer);
+    let bundles = offered[0].iter();
+    let bundles = bundles.filter_map(|line| line.strip_prefix(BUNDLE));
+    let bundled: Vec<&str> = bundles.flat_map(str::split_whitespace).collect();
+    // In the order of the sections, as str0m and others require.
+    let mut group = BUNDLE.to_owned();
+    let mut told = Vec::new();
+    for section in sections(answer) {
+        let mid = mid_of(&section);
+        let head = section.first().copied().unwrap_or_default();
+        let is_video = head.starts_with("m=video ");
+        let is_rejected = head.split(' ').nth(1) == Some("0");
+        let is_bundled = mid.is_some_and(|mid| bundled.contains(&mid));
+        let asked = offered.iter().find(|other| mid_of(other) == mid);
+        let asked = asked.filter(|_| is_video && is_bundled);
+        if let Some(mid) = mid.filter(|_| asked.is_some() || !is_rejected) {
+            group = format!("{group} {mid}");
+        }
+        let Some(asked) = asked else {
+            told.extend(section.into_iter().map(str::to_owned));
+            continue;
+        };
+        let formats: Vec<&str> = asked[0].split_whitespace().skip(3).collect();
+        let protocol = head.split(' ').nth(2).unwrap_or_default();
+        // Port 0, or to be none of the group, would reject it.
+        told.push(format!("m=video 9 {protocol} {}", formats.join(" ")));
+        let sends = ["a=inactive", "a=msid", "a=recv", "a=send", "a=ssrc"];
+        let rest = section[1..].iter();
+        let rest = rest.filter(|line| !sends.iter().any(|head| line.starts_with(head)));
+        let described = ["a=rtpmap:", "a=fmtp:"];
+        let formats = asked.iter();
+        let formats = formats.filter(|line| described.iter().any(|head| line.starts_with(head)));
+        told.extend(rest.chain(formats).map(|line| (*line).to_owned()));
+        told.push("a=inactive".to_owned());
+    }
+    for line in told.iter_mut().filter(|line| line.starts_with(BUNDLE)) {
+        line.clone_from(&group);
+    }
+    told.join("\r\n") + "\r\n"
+}
+
+/// The name of a section of an SDP.
+fn mid_of<'a>(section: &[&'a str]) -> Option<&'a str> {
+    let mut lines = section.iter();
+    lines.find_map(|line| line.strip_prefix("a=mid:"))
+}
+
+/// The lines of an SDP: those of the session, and those of each medium.
+fn sections(sdp: &str) -> Vec<Vec<&str>> {
+    let mut sections = vec![Vec::new()];
+    for line in sdp.lines() {
+        match sections.last_mut() {
+            Some(section) if !line.starts_with("m=") => section.push(line),
+            _ => sections.push(vec![line]),
+        }
+    }
+    sections
+}
 
 /// The longest message that a client takes according to its offer, bytes.
 fn longest_message(offer: &str) -> usize {

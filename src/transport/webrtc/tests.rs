@@ -565,6 +565,86 @@ async fn the_answer_names_a_stream_for_the_track() {
     }
 }
 
+/// The section had no codec, for which aiortc does not take the answer.
+#[tokio::test(start_paused = true)]
+async fn video_is_answered_with_its_codecs_and_no_direction() {
+    let (_, offer) = Client::offer(CLIENT.into(), now().into_std());
+    let group = offer
+        .lines()
+        .find(|line| line.starts_with("a=group:BUNDLE"));
+    let group = group.unwrap();
+    let video = "m=video 9 UDP/TLS/RTP/SAVPF 97 98\r\nc=IN IP4 0.0.0.0\r\na=mid:seen\r\na=sendrecv\r\n\
+                 a=rtcp-mux\r\na=rtpmap:97 VP8/90000\r\na=rtpmap:98 rtx/90000\r\na=fmtp:98 apt=97\r\n";
+    let offer = offer.replace(group, &format!("{group} seen")) + video;
+    let identity = Identity::new().unwrap();
+    let here = [SocketAddr::from(SERVER)];
+    let answered = Peer::answer(&offer, &here, false, &identity, now().into_std());
+    let (_, answer) = answered.unwrap();
+    let (before, section) = answer.split_once("m=video ").unwrap();
+    assert!(
+        section.starts_with("9 UDP/TLS/RTP/SAVPF 97 98\r\n"),
+        "{section}"
+    );
+    let lines: Vec<&str> = section.lines().collect();
+    for line in [
+        "a=mid:seen",
+        "a=rtpmap:97 VP8/90000",
+        "a=rtpmap:98 rtx/90000",
+        "a=fmtp:98 apt=97",
+        "a=inactive",
+    ] {
+        assert_eq!(
+            lines.iter().filter(|other| **other == line).count(),
+            1,
+            "{line}: {section}"
+        );
+    }
+    assert!(
+        lines.iter().any(|line| line.starts_with("a=ice-ufrag:")),
+        "{section}"
+    );
+    for other in ["a=sendrecv", "a=ssrc", "a=msid"] {
+        assert!(!section.contains(other), "{other}: {section}");
+    }
+    assert!(before.contains(&format!("{group} seen\r\n")), "{before}");
+    assert!(
+        before.contains("a=sendrecv") && before.contains("opus/48000/2"),
+        "{before}"
+    );
+}
+
+/// The group named the sections in another order, and a section that the client had rejected.
+#[tokio::test(start_paused = true)]
+async fn the_answers_group_names_the_sections_in_order_without_those_that_the_client_rejects() {
+    let (_, offer) = Client::offer(CLIENT.into(), now().into_std());
+    let group = offer
+        .lines()
+        .find(|line| line.starts_with("a=group:BUNDLE"));
+    let group = group.unwrap();
+    let (audio, events) = group.rsplit_once(' ').unwrap();
+    let identity = Identity::new().unwrap();
+    let here = [SocketAddr::from(SERVER)];
+    for (port, named) in [
+        ("9", format!("{audio} seen {events}")),
+        ("0", group.to_owned()),
+    ] {
+        let video = format!(
+            "m=video {port} UDP/TLS/RTP/SAVPF 97\r\nc=IN IP4 0.0.0.0\r\na=mid:seen\r\na=inactive\r\n\
+             a=rtcp-mux\r\na=rtpmap:97 VP8/90000\r\nm=application"
+        );
+        let offer = offer.replace("m=application", &video);
+        let offer = offer.replace(group, &named);
+        let answered = Peer::answer(&offer, &here, false, &identity, now().into_std());
+        let (_, answer) = answered.unwrap();
+        let line = answer
+            .lines()
+            .find(|line| line.starts_with("a=group:BUNDLE"));
+        assert_eq!(line, Some(&*named), "{answer}");
+        let section = format!("m=video {port} UDP/TLS/RTP/SAVPF ");
+        assert_eq!(answer.matches(&section).count(), 1, "{answer}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn positions_in_the_users_audio_are_exact_whatever_the_network_loses() {
     for (weather, seed) in [(CALM, 1), (STORM, 2), (STORM, 3), (STORM, 4)] {

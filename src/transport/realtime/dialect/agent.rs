@@ -17,7 +17,7 @@ impl Realtime {
     /// Handles a handoff: clients see another `model`. Their own settings stay.
     pub(super) fn agent_changed(&mut self, agent: &str) {
         self.session.set_model(agent);
-        let session = self.session.to_json();
+        let session = self.shown();
         self.tell("session.updated", json!({ "session": session }));
     }
 

@@ -8,7 +8,7 @@ use crate::conversation::{
 use crate::llm::Message;
 use crate::transport::Action;
 use crate::transport::realtime::client_events::{
-    ClientItem, ClientRequest, InputItem, ItemContent, ResponseRequest,
+    ClientItem, ClientRequest, InputItem, ItemContent, PICTURE, ResponseRequest,
 };
 use crate::transport::realtime::codec::{Decoder, RATE};
 use crate::transport::realtime::early_calls::Meaning;
@@ -98,6 +98,10 @@ impl Realtime {
         }
         self.session.check_voice(&update, self.is_answering())?;
         self.check_set_up(&update)?;
+        let update = match self.writer.beta {
+            true => self.session.without_shown_detection(update),
+            false => update,
+        };
         let settings = self.session.apply(update);
         let detection = settings.turn_detection.as_ref();
         if detection.is_some_and(|detection| detection.rule != EndOfTurnRule::Client) {
@@ -109,7 +113,7 @@ impl Realtime {
         if self.session.input != self.decoder.format() {
             self.decoder = Decoder::new(self.session.input);
         }
-        let session = self.session.to_json();
+        let session = self.shown();
         self.tell("session.updated", json!({ "session": session }));
         Ok(())
     }
@@ -181,7 +185,11 @@ impl Realtime {
         item: ClientItem,
         event_id: &Option<String>,
     ) -> Result<(), Fault> {
-        self.early.turns_to_other();
+        let is_pictures = item.content == ItemContent::Pictures;
+        // Pictures may come all the time: the client turns to nothing else.
+        if !is_pictures {
+            self.early.turns_to_other();
+        }
         let chosen = item.id.is_some();
         let name = match item.id {
             Some(name) => self.check_new(name)?,
@@ -193,6 +201,11 @@ impl Realtime {
             return self.answer_early(chosen.then_some(name), item.content);
         }
         let (spot, place) = self.spot(previous)?;
+        if is_pictures {
+            self.expect(event_id, Asked::Pictures { name, spot })?;
+            self.add_pictures();
+            return Ok(());
+        }
         let size = footprint(&name, &item.content);
         if self.created_text + size > MAX_CREATED_TEXT {
             let message = "The items of this session exceed 1 MiB of text.";
@@ -305,7 +318,7 @@ impl Realtime {
 
     fn check_new(&self, name: String) -> Result<String, Fault> {
         let is_taken = !self.ids_of(&name).is_empty() || self.items.is_wordless(&name);
-        if is_taken || self.is_awaited(&name) {
+        if is_taken || self.is_awaited(&name) || self.spot_of_pictures(&name).is_some() {
             let message = format!("Error adding item: the item with id '{name}' already exists.");
             let code = "item_create_duplicate_item_id";
             return Err(Fault::new(code, "item.id", message));
@@ -346,18 +359,35 @@ impl Realtime {
             }
             // Its turn has no item yet, and will be the last.
             Some(name) if self.is_awaited(&name) => Ok((Spot::End, Place::End)),
-            Some(name) => match self.ids_of(&name).last() {
-                Some(id) => Ok((Spot::After(name), Place::After(*id))),
-                None => Err(self.no_item("previous_item_id", "invalid_value", &name)),
-            },
+            Some(name) => {
+                let place = match (self.ids_of(&name).last(), self.spot_of_pictures(&name)) {
+                    (Some(id), _) => Place::After(*id),
+                    (None, Some(Spot::After(other))) => self.spot(Some(other.clone()))?.1,
+                    (None, Some(Spot::Start)) => Place::Start,
+                    (None, Some(Spot::End)) => Place::End,
+                    (None, None) => {
+                        return Err(self.no_item("previous_item_id", "invalid_value", &name));
+                    }
+                };
+                Ok((Spot::After(name), place))
+            }
         }
+    }
+
+    /// The position of pictures that wait for the items before them.
+    fn spot_of_pictures(&self, name: &str) -> Option<&Spot> {
+        let mut asked = self.pending.iter().map(|pending| &pending.asked);
+        asked.find_map(|asked| match asked {
+            Asked::Pictures { name: other, spot } if other == name => Some(spot),
+            _ => None,
+        })
     }
 
     /// Whether this item will be the last one once the pending requests have been carried out.
     fn will_be_last(&self, name: &str) -> bool {
         let asked = self.pending.iter().map(|pending| &pending.asked);
         let last = asked.fold(self.items.last(), |last, asked| match asked {
-            Asked::Add { name, spot, .. } => match spot {
+            Asked::Add { name, spot, .. } | Asked::Pictures { name, spot } => match spot {
                 Spot::Start if last.is_some() => last,
                 Spot::After(other) if last != Some(other) => last,
                 Spot::Start | Spot::After(_) | Spot::End => Some(name),
@@ -388,6 +418,10 @@ impl Realtime {
         let item = match content.clone() {
             ItemContent::System(text) => NewItem::System { text },
             ItemContent::User(text) => NewItem::User { text },
+            // Unreachable: the session is not told of it.
+            ItemContent::Pictures => NewItem::User {
+                text: String::new(),
+            },
             ItemContent::Spoken { text, .. } => NewItem::Spoken { text },
             ItemContent::Agent(text) => NewItem::Agent { text },
             ItemContent::ToolCall {
@@ -462,7 +496,28 @@ impl Realtime {
         Ok(())
     }
 
+    /// Adds pictures that wait, before the items that they wait for. What was to follow them takes their place.
+    fn add_waiting_pictures(&mut self, name: &str) {
+        let is_it = |one: &Pending| matches!(&one.asked, Asked::Pictures { name: other, .. } if other == name);
+        let at = self.pending.iter().position(is_it);
+        let waiting = at.and_then(|at| self.pending.remove(at));
+        let Some(Asked::Pictures { spot, .. }) = waiting.map(|pending| pending.asked) else {
+            return;
+        };
+        let behind = Spot::After(name.to_owned());
+        for pending in &mut self.pending {
+            if let Asked::Add { spot: other, .. } | Asked::Pictures { spot: other, .. } =
+                &mut pending.asked
+                && *other == behind
+            {
+                other.clone_from(&spot);
+            }
+        }
+        self.add_wordless(name, ItemContent::Pictures.to_json(name), &spot);
+    }
+
     fn delete(&mut self, name: &str, event_id: &Option<String>) -> Result<(), Fault> {
+        self.add_waiting_pictures(name);
         if self.items.is_wordless(name) {
             self.items.remove(name);
             self.tell("conversation.item.deleted", json!({"item_id": name}));
@@ -552,7 +607,9 @@ impl Realtime {
         let content = match item {
             InputItem::Reference(name) => {
                 let items = self.ids_of(name);
-                if items.is_empty() && !self.items.is_wordless(name) {
+                let is_wordless =
+                    self.items.is_wordless(name) || self.spot_of_pictures(name).is_some();
+                if items.is_empty() && !is_wordless {
                     let param = format!("response.input[{index}].id");
                     return Err(self.no_item(&param, "invalid_value", name));
                 }
@@ -563,6 +620,9 @@ impl Realtime {
         Ok(vec![Context::Message(match content {
             ItemContent::System(text) => Message::System { text },
             ItemContent::User(text) => Message::User { text },
+            ItemContent::Pictures => Message::User {
+                text: PICTURE.into(),
+            },
             ItemContent::Agent(text) => Message::Agent {
                 text,
                 interrupted: false,
@@ -716,6 +776,7 @@ impl Realtime {
         };
         let event_id = pending.and_then(|pending| pending.event_id);
         self.refuse(&Fault { event_id, ..fault });
+        self.add_pictures();
     }
 }
 
@@ -736,7 +797,8 @@ fn output_of(text: String) -> Value {
 
 /// Whether the request is kept until its answer, however many others wait.
 fn must_stay(pending: &Pending) -> bool {
-    matches!(pending.asked, Asked::Add { .. } | Asked::Commit { .. })
+    use Asked::{Add, Commit, Pictures};
+    matches!(pending.asked, Add { .. } | Commit { .. } | Pictures { .. })
 }
 
 fn no_response() -> Fault {

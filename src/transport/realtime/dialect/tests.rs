@@ -1279,6 +1279,109 @@ fn an_item_may_be_inserted_and_may_reuse_a_deleted_items_id() {
     assert_eq!(refused[0]["error"]["code"], "item_create_duplicate_item_id");
 }
 
+fn picture(previous: Option<&str>, id: &str) -> String {
+    let part = json!({"type": "input_image", "image_url": "data:image/png;base64,AA"});
+    let item = json!({"type": "message", "id": id, "role": "user", "content": [part]});
+    create(previous, item)
+}
+
+/// One a second would fill the prompt, and each would count as an answer to a question.
+#[test]
+fn the_session_is_not_told_of_pictures_which_keep_their_places_among_the_items() {
+    let mut realtime = realtime(false);
+    let first = added(&mut realtime, &[create(None, message("a", "user", "1"))]);
+    let item = first[0].0.unwrap();
+    let waits = realtime.client(ClientMessage::Text(&picture(Some("a"), "b")));
+    assert!(waits.is_empty(), "'a' is not there yet: {waits:?}");
+    let behind = ["c", "d"].map(|id| create(Some("b"), message(id, "user", "2")));
+    let behind = added(&mut realtime, &behind);
+    assert_eq!(behind[0].1, Place::End);
+    assert_eq!(behind[1].1, Place::After(item));
+    let twice = create(None, message("b", "user", "?"));
+    let refused = events(&realtime.client(ClientMessage::Text(&twice)));
+    assert_eq!(refused[0]["error"]["code"], "item_create_duplicate_item_id");
+    let items = [item, behind[0].0.unwrap(), behind[1].0.unwrap()];
+    let all = told(
+        &mut realtime,
+        items.map(|item| Event::ItemAdded { item }).into(),
+    );
+    let all = of_type(&all, "conversation.item.added");
+    let places = all
+        .iter()
+        .map(|told| [&told["previous_item_id"], &told["item"]["id"]]);
+    let places: Vec<_> = places.map(|place| json!(place)).collect();
+    let expected = [
+        json!([null, "a"]),
+        json!(["a", "b"]),
+        json!(["b", "c"]),
+        json!(["b", "d"]),
+    ];
+    assert_eq!(places, expected);
+    let alone = realtime.client(ClientMessage::Text(&picture(None, "e")));
+    assert_eq!(
+        kinds(&events(&alone)),
+        ["conversation.item.added", "conversation.item.done"]
+    );
+    assert_eq!(alone.len(), 2, "{alone:?}");
+    let delete = json!({"type": "conversation.item.delete", "item_id": "b"});
+    let deleted = events(&send(&mut realtime, &delete));
+    assert_eq!(kinds(&deleted), ["conversation.item.deleted"]);
+}
+
+/// After 1,000 of them what was said before could be neither deleted nor truncated.
+#[test]
+fn pictures_push_no_other_items_out() {
+    let mut realtime = realtime(false);
+    let first = added(&mut realtime, &[create(None, message("a", "user", "1"))]);
+    let item = first[0].0.unwrap();
+    told(&mut realtime, vec![Event::ItemAdded { item }]);
+    for n in 0..1_100 {
+        realtime.client(ClientMessage::Text(&picture(None, &format!("p{n}"))));
+    }
+    let delete = json!({"type": "conversation.item.delete", "item_id": "a"});
+    let asked = Action::Request(Input::DeleteItem { item });
+    assert_eq!(send(&mut realtime, &delete), [asked]);
+}
+
+/// They were not found.
+#[test]
+fn pictures_that_wait_for_an_item_may_be_deleted() {
+    let mut realtime = realtime(false);
+    let first = added(&mut realtime, &[create(None, message("a", "user", "1"))]);
+    realtime.client(ClientMessage::Text(&picture(Some("a"), "b")));
+    let behind = create(Some("b"), message("c", "user", "2"));
+    let behind = added(&mut realtime, &[behind]);
+    let delete = json!({"type": "conversation.item.delete", "item_id": "b"});
+    let actions = send(&mut realtime, &delete);
+    let expected = [
+        "conversation.item.added",
+        "conversation.item.done",
+        "conversation.item.deleted",
+    ];
+    assert_eq!(kinds(&events(&actions)), expected);
+    assert_eq!(actions.len(), expected.len(), "{actions:?}");
+    let again = events(&send(&mut realtime, &delete));
+    assert_eq!(again[0]["error"]["code"], "item_delete_invalid_item_id");
+    let items = [first[0].0.unwrap(), behind[0].0.unwrap()];
+    let items = items.map(|item| Event::ItemAdded { item });
+    let all = told(&mut realtime, items.into());
+    let all = of_type(&all, "conversation.item.added");
+    assert_eq!(all[1]["item"]["id"], "c");
+    assert_eq!(all[1]["previous_item_id"], "a");
+}
+
+/// Decoding the first event failed.
+#[test]
+fn clients_of_the_beta_are_shown_values_that_their_types_list() {
+    let mut realtime = Realtime::new(None, None, false).beta(true);
+    let begun = events(&realtime.start());
+    let session = &begun[0]["session"];
+    assert_eq!(session["voice"], "alloy");
+    assert_eq!(session["turn_detection"]["type"], "server_vad");
+    let told = heard(&mut realtime, [response_started()]);
+    assert_eq!(told[0]["response"]["voice"], "alloy");
+}
+
 #[test]
 fn a_tool_result_during_the_filler_gets_one_answer_after_it() {
     let mut realtime = realtime(false);

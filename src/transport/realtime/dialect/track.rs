@@ -98,7 +98,7 @@ impl Realtime {
 
     /// The event with which a second client of the session begins.
     pub fn welcome(&mut self) -> String {
-        let session = self.session.to_json();
+        let session = self.shown();
         let event = self
             .writer
             .event("session.created", json!({ "session": session }));

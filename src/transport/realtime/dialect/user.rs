@@ -228,14 +228,34 @@ impl Realtime {
         }
     }
 
-    /// The turn has no words. The client waits for its item, so it gets one, which the session does not have.
+    /// The turn has no words. The client waits for its item, so it gets one.
     fn wordless_item(&mut self, turn: Committed) {
         let json = shape::spoken_item(&turn.name, Some(""));
-        self.items.put_wordless(&turn.name, json.clone());
-        self.tell_added(&turn.name, &json);
-        self.item_done(&turn.name, json);
+        self.add_wordless(&turn.name, json, &Spot::End);
         if self.session.transcripts {
             self.transcript(&turn.name, "", turn.length, turn.told);
+        }
+    }
+
+    /// Adds an item that the session does not have.
+    pub(super) fn add_wordless(&mut self, name: &str, json: Value, spot: &Spot) {
+        self.items.put_wordless(name, json.clone(), spot);
+        self.tell_added(name, &json);
+        self.item_done(name, json);
+    }
+
+    /// Adds pictures before which no other item waits to be added.
+    pub(super) fn add_pictures(&mut self) {
+        let is_item =
+            |one: &Pending| matches!(one.asked, Asked::Add { .. } | Asked::Pictures { .. });
+        while let Some(at) = self.pending.iter().position(is_item) {
+            let Asked::Pictures { name, spot } = &self.pending[at].asked else {
+                return;
+            };
+            let (name, spot) = (name.clone(), spot.clone());
+            self.pending.remove(at);
+            let json = ItemContent::Pictures.to_json(&name);
+            self.add_wordless(&name, json, &spot);
         }
     }
 
@@ -350,6 +370,7 @@ impl Realtime {
             item.call = call;
         }
         self.item_done(&name, json);
+        self.add_pictures();
     }
 
     pub(super) fn item_deleted(&mut self, id: ItemId) {
