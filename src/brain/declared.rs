@@ -133,6 +133,15 @@ impl Known {
         known.is_some_and(|(declaration, _)| !declaration.effect.changes())
     }
 
+    /// Whether words that only want to know something may mean this tool: not one of the server's that changes something,
+    /// unless its examples ask, too.
+    fn takes_questions(&self, name: &str) -> bool {
+        self.tools.get(name).is_none_or(|(declaration, hints)| {
+            let asks = |example: &String| mood::only_asks(example);
+            !declaration.effect.changes() || hints.examples.iter().any(asks)
+        })
+    }
+
     /// The filler for a call, if its tool declares one for this language.
     pub(super) fn filler(
         &self,
@@ -167,18 +176,21 @@ impl Known {
         };
         let own = self.forms.get(&tool.name).filter(|_| self.is_ours(tool));
         let filled = match own {
-            Some(form) => form.fill(&[], words).ok(),
-            None if tool.examples.is_empty() => None,
+            Some(form) => form.fill(&[], words),
+            None if tool.examples.is_empty() => return call(said, sentence, tool),
             None => {
                 let client = Declaration::new(tool.clone(), Effect::Irreversible, Duration::ZERO);
-                Form::of(&client, &RouterHints::of_client(tool))
-                    .fill(&[], words)
-                    .ok()
+                Form::of(&client, &RouterHints::of_client(tool)).fill(&[], words)
             }
         };
         match filled {
-            Some(filled) => Match::Call(tool.name.clone(), filled.values),
-            None => call(said, sentence, tool),
+            Ok(filled) => Match::Call(tool.name.clone(), filled.values),
+            // Words that say only some of what the sources of predictions read.
+            Err(_) if own.is_some() && !self.is_matched(tool) => call(said, sentence, tool),
+            Err(missing) => {
+                let name = missing.into_iter().next().unwrap_or_default();
+                Match::Missing(name.replace(['_', '-'], " "))
+            }
         }
     }
 
@@ -222,7 +234,9 @@ pub(super) fn find(
     };
     let predicted = classifier.predicted(said).into_iter();
     let mut predicted = predicted.filter(|call| call.confidence >= MEANT);
-    if let Some(call) = predicted.find(|call| is_matched(&call.tool)) {
+    let only_asks = mood::only_asks(said);
+    let is_wanted = |name: &str| !only_asks || known.takes_questions(name);
+    if let Some(call) = predicted.find(|call| is_matched(&call.tool) && is_wanted(&call.tool)) {
         return Ok(Match::Call(call.tool, call.arguments));
     }
     if rules::is_negated(sentence) || rules::is_told(sentence) || mood::only_tells(said) {
@@ -243,7 +257,7 @@ pub(super) fn find(
     };
     let fits = near.best() >= NEAR && near.best() - second >= CLEAR;
     let certain = near.example >= SAME || shares_word(sentence, tool);
-    if !fits || !certain {
+    if !fits || !certain || (known.is_ours(tool) && !is_wanted(&tool.name)) {
         return Ok(Match::None);
     }
     if let Some(days) = known.other_day(said, sentence, tool) {

@@ -6,13 +6,65 @@ use super::parameters::{Kind, Parameter, as_said, parameters};
 use super::{choices, codes};
 use crate::language::en::{
     dates, durations, expression, numbers, places, slots,
-    subject::is_around,
+    subject::{is_around, stem},
     text,
     units::{self, Unit},
 };
-use crate::tools::Declaration;
+use crate::tools::{Declaration, ToolSpec};
 use jiff::civil::Date;
+use jsonschema::Validator;
+use regex::Regex;
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+/// Keywords of a schema that refuse values of the right type.
+const BOUNDS: [&str; 9] = [
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "const",
+];
+
+/// Stems of words for tools whose "from" and "to" are places.
+const JOURNEYS: [&str; 11] = [
+    "train", "flight", "bus", "ferry", "trip", "travel", "route", "journey", "station", "airport",
+    "distance",
+];
+
+/// Stems of units behind an amount.
+const MONEY: [&str; 6] = ["euro", "dollar", "pound", "buck", "cent", "percent"];
+
+/// Before these, a "to" has a verb behind it: "I want to".
+const BEFORE_A_VERB: [&str; 12] = [
+    "want", "wanted", "like", "need", "have", "going", "able", "me", "you", "love", "trying",
+    "possible",
+];
+
+/// A time of the day that says so.
+static CLOCK: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"\b(?:(?:(?:half|quarter|\d{1,2}) past|quarter to) \d{1,2}|\d{1,2}(?:[ .][0-5]\d)? ?(?:am|pm|oclock))\b",
+    )
+    .ok()
+});
+
+/// A time of the day on a day that was named: "at 7".
+static AT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let day_of_week = dates::DAY_OF_WEEK;
+    Regex::new(&format!(
+        r"\bat (?:2[0-4]|[01]?\d)(?:[ .][0-5]\d)?(?P<rest> (?:on|in|for|with|and|or|please|today|tonight|tomorrow|this|next|{day_of_week})\b|$)",
+    ))
+    .ok()
+});
+
+/// A value, and the words that it was read from.
+type Found = (Value, String);
 
 /// Arguments, and whether more words could change one of them.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -32,6 +84,8 @@ pub(crate) struct Arguments {
 pub(crate) struct Form {
     pub(super) parameters: Vec<Parameter>,
     frame: Frame,
+    /// By parameter whose schema may refuse what is found.
+    bounds: BTreeMap<String, Arc<Validator>>,
 }
 
 /// Words in which arguments are looked for.
@@ -48,14 +102,36 @@ pub(crate) struct Words<'a> {
 impl Form {
     /// The form of a declared tool.
     pub(crate) fn of(declaration: &Declaration, hints: &RouterHints) -> Self {
+        let mut parameters = parameters(declaration, hints);
+        let is_end = |one: &Parameter| {
+            is_free(one) && matches!(one.name.as_str(), "from" | "to") && one.words.is_empty()
+        };
+        let ends = parameters.iter().filter(|one| is_end(one)).count();
+        if ends == 2 && is_journey(&declaration.spec) {
+            for one in &mut parameters {
+                if is_end(one) {
+                    one.kind = Kind::Place;
+                }
+            }
+        }
+        let properties = declaration.spec.properties();
+        let bounded = properties.filter(|(name, schema)| {
+            BOUNDS.iter().any(|bound| schema.get(bound).is_some())
+                || hints.words.contains_key(*name)
+        });
+        let bounds = bounded.filter_map(|(name, schema)| {
+            let validator = jsonschema::validator_for(schema).ok()?;
+            Some((name.to_owned(), Arc::new(validator)))
+        });
         Self {
-            parameters: parameters(declaration, hints),
+            bounds: bounds.collect(),
+            parameters,
             frame: Frame::of(declaration, hints),
         }
     }
 
     /// The arguments of a call: what the tagger named first, then what is found in the words. The names of
-    /// the required ones that are not there if any is missing.
+    /// the required ones that are not there if any is missing, and of those whose value the schema refuses.
     pub(crate) fn fill(
         &self,
         tagged: &[(String, String)],
@@ -63,28 +139,53 @@ impl Form {
     ) -> Result<Arguments, Vec<String>> {
         let mut arguments = Arguments::default();
         let mut missing = Vec::new();
-        for parameter in &self.parameters {
-            let named = tagged.iter().find(|(name, _)| *name == parameter.name);
-            let found = named
-                .and_then(|(_, said)| Some((parameter.value(said, words.today)?, said.clone())))
-                .or_else(|| self.find(parameter, words));
-            match found {
-                Some((value, read)) => {
-                    let last = !read.is_empty() && words.text.ends_with(read.as_str());
-                    arguments.growing |= last && parameter.may_grow(&read);
-                    let value = as_said(&parameter.kind, value, words.said);
-                    arguments.values.insert(parameter.name.clone(), value);
-                    arguments.read.push(read);
+        for (parameter, found) in self.parameters.iter().zip(self.found(tagged, words)) {
+            let Some((value, read)) = found else {
+                if parameter.required {
+                    missing.push(parameter.name.clone());
+                } else {
+                    arguments.open = true;
                 }
-                None if parameter.required => missing.push(parameter.name.clone()),
-                None => arguments.open = true,
+                continue;
+            };
+            let value = as_said(&parameter.kind, value, words.said);
+            let bounds = self.bounds.get(&parameter.name);
+            if bounds.is_some_and(|bounds| !bounds.is_valid(&value)) {
+                missing.push(parameter.name.clone());
+                continue;
             }
+            let last = !read.is_empty() && words.text.ends_with(read.as_str());
+            arguments.growing |= last && parameter.may_grow(&read);
+            arguments.values.insert(parameter.name.clone(), value);
+            arguments.read.push(read);
         }
         if missing.is_empty() {
             Ok(arguments)
         } else {
             Err(missing)
         }
+    }
+
+    /// The finding for each parameter.
+    fn found(&self, tagged: &[(String, String)], words: Words<'_>) -> Vec<Option<Found>> {
+        let named = |parameter: &Parameter| {
+            let (_, said) = tagged.iter().find(|(name, _)| *name == parameter.name)?;
+            Some((parameter.value(said, words.today)?, said.clone()))
+        };
+        let parameters = self.parameters.iter();
+        let mut found: Vec<Option<Found>> = parameters
+            .map(|parameter| named(parameter).or_else(|| self.find(parameter, words)))
+            .collect();
+        // Free text is anybody's guess: only where the call needs it, and one piece of it.
+        let parameters = self.parameters.iter().enumerate();
+        let mut free = parameters.filter(|(_, one)| one.required && is_free(one));
+        if let (Some((at, one)), None) = (free.next(), free.next())
+            && found[at].is_none()
+            && one.words.is_empty()
+        {
+            found[at] = self.free(one, words, &found);
+        }
+        found
     }
 
     /// The parameter for a day, if the words name a day that it cannot be.
@@ -95,8 +196,8 @@ impl Form {
     }
 
     /// The value of one parameter and the words that it was read from.
-    fn find(&self, parameter: &Parameter, words: Words<'_>) -> Option<(Value, String)> {
-        let Words { said, text, today } = words;
+    fn find(&self, parameter: &Parameter, words: Words<'_>) -> Option<Found> {
+        let Words { text, today, .. } = words;
         let all = &self.parameters;
         let alone = all
             .iter()
@@ -125,18 +226,139 @@ impl Form {
             }
             Kind::Unit => unit(parameter, all, text),
             Kind::Expression => Some(whole(expression::read(text)?.into())),
-            Kind::Number | Kind::Integer if alone => number(parameter, text, today),
+            Kind::Number | Kind::Integer => self.number(parameter, words),
             Kind::Code if alone => codes::code(&parameter.name, text),
-            // Free text is anybody's guess: only where the call needs it, and one piece of it.
-            Kind::Text if alone && parameter.required => {
-                let quoted = slots::quoted(said).map(text::normalise);
-                let subject = quoted
-                    .or_else(|| self.frame.subject(text))
-                    .or_else(|| slots::free_text(text).map(str::to_owned))?;
-                Some((subject.clone().into(), subject))
-            }
             _ => None,
         }
+    }
+
+    /// The number before a parameter's name ("3 guests"), or the only one that no other parameter has.
+    fn number(&self, parameter: &Parameter, words: Words<'_>) -> Option<Found> {
+        let read = |said: String| Some((parameter.value(&said, words.today)?, said));
+        let own = counted(&parameter.name, words.text);
+        if let [said, rest @ ..] = own.as_slice() {
+            let is_one = rest.iter().all(|other| other == said);
+            return is_one.then(|| (*said).to_owned()).and_then(read);
+        }
+        let others = self.parameters.iter();
+        let others = others.filter(|one| is_number(one) && one.name != parameter.name);
+        let others: Vec<Vec<&str>> = others.map(|one| counted(&one.name, words.text)).collect();
+        if others.iter().any(Vec::is_empty) {
+            return None;
+        }
+        // "12 months at 5 percent" has no amount.
+        if !others.is_empty() && (words.text.contains('%') || words.text.contains(" percent")) {
+            return None;
+        }
+        let left = self.without(words.text, others.iter().flatten().copied());
+        match slots::numbers(&self.untimed(parameter, left, words.today)).as_slice() {
+            [only] => read(numbers::plain(*only)),
+            _ => None,
+        }
+    }
+
+    /// A text without the days, times and lengths of time in it, unless the number is one of them.
+    fn untimed(&self, parameter: &Parameter, mut text: String, today: Date) -> String {
+        let name = parameter.name.to_lowercase();
+        let is_about = |words: &[&str]| name.split(['_', '-']).any(|word| words.contains(&word));
+        let has_day =
+            self.parameters.iter().any(Parameter::is_day) || dates::read(&text, today).is_some();
+        if !is_about(&["hour", "time"]) {
+            if let Some(clock) = CLOCK.as_ref() {
+                text = clock.replace_all(&text, "").into_owned();
+            }
+            if let Some(at) = AT.as_ref().filter(|_| has_day) {
+                text = at.replace_all(&text, "$rest").into_owned();
+            }
+        }
+        if !is_about(&["day", "date", "year"]) {
+            text = dates::without(&text);
+        }
+        durations::without(&text)
+    }
+
+    /// The words that a request is about, without those of other arguments. Listed values are among them if nothing
+    /// else is: "shoes" of "search for shoes".
+    fn free(
+        &self,
+        parameter: &Parameter,
+        words: Words<'_>,
+        found: &[Option<Found>],
+    ) -> Option<Found> {
+        let is_listed =
+            |one: &Parameter| matches!(one.kind, Kind::Choice(_)) || !one.words.is_empty();
+        let others = || {
+            let all = self.parameters.iter().zip(found);
+            all.filter_map(|(one, found)| Some((one, found.as_ref()?.1.as_str())))
+        };
+        let subject = |text: String| {
+            let is_cut = text.len() < words.text.len();
+            let named = |words: &&str| !is_cut || words.split(' ').any(|word| !is_around(word));
+            self.recipient(&parameter.name, &text)
+                .or_else(|| self.frame.subject(&text))
+                .or_else(|| slots::free_text(&text).filter(named).map(str::to_owned))
+        };
+        let quoted = slots::quoted(words.said).map(text::normalise);
+        let subject = quoted
+            .or_else(|| subject(self.without(words.text, others().map(|(_, read)| read))))
+            .or_else(|| {
+                let unlisted = others().filter(|(one, _)| !is_listed(one));
+                subject(self.without(words.text, unlisted.map(|(_, read)| read)))
+            })?;
+        Some((subject.clone().into(), subject))
+    }
+
+    /// The one to whom something goes, for a parameter of that name: "anna" of "send it to anna please". Behind an
+    /// earlier "to" may be a verb.
+    fn recipient(&self, name: &str, text: &str) -> Option<String> {
+        let name = name.to_lowercase();
+        name.split(['_', '-'])
+            .find(|word| matches!(*word, "to" | "recipient"))?;
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let named = |to: usize| {
+            let before = to.checked_sub(1).map(|at| words[at]);
+            if words[to] != "to" || before.is_some_and(|word| BEFORE_A_VERB.contains(&word)) {
+                return None;
+            }
+            let behind = words[to + 1..].iter().skip_while(|word| {
+                matches!(
+                    **word,
+                    "a" | "an" | "the" | "my" | "our" | "your" | "his" | "her" | "their"
+                )
+            });
+            let run: Vec<&str> = behind
+                .take_while(|word| !is_around(word))
+                .copied()
+                .collect();
+            let is_named = run.first().is_some_and(|word| !self.frame.has(word));
+            is_named.then(|| run.join(" "))
+        };
+        (0..words.len()).rev().find_map(named)
+    }
+
+    /// A text without the first occurrence of each of these runs of words, and without the unit of a number.
+    fn without<'a>(&self, text: &str, runs: impl Iterator<Item = &'a str>) -> String {
+        let mut words: Vec<&str> = text.split_whitespace().collect();
+        let is_unit = |word: &str| {
+            let mut counted = self.parameters.iter().filter(|one| is_number(one));
+            MONEY.contains(&stem(word)) || counted.any(|one| is_plural_name(&one.name, word))
+        };
+        // Some values are read from the whole text.
+        for run in runs.filter(|run| *run != text) {
+            let run: Vec<&str> = run.split_whitespace().collect();
+            let is_here = |at: &usize| {
+                let said = words.get(*at..at + run.len());
+                said.is_some_and(|said| said.iter().zip(&run).all(|(a, b)| is_same(a, b)))
+            };
+            let Some(at) = (0..words.len()).find(is_here) else {
+                continue;
+            };
+            let is_amount = run.len() == 1 && amount(run[0]).is_some();
+            let end = at + run.len();
+            let has_unit = is_amount && words.get(end).is_some_and(|word| is_unit(word));
+            words.drain(at..end + usize::from(has_unit));
+        }
+        words.join(" ")
     }
 
     /// The place after the preposition that goes with the parameter's name.
@@ -232,20 +454,70 @@ fn unit(parameter: &Parameter, all: &[Parameter], text: &str) -> Option<(Value, 
     Some((Unit::named(said)?.plural.into(), (*said).to_owned()))
 }
 
-fn number(parameter: &Parameter, text: &str, today: Date) -> Option<(Value, String)> {
-    let text = durations::without(text);
-    let found = slots::numbers(&text);
-    let [only] = found.as_slice() else {
-        return None;
+/// Whether any words may be the value.
+fn is_free(parameter: &Parameter) -> bool {
+    parameter.kind == Kind::Text
+}
+
+fn is_number(parameter: &Parameter) -> bool {
+    matches!(parameter.kind, Kind::Number | Kind::Integer)
+}
+
+/// Whether a tool's name or descriptions are about going from one place to another.
+fn is_journey(spec: &ToolSpec) -> bool {
+    let described = |schema: &Value| {
+        let about = schema.get("description").and_then(Value::as_str);
+        about.unwrap_or_default().to_owned()
     };
-    let words = numbers::plain(*only);
-    Some((parameter.value(&words, today)?, words))
+    let name = spec.name.replace(['_', '-'], " ");
+    let mut about = vec![name, spec.description.clone()];
+    about.extend(spec.properties().map(|(_, schema)| described(schema)));
+    let about = text::normalise(&about.join(" "));
+    about.split(' ').any(|word| JOURNEYS.contains(&stem(word)))
+}
+
+/// The numbers that stand before a parameter's name, with the other one of "2 or 3 guests".
+fn counted<'a>(name: &str, text: &'a str) -> Vec<&'a str> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let is_digits =
+        |word: &str| word.starts_with(|c: char| c.is_ascii_digit()) && amount(word).is_some();
+    let mut numbers = Vec::new();
+    for (at, pair) in words.windows(2).enumerate() {
+        if !is_digits(pair[0]) || !is_plural_name(name, pair[1]) {
+            continue;
+        }
+        if let Some([other, "or" | "to"]) = at.checked_sub(2).map(|from| &words[from..at])
+            && is_digits(other)
+        {
+            numbers.push(*other);
+        }
+        numbers.push(pair[0]);
+    }
+    numbers
+}
+
+/// Whether a word behind a number is the parameter's name: "guests" of "3 guests", not "orders" of "2 orders"
+/// for "order".
+fn is_plural_name(name: &str, word: &str) -> bool {
+    let name = name.to_lowercase();
+    name.split(['_', '-'])
+        .any(|own| own.len() > 2 && (own == word || stem(own) != own && stem(own) == stem(word)))
+}
+
+/// A number as it is compared with others: "50" for "$50.00".
+fn amount(word: &str) -> Option<String> {
+    let digits = word.trim_matches(['$', '€', '£', '%']);
+    digits.parse::<f64>().ok().map(numbers::plain)
+}
+
+fn is_same(a: &str, b: &str) -> bool {
+    a == b || amount(a).is_some_and(|a| amount(b) == Some(a))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::{Effect, ToolSpec};
+    use crate::tools::Effect;
     use jiff::civil::date;
     use serde_json::json;
 
@@ -335,6 +607,188 @@ mod tests {
                 vec![],
                 "search for pharmacies",
                 Some(json!({})),
+            ),
+            (
+                json!({"query": text(), "color": text()}),
+                vec!["query"],
+                "search for red running shoes",
+                Some(json!({"query": "red running shoes"})),
+            ),
+            (
+                json!({"from": {"type": "string", "description": "The station."}, "to": text()}),
+                vec!["from", "to"],
+                "trains from York to Leeds on Friday",
+                Some(json!({"from": "York", "to": "Leeds"})),
+            ),
+            (
+                json!({"from": text(), "to": text()}),
+                vec!["from", "to"],
+                "a letter from York to Leeds",
+                None,
+            ),
+        ] {
+            assert_eq!(fill(properties, &required, said), expected, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_number_is_the_value_of_one_parameter() {
+        let loan = || json!({"amount": {"type": "number"}, "months": {"type": "integer"}});
+        let table = || {
+            json!({
+                "guests": {"type": "integer", "maximum": 8},
+                "day": {"type": "string", "format": "date"},
+            })
+        };
+        for (properties, required, said, expected) in [
+            (
+                loan(),
+                vec!["amount", "months"],
+                "the payment on 5000",
+                None,
+            ),
+            (
+                loan(),
+                vec!["amount", "months"],
+                "the payments for a loan over 24 months",
+                None,
+            ),
+            (
+                loan(),
+                vec!["amount", "months"],
+                "a loan of 5000 euros over 36 months",
+                Some(json!({"amount": 5000, "months": 36})),
+            ),
+            (
+                loan(),
+                vec!["amount", "months"],
+                "a loan over 12 months at 5 percent",
+                None,
+            ),
+            (
+                table(),
+                vec!["day"],
+                "is it free in two weeks",
+                Some(json!({"day": "2026-12-05"})),
+            ),
+            (
+                table(),
+                vec!["day"],
+                "is it free tomorrow at 7",
+                Some(json!({"day": "2026-11-22"})),
+            ),
+            (
+                table(),
+                vec!["day"],
+                "is it free at 7:30 tomorrow for two",
+                Some(json!({"guests": 2, "day": "2026-11-22"})),
+            ),
+            (
+                table(),
+                vec!["day"],
+                "for 3 guests on Friday at 8",
+                Some(json!({"guests": 3, "day": "2026-11-27"})),
+            ),
+            (
+                table(),
+                vec!["day"],
+                "for 3 or 4 guests on Friday",
+                Some(json!({"day": "2026-11-27"})),
+            ),
+            // For two, or on the second.
+            (table(), vec!["day"], "a table for two, December 20", None),
+            // More than the schema allows.
+            (table(), vec!["day"], "for nine guests tomorrow", None),
+            (
+                json!({"people": {"type": "integer"}}),
+                vec!["people"],
+                "four people on Friday at 8",
+                Some(json!({"people": 4})),
+            ),
+            (
+                json!({"order": {"type": "integer"}}),
+                vec!["order"],
+                "I have 2 orders, where is number 77",
+                None,
+            ),
+            (
+                json!({"degrees": {"type": "number"}}),
+                vec!["degrees"],
+                "make it warm at 20",
+                Some(json!({"degrees": 20})),
+            ),
+        ] {
+            assert_eq!(fill(properties, &required, said), expected, "{said}");
+        }
+    }
+
+    #[test]
+    fn free_text_has_no_words_of_other_arguments() {
+        let text = || json!({"type": "string"});
+        let transfer = || json!({"amount": {"type": "number"}, "to": text()});
+        let article =
+            || json!({"article": text(), "size": {"type": "string", "enum": ["small", "large"]}});
+        for (properties, required, said, expected) in [
+            (
+                transfer(),
+                vec!["amount", "to"],
+                "send 50 euros to Anna",
+                Some(json!({"amount": 50, "to": "Anna"})),
+            ),
+            (
+                transfer(),
+                vec!["amount", "to"],
+                "I want to send $50 to Anna please",
+                Some(json!({"amount": 50, "to": "Anna"})),
+            ),
+            (
+                transfer(),
+                vec!["amount", "to"],
+                "I wanted to send 50 euros to Anna",
+                Some(json!({"amount": 50, "to": "Anna"})),
+            ),
+            (
+                transfer(),
+                vec!["amount", "to"],
+                "I'm trying to send 50 euros to Anna",
+                Some(json!({"amount": 50, "to": "Anna"})),
+            ),
+            (
+                transfer(),
+                vec!["amount", "to"],
+                "Is it possible to send 50 euros to Anna",
+                Some(json!({"amount": 50, "to": "Anna"})),
+            ),
+            (
+                transfer(),
+                vec!["amount", "to"],
+                "I'd like you to send 50 euros to Anna",
+                Some(json!({"amount": 50, "to": "Anna"})),
+            ),
+            (
+                transfer(),
+                vec!["amount", "to"],
+                "I was hoping to send 50 euros to Anna",
+                Some(json!({"amount": 50, "to": "Anna"})),
+            ),
+            (
+                transfer(),
+                vec!["amount", "to"],
+                "send 50 euros to Anna to pay for dinner",
+                Some(json!({"amount": 50, "to": "Anna"})),
+            ),
+            (
+                article(),
+                vec!["article"],
+                "do you have large garden gnomes",
+                Some(json!({"article": "garden gnomes", "size": "large"})),
+            ),
+            // Nothing else is left.
+            (
+                article(),
+                vec!["article"],
+                "search for large",
+                Some(json!({"article": "large", "size": "large"})),
             ),
         ] {
             assert_eq!(fill(properties, &required, said), expected, "{said}");

@@ -114,8 +114,11 @@ fn declared_kind(declaration: &Declaration, name: &str) -> Option<Kind> {
 /// Free text and names as they are written in the transcript.
 pub(super) fn as_said(kind: &Kind, value: Value, said: &str) -> Value {
     match (kind, value) {
-        (Kind::Text | Kind::Day | Kind::Code, Value::String(words)) => {
+        (Kind::Text | Kind::Day, Value::String(words)) => {
             written(&words, said).unwrap_or(words).into()
+        }
+        (Kind::Code, Value::String(words)) => {
+            ungrouped(written(&words, said).unwrap_or(words)).into()
         }
         (Kind::Place, Value::String(name)) => {
             let written = written(&name, said);
@@ -143,6 +146,20 @@ fn written(words: &str, said: &str) -> Option<String> {
     let runs = starts.flat_map(|from| (from..all.len()).map(move |to| (from, to)));
     runs.map(|(from, to)| bare(&all[from..=to].join(" ")))
         .find(|run| !run.is_empty() && text::normalise(run) == words)
+}
+
+/// A code without the marks that recognisers write between thousands: "5521" for "5,521".
+fn ungrouped(code: String) -> String {
+    let digits = |group: &str| group.chars().all(|c| c.is_ascii_digit());
+    let mut groups = code.split(',');
+    let first = groups.next().unwrap_or_default();
+    let grouped = (1..=3).contains(&first.len())
+        && digits(first)
+        && groups.all(|group| group.len() == 3 && digits(group));
+    match grouped {
+        true => code.replace(',', ""),
+        false => code,
+    }
 }
 
 /// The kind of a property, by its schema, then its name, then its description.
@@ -441,6 +458,19 @@ mod tests {
             as_said(&Kind::Text, json!("2 cars"), "two cars"),
             "two cars"
         );
+    }
+
+    #[test]
+    fn codes_have_no_marks_between_thousands() {
+        for (words, said, code) in [
+            ("5521", "Where is my order 5,521?", "5521"),
+            ("1234567", "Order 1,234,567, please.", "1234567"),
+            ("10.200", "Is version 10.200 out?", "10.200"),
+            ("ba117", "Is BA117 on time?", "BA117"),
+            ("1.25", "Is version 1.25 out?", "1.25"),
+        ] {
+            assert_eq!(as_said(&Kind::Code, json!(words), said), code, "{said}");
+        }
     }
 
     #[test]

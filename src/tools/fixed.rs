@@ -124,6 +124,24 @@ impl Fixed {
         takes
     }
 
+    /// The lookups from whose results arguments come, each with the first such argument.
+    pub(crate) fn lookups(&self) -> BTreeMap<String, &String> {
+        let mut lookups = BTreeMap::new();
+        for (name, argument) in &self.arguments {
+            let Argument::Template(template) = argument else {
+                continue;
+            };
+            for path in template.paths("session") {
+                if let [group, lookup, ..] = path.as_slice()
+                    && group == "lookup"
+                {
+                    lookups.entry(lookup.clone()).or_insert(name);
+                }
+            }
+        }
+        lookups
+    }
+
     /// The least origin of the values that arguments come from.
     pub(crate) fn trust(&self) -> Origin {
         self.trust
@@ -218,6 +236,11 @@ impl SessionTemplate {
     /// The problem, and what is allowed.
     pub(crate) fn new(source: &str) -> Result<Self, Wrong> {
         template(source, &["session"]).map(Self)
+    }
+
+    /// The values that it uses, as paths below `session`.
+    pub(crate) fn paths(&self) -> BTreeSet<Vec<String>> {
+        self.0.paths("session")
     }
 
     /// The text with the values of `seen`, [`SessionValues::seen`]; `None` if one is absent.

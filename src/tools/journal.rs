@@ -40,12 +40,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// The file cannot be read or written.
-    #[error("the journal {}: {source}", path.display())]
+    #[error("the journal {}: {error}", path.display())]
     File {
         /// The file.
         path: PathBuf,
         /// The system's error.
-        source: io::Error,
+        error: io::Error,
     },
     /// A device, a pipe or a folder: reading it may never end.
     #[error("the journal {} is not a regular file", path.display())]

@@ -161,6 +161,25 @@ impl Template {
             .collect()
     }
 
+    /// The paths below the variable `of` that occur, such as `lookup`, `customer` and `id`. Each ends before a key that
+    /// is no constant text.
+    pub(crate) fn paths(&self, of: &str) -> BTreeSet<Vec<String>> {
+        let (dotted, keys) = dotted(&self.0);
+        let parsed = PLAIN.template_from_str(&dotted);
+        let names = parsed.map(|template| template.undeclared_variables(true));
+        let key = |part: &str| {
+            let nth = part.strip_prefix(KEY);
+            let nth = nth.and_then(|nth| nth.parse::<usize>().ok());
+            let key = nth.and_then(|nth| keys.get(nth).copied());
+            key.unwrap_or(part).to_owned()
+        };
+        let path = |name: &String| {
+            let path = name.strip_prefix(of)?.strip_prefix('.')?;
+            Some(path.split('.').map(key).collect::<Vec<_>>())
+        };
+        names.unwrap_or_default().iter().filter_map(path).collect()
+    }
+
     /// The template as it is written.
     pub fn source(&self) -> &str {
         &self.0
@@ -256,6 +275,40 @@ impl Template {
         let inner = inner.strip_suffix(['-', '+']).unwrap_or(inner);
         (!inner.contains("{{") && !inner.contains("}}")).then_some(inner.trim())
     }
+}
+
+/// The beginning of the names that [`dotted`] gives to keys.
+const KEY: &str = "__key_";
+
+/// The template with a name for each key that is a constant text, as in `header["x-line"]`, and these keys: minijinja
+/// lists names below a variable, but not keys.
+fn dotted(source: &str) -> (String, Vec<&str>) {
+    let (mut dotted, mut keys) = (String::new(), Vec::new());
+    let mut rest = source;
+    while let Some((before, inner)) = rest.split_once('[') {
+        dotted += before;
+        let is_key = dotted.ends_with(|c: char| c.is_alphanumeric() || "_])".contains(c));
+        match quoted(inner).filter(|_| is_key) {
+            Some((key, after)) => {
+                let _ = write!(dotted, ".{KEY}{}", keys.len());
+                keys.push(key);
+                rest = after;
+            }
+            None => {
+                dotted.push('[');
+                rest = inner;
+            }
+        }
+    }
+    (dotted + rest, keys)
+}
+
+/// The text in quotation marks before a closing bracket, and what follows the bracket.
+fn quoted(inner: &str) -> Option<(&str, &str)> {
+    let inner = inner.trim_start();
+    let quote = inner.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+    let (key, after) = inner[1..].split_once(quote)?;
+    Some((key, after.trim_start().strip_prefix(']')?))
 }
 
 fn joined(names: &BTreeSet<String>) -> String {

@@ -2367,6 +2367,80 @@ async fn a_declared_tool_is_called_for_the_words_for_which_it_is_predicted() {
     assert!(!weak, "{wrong:#?}");
 }
 
+/// "Is the front door unlocked?" unlocked it.
+#[tokio::test]
+async fn a_tool_that_changes_something_is_not_called_for_a_question() {
+    let folder = tempfile::tempdir().unwrap();
+    let door = r#"
+        name = "unlock_door"
+        kind = "subprocess"
+        description = "Unlocks the front door."
+        effect = "reversible"
+        [subprocess]
+        argv = ["true"]
+        [router]
+        examples = ["unlock the front door", "can you unlock the door", "open the front door please"]
+    "#;
+    let light = r#"
+        name = "set_light"
+        kind = "subprocess"
+        description = "Switches the light of a room on or off."
+        effect = "reversible"
+        [subprocess]
+        argv = ["true"]
+        [parameters]
+        required = ["room", "state"]
+        [parameters.properties]
+        room = { enum = ["kitchen", "bedroom"] }
+        state = { enum = ["on", "off"] }
+        [router]
+        examples = ["turn on the light in the kitchen", "switch the bedroom light off", "kitchen light on"]
+    "#;
+    for (name, tool) in [("door.toml", door), ("light.toml", light)] {
+        std::fs::write(folder.path().join(name), tool).unwrap();
+    }
+    let tools = declared::load(folder.path(), &|_| None).unwrap();
+    let registry = declared::registry(&tools).unwrap();
+    let brain = started(&registry, Today::new(Arc::new(Still), TimeZone::UTC));
+    for asked in [
+        "Is the front door unlocked?",
+        "Who opened the front door?",
+        "Did you unlock the front door?",
+        "Should I unlock the front door?",
+        "Can the front door be unlocked?",
+        "Is the kitchen light on?",
+        "Who turned the kitchen light on?",
+        "Why is the bedroom light off?",
+        "Could you tell me if the bedroom light is on?",
+    ] {
+        let heard = generate_with(&brain, &[user(asked)], registry.specs()).await;
+        assert!(heard.calls.is_empty(), "{asked}: {}", heard.calls());
+    }
+    let light = |room: &str, state: &str| ("set_light", json!({"room": room, "state": state}));
+    for (asked, (name, arguments)) in [
+        ("Unlock the front door.", ("unlock_door", json!({}))),
+        (
+            "Could you unlock the front door?",
+            ("unlock_door", json!({})),
+        ),
+        ("Unlock the front door, please?", ("unlock_door", json!({}))),
+        ("Turn on the kitchen light.", light("kitchen", "on")),
+        (
+            "Can you switch the light in the bedroom off?",
+            light("bedroom", "off"),
+        ),
+    ] {
+        let heard = generate_with(&brain, &[user(asked)], registry.specs()).await;
+        let arguments = arguments.as_object().cloned().unwrap();
+        assert_eq!(
+            heard.calls,
+            [(name.to_owned(), arguments)],
+            "{asked}: {}",
+            heard.words
+        );
+    }
+}
+
 #[tokio::test]
 async fn what_was_repeated_is_repeated_in_the_same_words() {
     for (language, again, said) in [

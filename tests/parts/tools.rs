@@ -719,6 +719,19 @@ fn a_bad_declaration_names_file_key_and_fix() {
     more("[equivalence]\nplace = [\"plase\"]").refused(&["equivalence", "did you mean `place`"]);
     more("[router]\nrules = ['(?P<x>a)']").refused(&["bad.toml", "router.rules", "`x`"]);
     more("[router]\nrules = ['(']").refused(&["router.rules", "regular expression"]);
+    let listed = format!(
+        "{}\n[router.words.place]\n",
+        valid.replace(
+            "[parameters.properties.place]\n",
+            "[parameters.properties.place]\nenum = [\"living_room\", \"kitchen\"]\n",
+        )
+    );
+    tool(&format!("{listed}parlour = \"livingroom\"")).refused(&[
+        "router.words.place.parlour",
+        "\"livingroom\"",
+        "the nearest is \"living_room\"",
+    ]);
+    more("[router.words.n]\ncouple = \"2\"").refused(&["router.words.n.couple", "schema of `n`"]);
     more("[fillers]\nshort = [\"{{ plase }}\"]").refused(&["fillers.short", "`plase`"]);
     more("[fillers]\nshrot = [\"a\"]").refused(&["fillers.shrot", "short, long or again"]);
     more("[fillers.de]\nshrot = [\"a\"]").refused(&["fillers.de", "`shrot`"]);
@@ -825,6 +838,36 @@ fn a_fixed_argument_names_a_result_that_there_can_be() {
     );
     let open = folder(&taker("{{ result.finder.id }}", "")).with("finder.toml", &open);
     open.refused(&["fixed.id", "claimed", "fixed_trust"]);
+}
+
+/// Every call was refused, for ever.
+#[test]
+fn a_fixed_argument_names_a_lookup_that_there_is() {
+    let valid = http("127.0.0.1:1".parse().unwrap(), "");
+    let taker = |fixed: &str| {
+        format!(
+            "name = \"taker\"\nkind = \"http\"\ndescription = \"d\"\neffect = \"read\"\n\
+             fixed = {{ id = '{fixed}' }}\nparameters = {{ properties = {{ id = {{ type = \"string\" }} }} }}\n\
+             [http]\nurl = \"https://a.example/{{{{ id }}}}\"\n"
+        )
+    };
+    let lookup = "name = \"who-calls\"\nkind = \"http\"\nlookup = true\n[http]\nurl = \"https://a.example/\"\n";
+    let alone = |fixed: &str| {
+        let folder = Folder::new().with("a.toml", &valid);
+        folder.with("taker.toml", &taker(fixed))
+    };
+    let beside = |fixed: &str| alone(fixed).with("lookup.toml", lookup);
+    let right = beside(r#"{{ session.lookup["who-calls"].id }}"#);
+    assert!(right.load().is_ok());
+    for wrong in [
+        r#"{{ session.lookup["nope"].id }}"#,
+        "{{ session.lookup.nope.id }}",
+    ] {
+        let named = ["taker.toml:5", "fixed.id", "session.lookup.nope"];
+        alone(wrong).refused(&[&named[..], &["lookup = true"]].concat());
+        beside(wrong).refused(&[&named[..], &["lookups are: who-calls"]].concat());
+    }
+    beside("{{ session.lookup.probe.id }}").refused(&["fixed.id", "probe is no lookup"]);
 }
 
 #[test]

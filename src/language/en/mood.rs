@@ -72,6 +72,48 @@ static OPENER: Pattern = LazyLock::new(|| {
     .ok()
 });
 
+/// Openers that want to be told.
+static WANTS_TO_KNOW: Pattern = LazyLock::new(|| {
+    Regex::new(
+        r"\b(?:if|whether|know|tell|find out|say|confirm|idea|wonder|wondered|wondering|curious|ask|hear)\b",
+    )
+    .ok()
+});
+
+/// Verbs that tell how something is.
+static STATE: Pattern =
+    LazyLock::new(|| Regex::new(r"\b(?:is|are|was|were|has|have|had|does|do|did)\b").ok());
+
+/// "show me if it is open".
+static TELL_ME: Pattern = LazyLock::new(|| {
+    Regex::new(
+        r"^(?:show|tell|let) me (?:know )?(?:if|whether|who|when|why|where|what|which|how)\b",
+    )
+    .ok()
+});
+
+/// Questions that want something done, unless they go on with [`WHETHER`].
+static WANTS_DONE: Pattern = LazyLock::new(|| {
+    Regex::new(
+        r"^(?:(?:can|cannot|could|will|would|may|might)(?: not)? (?:you|i|we|someone|somebody)\b|are you able to\b|would you mind\b|would not it be\b|do you mind\b|do you think (?:you|we|i)\b|(?:is|would) (?:it|that|this) (?:be )?(?:possible|okay|fine|alright)\b|(?:is there )?(?:any|a) (?:way|chance|possibility) (?:you|of|to|that (?:you|i|we))\b|why do not (?:you|we)\b|(?:how|what) about (?:you |we )?[a-z]+ing\b)",
+    )
+    .ok()
+});
+
+/// Words that make a question of a polite form: "can you tell if it is open".
+static WHETHER: Pattern = LazyLock::new(|| {
+    Regex::new(
+        r"\b(?:know|tell|see|check|say|confirm|verify|find out|remember)\b.* (?:if|whether|who|when|why|where|what|which|how)\b",
+    )
+    .ok()
+});
+
+/// The beginning of a request behind an opener: "i was wondering if | you could open it".
+static YOU_COULD: Pattern = LazyLock::new(|| {
+    Regex::new(r"^(?:(?:you|we|i|someone|somebody) (?:can|could|would|will|might|may)|you to)\b")
+        .ok()
+});
+
 /// "do not forget to check it" asks for it.
 static REMINDED: Pattern = LazyLock::new(|| Regex::new(r"^(?:do not|never) forget to ").ok());
 
@@ -155,6 +197,55 @@ pub fn meant(said: &str) -> Meant {
 pub fn only_tells(said: &str) -> bool {
     let meant = meant(said);
     meant.mood == Mood::Statement && is_telling(&meant.clause, "")
+}
+
+/// Whether an utterance only wants to know something: "is the door unlocked", "tell me if it is". "Can you unlock it" wants
+/// something done, and so does a sentence like "unlock it" beside a question.
+pub fn only_asks(said: &str) -> bool {
+    let mut asks = false;
+    // Whether the sentence is nothing but words such as "unlock it" so far.
+    let mut is_bare = true;
+    for (clause, mark) in marked(said) {
+        match purpose(&clause, mark == '?') {
+            Some(Purpose::Act) => return false,
+            Some(Purpose::Know) => asks = true,
+            None => {}
+        }
+        is_bare &= mark != '?' && clause.contains(' ') && mood(&clause, false) == Mood::Fragment;
+        if mark != ',' {
+            if is_bare {
+                return false;
+            }
+            is_bare = true;
+        }
+    }
+    asks
+}
+
+/// The reason to say a clause.
+enum Purpose {
+    /// To have something done.
+    Act,
+    /// To be told something.
+    Know,
+}
+
+/// The purpose of a normalised clause, if it has one of these.
+fn purpose(clause: &str, questioned: bool) -> Option<Purpose> {
+    let polite = without_courtesy(clause);
+    let core = without_opener(&polite);
+    let opener = &polite[..polite.len() - core.len()];
+    let to_know = fits(&WANTS_TO_KNOW, opener) || (!opener.is_empty() && fits(&STATE, core));
+    match mood(core, false) {
+        _ if fits(&TELL_ME, core) => Some(Purpose::Know),
+        Mood::Question if fits(&WANTS_DONE, core) && !fits(&WHETHER, core) => Some(Purpose::Act),
+        Mood::Question => Some(Purpose::Know),
+        _ if fits(&YOU_COULD, core) && (!opener.is_empty() || questioned) => Some(Purpose::Act),
+        Mood::Statement if to_know || questioned => Some(Purpose::Know),
+        Mood::Request if fits(&WANTS_TO_KNOW, opener) => Some(Purpose::Know),
+        Mood::Request => Some(Purpose::Act),
+        Mood::Statement | Mood::Fragment => None,
+    }
 }
 
 /// Whether the words around `part` of an utterance tell something: "i love the weather in spain" around "weather in
@@ -313,6 +404,14 @@ fn without_auxiliary(question: &str) -> String {
 
 /// Normalised clauses, and whether each ends with a question mark.
 fn clauses(said: &str) -> Vec<(String, bool)> {
+    let clauses = marked(said).into_iter();
+    clauses
+        .map(|(clause, mark)| (clause, mark == '?'))
+        .collect()
+}
+
+/// Normalised clauses, each with the mark at its end; a space at the end of the text.
+fn marked(said: &str) -> Vec<(String, char)> {
     let mut clauses = Vec::new();
     let mut rest = said;
     while !rest.is_empty() {
@@ -328,7 +427,7 @@ fn clauses(said: &str) -> Vec<(String, bool)> {
         let core = text::without_fillers(&words);
         let is_question_tag = !clauses.is_empty() && fits(&QUESTION_TAG, core);
         if !core.is_empty() && !is_tag(core) && !is_question_tag {
-            clauses.push((core.to_owned(), mark == '?'));
+            clauses.push((core.to_owned(), mark));
         }
         rest = rest.get(clause.len() + mark.len_utf8()..).unwrap_or("");
     }
@@ -459,6 +558,65 @@ mod tests {
             "next bus of line 9",
         ] {
             assert_eq!(meant(said).mood, Mood::Fragment, "{said}");
+        }
+    }
+
+    #[test]
+    fn questions_about_something_are_told_from_requests_to_do_it() {
+        for said in [
+            "Is the front door unlocked?",
+            "Who opened the front door?",
+            "When was the front door unlocked?",
+            "Did you unlock the front door?",
+            "Should I unlock the front door?",
+            "Can the front door be unlocked?",
+            "Why is the bedroom light off?",
+            "Do I have a note to buy milk?",
+            "Could you tell me if the front door is unlocked?",
+            "I was wondering whether the light is on.",
+            "Check if the door is locked, please.",
+            "Can you tell if the front door is unlocked?",
+            "Do you think the front door is unlocked?",
+            "Would you know if the front door is unlocked?",
+            "Can I see whether the light is on?",
+            "Show me if the light is on.",
+            "The front door is unlocked?",
+            "What about the front door, is it unlocked?",
+            "Is there a chance the front door is unlocked?",
+            "Why can't I unlock the front door?",
+            "How can I unlock the front door?",
+            "When will you unlock the front door?",
+            "Is the door, um, unlocked?",
+        ] {
+            assert!(only_asks(said), "{said}");
+        }
+        for said in [
+            "Unlock the front door.",
+            "Unlock the front door?",
+            "Could you unlock the front door, please?",
+            "Can I get a table for two?",
+            "Would you mind unlocking the front door?",
+            "Why don't you turn the light on?",
+            "Turn on the light, will you?",
+            "Please turn the kitchen light on.",
+            "I'd like you to turn it off.",
+            "I need the front door unlocked.",
+            "Don't forget to lock the front door.",
+            "Kitchen light on.",
+            "The front door is open.",
+            "I was wondering if you could turn on the kitchen light.",
+            "I wonder if you could unlock the front door.",
+            "See if you can unlock the front door.",
+            "I'd like to ask you to turn the light off.",
+            "Hello, how are you? Cancel my order A12.",
+            "Are you there? Unlock the front door.",
+            "Are you able to unlock the front door?",
+            "Any chance you could unlock the front door?",
+            "Unlock the front door, is that possible?",
+            "Check my bag in.",
+            "How about turning on the light?",
+        ] {
+            assert!(!only_asks(said), "{said}");
         }
     }
 

@@ -3,7 +3,7 @@
 mod kinds;
 
 use super::file::{self, RawConfirm, RawKind, RawTool};
-use super::{DeclarationError, Declared, Kind, RouterHints};
+use super::{DeclarationError, Declared, Kind, RouterHints, is_unpinned};
 use crate::language::{base, is_tag};
 use crate::tools::builtin::Builtin;
 use crate::tools::mcp::{McpCatalogue, McpPlan};
@@ -74,15 +74,8 @@ pub(super) fn results(tools: &mut [Declared]) -> Checked<()> {
         let takes = taker.fixed.as_ref().map(Fixed::takes).unwrap_or_default();
         for (from, argument) in &takes {
             let wrong = |problem: String, fix: &str| {
-                let text = std::fs::read_to_string(&taker.file).unwrap_or_default();
-                let error = DeclarationError {
-                    file: taker.file.clone(),
-                    line: 1,
-                    key: format!("fixed.{argument}"),
-                    problem,
-                    fix: fix.into(),
-                };
-                Err(located(error, &text))
+                let key = format!("fixed.{argument}");
+                Err(wrong_in(taker, key, problem, fix.into()))
             };
             if taker.audience == Audience::Lookup {
                 let problem = "a lookup runs before any call has a result".into();
@@ -126,6 +119,56 @@ pub(super) fn results(tools: &mut [Declared]) -> Checked<()> {
     Ok(())
 }
 
+/// Whether there are the lookups whose results set fixed arguments.
+pub(super) fn lookups(tools: &[Declared]) -> Checked<()> {
+    let is_lookup = |tool: &&Declared| tool.audience == Audience::Lookup;
+    for taker in tools {
+        let takes = taker.fixed.as_ref().map(Fixed::lookups);
+        for (name, argument) in takes.unwrap_or_default() {
+            let named = |tool: &&Declared| tool.declaration.spec.name == name;
+            let (problem, fix) = match tools.iter().find(named) {
+                // Whether an unpinned tool is a lookup is known once it is pinned.
+                Some(tool) if is_lookup(&tool) || is_unpinned(tool) => continue,
+                Some(tool) => (
+                    format!("`session.lookup.{name}`: {name} is no lookup"),
+                    format!(
+                        "set lookup = true in {}, or use {{{{ result.{name}.FIELD }}}}",
+                        tool.file.display()
+                    ),
+                ),
+                None => {
+                    let known = tools.iter().filter(is_lookup);
+                    let known: Vec<&str> = known
+                        .map(|tool| tool.declaration.spec.name.as_str())
+                        .collect();
+                    let fix = match known.as_slice() {
+                        [] => "declare a tool of this name with lookup = true".to_owned(),
+                        known => format!("lookups are: {}", known.join(", ")),
+                    };
+                    let problem =
+                        format!("`session.lookup.{name}`: no lookup of this name is declared here");
+                    (problem, fix)
+                }
+            };
+            return Err(wrong_in(taker, format!("fixed.{argument}"), problem, fix));
+        }
+    }
+    Ok(())
+}
+
+/// An error in a file that was read before.
+fn wrong_in(tool: &Declared, key: String, problem: String, fix: String) -> DeclarationError {
+    let text = std::fs::read_to_string(&tool.file).unwrap_or_default();
+    let error = DeclarationError {
+        file: tool.file.clone(),
+        line: 1,
+        key,
+        problem,
+        fix,
+    };
+    located(error, &text)
+}
+
 /// The origin of a tool's results: that of what it is asked with.
 fn origin_of(tool: &Declared) -> Origin {
     let spec = &tool.declaration.spec;
@@ -144,15 +187,7 @@ pub(super) fn programs(tools: &[Declared]) -> Checked<()> {
             continue;
         };
         if let Err((problem, fix)) = plan.check() {
-            let text = std::fs::read_to_string(&tool.file).unwrap_or_default();
-            let error = DeclarationError {
-                file: tool.file.clone(),
-                line: 1,
-                key: "subprocess.argv".into(),
-                problem,
-                fix,
-            };
-            return Err(located(error, &text));
+            return Err(wrong_in(tool, "subprocess.argv".into(), problem, fix));
         }
     }
     Ok(())
@@ -240,7 +275,7 @@ impl Check<'_> {
         let (kind, network) = self.kind(&raw, &all, &declaration)?;
         declaration.network = network;
         declaration.speculation = self.speculation(&raw, &declaration)?;
-        self.hints(&raw, &known)?;
+        self.hints(&raw, &declaration.spec, &known)?;
         Ok(Declared {
             file: self.path.into(),
             declaration,
@@ -698,7 +733,7 @@ impl Check<'_> {
         )
     }
 
-    fn hints(&self, raw: &RawTool, known: &BTreeSet<String>) -> Checked<()> {
+    fn hints(&self, raw: &RawTool, spec: &ToolSpec, known: &BTreeSet<String>) -> Checked<()> {
         for rule in &raw.router.rules {
             let regex = regex::Regex::new(&crate::language::en::rule_syntax::pattern(rule))
                 .map_err(|error| {
@@ -717,7 +752,33 @@ impl Check<'_> {
             let names: Vec<String> = regex.capture_names().flatten().map(str::to_owned).collect();
             self.only_parameters("router.rules", names.iter(), known)?;
         }
-        self.only_parameters("router.words", raw.router.words.keys(), known)
+        self.only_parameters("router.words", raw.router.words.keys(), known)?;
+        for (name, schema) in spec.properties() {
+            let Some(words) = raw.router.words.get(name) else {
+                continue;
+            };
+            // A schema that refers to others cannot be compiled alone.
+            let Ok(validator) = jsonschema::validator_for(schema) else {
+                continue;
+            };
+            let is_wrong = |value: &String| !validator.is_valid(&Value::from(value.as_str()));
+            if let Some((word, value)) = words.iter().find(|(_, value)| is_wrong(value)) {
+                let listed = schema.get("enum").and_then(Value::as_array);
+                let listed = listed.into_iter().flatten().filter_map(Value::as_str);
+                let likeness = |name: &&str| strsim::jaro_winkler(value, name);
+                let near = listed.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+                let fix = near.map_or_else(
+                    || "use a text that the parameter's schema allows".to_owned(),
+                    |near| format!("use a value of its enum; the nearest is \"{near}\""),
+                );
+                return Err(self.wrong(
+                    &format!("router.words.{name}.{word}"),
+                    format!("the schema of `{name}` refuses \"{value}\""),
+                    &fix,
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn only_parameters<'a>(

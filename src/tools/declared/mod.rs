@@ -147,6 +147,7 @@ pub fn load_with(
         tools.push(tool);
     }
     check::results(&mut tools)?;
+    check::lookups(&tools)?;
     Ok(tools)
 }
 

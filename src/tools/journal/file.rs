@@ -116,9 +116,9 @@ impl JournalFile {
     ) -> Result<Self, JournalError> {
         Self::check(path)?;
         let state =
-            open(path, now, figures, HashMap::new()).map_err(|source| JournalError::File {
+            open(path, now, figures, HashMap::new()).map_err(|error| JournalError::File {
                 path: path.into(),
-                source,
+                error,
             })?;
         let journal = Self(Arc::new(Mutex::new(state)));
         if let Ok(runtime) = Handle::try_current() {
@@ -139,9 +139,9 @@ impl JournalFile {
     ) -> Result<Option<usize>, JournalError> {
         Self::check(path)?;
         let forgotten = forget(path, is_theirs, trial);
-        forgotten.map_err(|source| JournalError::File {
+        forgotten.map_err(|error| JournalError::File {
             path: path.into(),
-            source,
+            error,
         })
     }
 
@@ -154,9 +154,9 @@ impl JournalFile {
             Ok(found) if found.is_file() => Ok(()),
             Ok(_) => Err(JournalError::NoFile { path: path.into() }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(source) => Err(JournalError::File {
+            Err(error) => Err(JournalError::File {
                 path: path.into(),
-                source,
+                error,
             }),
         }
     }
@@ -342,7 +342,7 @@ impl State {
                 self.figures.failed();
                 Err(JournalError::File {
                     path: self.path.clone(),
-                    source,
+                    error: source,
                 })
             }
         }
