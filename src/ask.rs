@@ -17,7 +17,7 @@ const FRAME: usize = (RATE as u64 * FRAME_MS / 1_000) as usize;
 /// How long a session must be quiet after the question and the answer before it counts as finished.
 const QUIET: Duration = Duration::from_millis(2_500);
 
-/// The longest wait for the end of the answer.
+/// The longest wait for the end of the answer, and as long again for that of a greeting before the question.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The outcome of a recorded question.
@@ -125,8 +125,8 @@ pub enum Reply<'a> {
     Clear,
 }
 
-/// Plays `question`, mono PCM16 at [`RATE`], to the agent of this name or the one that the routes lead to, and
-/// returns when the answer has ended. `hear` gets the answer's audio as it comes.
+/// Plays `question`, mono PCM16 at [`RATE`], to the agent of this name or the one that the routes lead to, after its
+/// greeting, and returns when the answer has ended. `hear` gets the answer's audio as it comes.
 pub async fn ask(
     engines: &Arc<Engines>,
     question: &[i16],
@@ -138,7 +138,8 @@ pub async fn ask(
         agent: agent.map(str::to_owned),
         ..SessionOptions::new(Profile::Conversation, RATE)
     };
-    converse(session::open(engines, &options), question, hear).await
+    let greets = !engines.greeting(&options).is_empty();
+    converse(session::open(engines, &options), greets, question, hear).await
 }
 
 #[allow(
@@ -147,6 +148,7 @@ pub async fn ask(
 )]
 async fn converse(
     session: SessionHandle,
+    greets: bool,
     question: &[i16],
     hear: &mut dyn FnMut(Reply<'_>),
 ) -> Answer {
@@ -161,12 +163,15 @@ async fn converse(
     let mut pace = interval(Duration::from_millis(FRAME_MS));
     pace.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let mut asked = false;
+    let mut is_greeting = greets;
     let listening = async {
         loop {
             tokio::select! {
                 biased;
                 _ = pace.tick() => {
-                    let frame = frames.next().unwrap_or_else(|| {
+                    is_greeting = is_greeting && !listener.has_been_greeted();
+                    let next = if is_greeting { Some(vec![0; FRAME]) } else { frames.next() };
+                    let frame = next.unwrap_or_else(|| {
                         if !std::mem::replace(&mut asked, true) {
                             listener.stir();
                         }
@@ -193,7 +198,8 @@ async fn converse(
             }
         }
     };
-    let limit = PATIENCE + Duration::from_millis(question.len() as u64 * 1_000 / u64::from(RATE));
+    let patience = PATIENCE * (1 + u32::from(greets));
+    let limit = patience + Duration::from_millis(question.len() as u64 * 1_000 / u64::from(RATE));
     // After a timeout, the answer is what has been collected so far.
     let _ = timeout(limit, listening).await;
     listener.answer
@@ -237,6 +243,15 @@ impl Listener {
     fn is_over(&self) -> bool {
         let quiet_since = self.stirred.max(self.played);
         !self.responding && !self.speaking && Instant::now() >= quiet_since + QUIET
+    }
+
+    /// Whether the first thing that the agent says has been heard to its end.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an edge: it plays and listens in real time"
+    )]
+    fn has_been_greeted(&self) -> bool {
+        !self.answer.turns.is_empty() && !self.responding && Instant::now() >= self.played
     }
 
     fn take(&mut self, message: Outbound) {
@@ -290,6 +305,8 @@ impl Listener {
             Event::SpeechStopped { .. } => self.speaking = false,
             Event::UserItem { text, .. } => self.answer.heard.push(text.clone()),
             Event::ResponseStarted { .. } => self.responding = true,
+            // Of what was cut off at once nothing was heard.
+            Event::AgentItemDone { text, .. } if text.is_empty() => {}
             Event::AgentItemDone { text, .. } => self.answer.said.push(text.clone()),
             Event::TurnRecorded(record) => self.answer.records.push((**record).clone()),
             Event::ResponseDone { latency, .. } => {
@@ -300,5 +317,104 @@ impl Listener {
         }
         let ms = self.began.elapsed().as_millis() as u64;
         self.answer.events.push((ms, event));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conversation::{ClauseId, ItemId, ResponseStatus, Time, TurnId};
+    use crate::llm::TokenUsage;
+    use tokio::sync::mpsc;
+
+    fn begins() -> Event {
+        Event::ResponseStarted {
+            turn: TurnId(1),
+            requested: false,
+        }
+    }
+
+    fn ends() -> Event {
+        Event::ResponseDone {
+            turn: TurnId(1),
+            status: ResponseStatus::Completed,
+            latency: Box::default(),
+            usage: TokenUsage::default(),
+        }
+    }
+
+    /// The wait for the answer began with the greeting.
+    #[tokio::test(start_paused = true)]
+    async fn a_long_greeting_leaves_the_answer_its_time() {
+        let (inbound, mut frames) = mpsc::channel(8);
+        let (outbound, answers) = mpsc::channel(8);
+        let session = SessionHandle {
+            inbound,
+            outbound: answers,
+            span: tracing::Span::none(),
+        };
+        let agent = async move {
+            let tell = async |event| {
+                let at = Time(0);
+                outbound.send(Outbound::Event { at, event }).await.unwrap();
+            };
+            tell(begins()).await;
+            let greeting = Outbound::Audio {
+                item: ItemId(1),
+                clause: ClauseId(1),
+                samples: vec![0; 50 * RATE as usize],
+            };
+            outbound.send(greeting).await.unwrap();
+            tell(ends()).await;
+            let mut since = 0;
+            while let Some(Inbound::Audio(frame)) = frames.recv().await {
+                if since > 0 || frame.contains(&1) {
+                    since += 1;
+                }
+                match since {
+                    1 => tell(begins()).await,
+                    1_000 => {
+                        let (item, text) = (ItemId(2), "Noon.".to_owned());
+                        let interrupted = false;
+                        tell(Event::AgentItemDone {
+                            item,
+                            text,
+                            interrupted,
+                        })
+                        .await;
+                        tell(ends()).await;
+                    }
+                    _ => {}
+                }
+            }
+        };
+        let mut hear = |_: Reply<'_>| {};
+        let question = [1_i16; FRAME];
+        let (answer, ()) = tokio::join!(converse(session, true, &question, &mut hear), agent);
+        assert_eq!(answer.said, ["Noon."]);
+        assert_eq!(answer.turns.len(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    #[allow(clippy::disallowed_methods, reason = "the clock stands still")]
+    async fn a_question_waits_for_the_end_of_the_greeting() {
+        let mut listener = Listener::new(Instant::now());
+        assert!(!listener.has_been_greeted());
+        listener.note(begins());
+        listener.play(&[0; RATE as usize]);
+        assert!(!listener.has_been_greeted());
+        listener.note(ends());
+        assert!(!listener.has_been_greeted(), "it is still being played");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(listener.has_been_greeted());
+        // What was cut off at once was told as an empty line.
+        for text in ["", "Hello."] {
+            listener.note(Event::AgentItemDone {
+                item: ItemId(1),
+                text: text.into(),
+                interrupted: text.is_empty(),
+            });
+        }
+        assert_eq!(listener.answer.said, ["Hello."]);
     }
 }

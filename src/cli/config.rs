@@ -27,6 +27,7 @@ impl Command {
     }
 
     pub(super) fn run(&self, loaded: &Loaded) -> Result<()> {
+        super::ignored(loaded).for_each(super::print_error);
         match self {
             Self::Check => check(loaded),
             Self::Show { json: true } => show_json(loaded),

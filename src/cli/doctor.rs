@@ -3,7 +3,7 @@
 use super::engines::{
     asr_builder, asr_service, remote_llm, threads, tts_builder, tts_service, verified_models,
 };
-use super::{probe, running};
+use super::{WRITABLE, ignored, probe, running, serve};
 use crate::asr::{Hints, Utterance};
 use crate::config::{AgentConfig, Config, ConfigError, LlmEngine, Loaded, RemoteLlm};
 use crate::conversation::Samples;
@@ -19,7 +19,9 @@ use futures_util::StreamExt;
 use reqwest::StatusCode;
 use serde::Serialize;
 use std::borrow::Cow;
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 use tokio::time::error::Elapsed;
@@ -158,7 +160,8 @@ fn examine_parts(loaded: &Loaded) -> Vec<Finding> {
     vec![
         try_out("configuration", "", || {
             loaded.verify()?;
-            Ok(source(loaded))
+            let lines = std::iter::once(source(loaded)).chain(ignored(loaded));
+            Ok(lines.collect::<Vec<_>>().join("; "))
         }),
         models,
         try_out("espeak-ng", "install the package espeak-ng", espeak),
@@ -192,6 +195,7 @@ fn examine_parts(loaded: &Loaded) -> Vec<Finding> {
         try_out("tools", "see tools.folder in the configuration", || {
             tools(config)
         }),
+        try_out("files", WRITABLE, || written(config)),
         match &config.store {
             None => skipped("shared store", "there is none: this server is alone"),
             Some(settings) => try_out(
@@ -451,8 +455,7 @@ fn model_on_a_server(config: &Config, remote: &RemoteLlm, entry: Option<&str>) -
     }
 }
 
-/// Counts the tools of each kind, and checks the journal.
-#[allow(clippy::disallowed_methods, reason = "an edge: it measures")]
+/// Counts the tools of each kind.
 fn tools(config: &Config) -> Result<String> {
     declared::verify(&config.tools.declared)?;
     let own = declared::registry(&config.tools.declared)?;
@@ -475,20 +478,59 @@ fn tools(config: &Config) -> Result<String> {
     });
     let declared = declared.join(", ") + &missing;
     let count = own.specs().len();
-    if config.store.is_some() {
-        return Ok(format!(
-            "{count} tools; declared: {declared}; the journal is in the shared store"
-        ));
+    Ok(format!("{count} tools; declared: {declared}"))
+}
+
+/// Opens what the server writes, as it does. Nothing that it makes stays: it would belong to this user, who may be
+/// another one than the server's.
+fn written(config: &Config) -> Result<String> {
+    let audit = Some(&config.audit.file).filter(|_| config.audit.enabled);
+    let calls = config.call_recording.as_ref().map(|calls| &calls.folder);
+    let named = [
+        ("turn log", config.log.turns.as_ref()),
+        ("audit log", audit),
+        ("recordings of calls", calls),
+    ];
+    let journal_file = config.tools.journal.as_path();
+    let lock = journal_file.with_extension("lock");
+    let logs = named.iter();
+    let logs = logs.filter_map(|(_, path)| path.map(PathBuf::as_path));
+    let paths = logs.chain([journal_file, lock.as_path()]);
+    let absent: Vec<&Path> = paths.flat_map(absent).collect();
+    let opened = journal(config).and_then(|journal| serve::logs(config).map(|_| journal));
+    for path in absent {
+        let found = std::fs::symlink_metadata(path);
+        // Folders that are not empty stay as well.
+        let _ = match found.is_ok_and(|found| found.is_file() && found.len() == 0) {
+            true => std::fs::remove_file(path),
+            false => std::fs::remove_dir(path),
+        };
     }
-    let journal = JournalFile::open(&config.tools.journal, jiff::Timestamp::now())?;
+    let named = named.into_iter();
+    let named = named.filter_map(|(what, path)| Some(format!("; {what} {}", path?.display())));
+    Ok(opened? + &named.collect::<String>())
+}
+
+/// The path and the folders above it that are not there, each before the one that it is in.
+fn absent(path: &Path) -> impl Iterator<Item = &Path> {
+    path.ancestors().take_while(|path| {
+        let found = std::fs::symlink_metadata(path);
+        found.is_err_and(|error| error.kind() == ErrorKind::NotFound)
+    })
+}
+
+#[allow(clippy::disallowed_methods, reason = "an edge: old calls are left out")]
+fn journal(config: &Config) -> Result<String> {
+    if config.store.is_some() {
+        return Ok("the journal is in the shared store".into());
+    }
+    let path = &config.tools.journal;
+    let journal = JournalFile::open(path, jiff::Timestamp::now()).context("tools.journal")?;
     let unknown = match journal.unknown().len() {
         0 => String::new(),
         calls => format!(", with {calls} calls whose outcome is unknown"),
     };
-    Ok(format!(
-        "{count} tools; declared: {declared}; journal {}{unknown}",
-        config.tools.journal.display()
-    ))
+    Ok(format!("journal {}{unknown}", path.display()))
 }
 
 fn shared_store(settings: &StoreSettings) -> Result<String> {

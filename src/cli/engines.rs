@@ -1,5 +1,6 @@
 //! Loads the engines that the configuration selects.
 
+use super::WRITABLE;
 use crate::asr::{
     self, Asr, AsrError, AsrService, ByLanguage, WhisperCpp, WhisperLayout, WhisperOnnx,
 };
@@ -27,7 +28,7 @@ use crate::tools::{Clock, Journal, JournalFile, LiveTools, Registry, SystemClock
 use crate::tts::{self, Tts, TtsError, TtsService};
 use crate::turn_model::{SmartTurn, TurnModel};
 use crate::vad::{Gated, SileroModel, Vad};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -267,7 +268,7 @@ fn journal(config: &Config, observers: &Observers) -> Result<Journal> {
     }
     let path = &config.tools.journal;
     let journal = JournalFile::open_counted(path, SystemClock.now(), figures)
-        .context("see tools.journal in the configuration")?;
+        .map_err(|error| anyhow!("tools.journal: {error}; {WRITABLE}"))?;
     for call in journal.unknown() {
         warn_of_unknown(&call.key, &call.tool, call.time, &path.to_string_lossy());
     }

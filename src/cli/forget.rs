@@ -23,6 +23,9 @@ The turn log and the learned patterns hold neither words nor values nor callers,
 `undertone patterns forget` and [retention] empty them. What tools have stored elsewhere, reports that the webhook has
 taken, and the server's log on stderr are not touched.";
 
+const NOT_SEARCHED: &str = "\
+NOT looked at: what `serve`, `ask` and `talk` have recorded with --record. If they have, name the folder with --record.";
+
 const IN_THE_STORE: &str = "\
 NOT deleted: the journal in the shared store, which keeps servers from making changes twice. It forgets calls after a day
 by itself, and calls whose end is not known after a month.";
@@ -83,23 +86,31 @@ impl Forget {
                 || has(&line["arguments"], who)
                 || line.as_str().is_some_and(is_torn)
         };
+        let mut has_found = !files.is_empty();
         if let Some(index) = &index {
-            self.lines(index, is_theirs)?;
+            has_found |= self.lines(index, is_theirs)?;
         }
         // A session of which only the journal tells made a call for them; whose it was is not known.
         let made_calls = match &config.store {
             Some(_) => BTreeSet::new(),
             None => journalled(&config.tools.journal, who)?,
         };
-        self.lines(&config.audit.file, |line| {
+        has_found |= self.lines(&config.audit.file, |line| {
             is_theirs(line) || is_named(line, "session", &made_calls)
         })?;
-        let done = match &config.store {
-            Some(_) => super::print(IN_THE_STORE).map(|()| false)?,
+        let forgotten = match &config.store {
+            Some(_) => super::print(IN_THE_STORE).map(|()| None)?,
             None => self.journal(&config.tools.journal, who, &sessions)?,
         };
+        if !has_found && forgotten.unwrap_or_default() == 0 {
+            let journal = forgotten.map(|_| config.tools.journal.as_path());
+            super::print(&self.nothing(config, journal))?;
+        }
+        if self.record.is_none() {
+            super::print(NOT_SEARCHED)?;
+        }
         super::print(NOT_ATTRIBUTED)?;
-        Ok(if done {
+        Ok(if forgotten.is_some() {
             ExitCode::SUCCESS
         } else {
             super::FAILED.into()
@@ -125,6 +136,19 @@ impl Forget {
                 .join(", ")
         );
         Ok(())
+    }
+
+    /// The report that there is nothing, and where nothing is.
+    fn nothing(&self, config: &Config, journal: Option<&Path>) -> String {
+        let reports = super::serve::reports(config);
+        let calls = config.call_recording.as_ref();
+        let calls = calls.map(|calls| calls.folder.as_path());
+        let places = [config.audit.file.as_path(), reports.as_path()].into_iter();
+        let places = places.chain(calls).chain(journal);
+        let places = places.chain(self.record.as_deref());
+        let places: Vec<_> = places.map(|place| place.display().to_string()).collect();
+        let who = self.who.trim();
+        format!("nothing was found of {who} in {}", places.join(", "))
     }
 
     fn verb(&self) -> &'static str {
@@ -162,7 +186,8 @@ impl Forget {
         Ok(theirs)
     }
 
-    fn lines(&self, file: &Path, is_theirs: impl Fn(&Value) -> bool) -> Result<()> {
+    /// Deletes these lines. Whether there are any.
+    fn lines(&self, file: &Path, is_theirs: impl Fn(&Value) -> bool) -> Result<bool> {
         let found = Cell::new(0_usize);
         let keep = |line: &Value| {
             let is_theirs = is_theirs(line);
@@ -175,11 +200,16 @@ impl Forget {
         if found.get() > 0 {
             super::print(&format!("{} lines of {}", self.verb(), file.display()))?;
         }
-        Ok(())
+        Ok(found.get() > 0)
     }
 
-    /// Whether the journal could be changed, or need not be.
-    fn journal(&self, path: &Path, who: &str, sessions: &BTreeSet<String>) -> Result<bool> {
+    /// Deletes their calls. How many there are; `None` if the journal cannot be changed.
+    fn journal(
+        &self,
+        path: &Path,
+        who: &str,
+        sessions: &BTreeSet<String>,
+    ) -> Result<Option<usize>> {
         let is_theirs = |key: &str, values: &[Value]| {
             let of_session = session_of(key).is_some_and(|session| sessions.contains(session));
             of_session || values.iter().any(|value| has(value, who))
@@ -194,7 +224,7 @@ impl Forget {
                  day by itself; to be sure now, stop the server and run this again."
             ))?,
         }
-        Ok(forgotten.is_some())
+        Ok(forgotten)
     }
 }
 

@@ -60,6 +60,9 @@ const LAST_JOBS: Duration = Duration::from_secs(1);
 /// How long printing the final error may take.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// How to mend a file or folder that cannot be written.
+const WRITABLE: &str = "let this user write there, or name another place";
+
 const AFTER_HELP: &str = "\
 Settings come from undertone.toml, UNDERTONE_SECTION__KEY variables and options, the last one wins;
 `undertone config show` prints each value in effect and its origin.
@@ -245,6 +248,16 @@ fn begin(loaded: Loaded) -> Result<Loaded> {
         );
     }
     Ok(loaded)
+}
+
+/// A line for each variable that may be meant for a setting, for commands without a log.
+fn ignored(loaded: &Loaded) -> impl Iterator<Item = String> {
+    loaded.ignored.iter().map(|Ignored { name, meant }| {
+        let meant = meant.map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
+        format!(
+            "ignored {name}, which is not a setting: settings are UNDERTONE_SECTION__KEY{meant}"
+        )
+    })
 }
 
 /// The async runtime of commands that hold conversations. The models run on threads of their own.

@@ -113,11 +113,12 @@ impl Replay {
     }
 }
 
-/// The recorded policy, with the sections that can be tried out taken from another configuration.
+/// The recorded policy, with the sections that can be tried out taken from another configuration. Its tools, agents and MCP
+/// servers may be those of another server.
 fn other_policy(recording: &Recording, path: &Path) -> Result<Policy> {
     let flags = Flags {
         config: Some(path.to_owned()),
-        scope: Scope::Conversation,
+        scope: Scope::Models,
         ..Flags::default()
     };
     let other = super::load(&flags)?.config.policy;

@@ -14,8 +14,12 @@ use crate::tools::{Registry, builtin};
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+
+/// How many intents a warning names.
+const SHOWN: usize = 10;
 
 const FORMATS: &str = "\
 DATA is a file or a folder:
@@ -120,7 +124,11 @@ impl Examples {
         );
         let mut sets = examples::read(&self.data)?;
         if let Some(folder) = &self.tools {
-            add_tools(&mut sets, tool_examples(folder)?);
+            let tools = declared(folder)?;
+            if let Some(told) = of_no_tool(&sets, &tools, folder) {
+                super::print_error(told);
+            }
+            add_tools(&mut sets, tool_examples(tools));
         }
         Ok(sets)
     }
@@ -177,9 +185,39 @@ struct Declared {
 struct DeclaredHints {
     #[serde(default)]
     examples: Vec<String>,
+    #[serde(default)]
+    intents: Vec<String>,
 }
 
-fn tool_examples(folder: &Path) -> Result<Vec<Example>> {
+/// A warning about intents that ask for none of these tools; `None` if there are none.
+fn of_no_tool(sets: &[DataSet], tools: &[Declared], folder: &Path) -> Option<String> {
+    let is_asked_by = |tool: &Declared, intent: &String| {
+        tool.name == *intent || tool.router.intents.contains(intent)
+    };
+    let always_there = builtin::always_there();
+    let intents = sets.iter().flat_map(|set| &set.examples);
+    let intents: BTreeSet<&str> = intents
+        .map(|example| &example.intent)
+        .filter(|intent| *intent != examples::NONE && !always_there.contains(intent))
+        .filter(|intent| !tools.iter().any(|tool| is_asked_by(tool, intent)))
+        .map(String::as_str)
+        .collect();
+    let shown: Vec<&str> = intents.iter().copied().take(SHOWN).collect();
+    let more = match intents.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!intents.is_empty()).then(|| {
+        format!(
+            "no tool in {} has these intents, so they call nothing: {}{more}; a tool may list more than \
+             its name in router.intents",
+            folder.display(),
+            shown.join(", ")
+        )
+    })
+}
+
+fn declared(folder: &Path) -> Result<Vec<Declared>> {
     let entries = folder
         .read_dir()
         .with_context(|| format!("cannot read {}", folder.display()))?;
@@ -188,19 +226,24 @@ fn tool_examples(folder: &Path) -> Result<Vec<Example>> {
         .collect();
     paths.retain(|path| path.extension().is_some_and(|ending| ending == "toml"));
     paths.sort();
-    let mut examples = Vec::new();
-    for path in paths {
+    let read = |path: PathBuf| -> Result<Declared> {
         let text = std::fs::read_to_string(&path)?;
-        let tool: Declared =
-            toml::from_str(&text).with_context(|| format!("cannot read {}", path.display()))?;
-        examples.extend(tool.router.examples.into_iter().map(|text| Example {
+        toml::from_str(&text).with_context(|| format!("cannot read {}", path.display()))
+    };
+    paths.into_iter().map(read).collect()
+}
+
+fn tool_examples(tools: Vec<Declared>) -> Vec<Example> {
+    let examples = |tool: Declared| {
+        let texts = tool.router.examples.into_iter();
+        texts.map(move |text| Example {
             text,
             intent: tool.name.clone(),
             slots: Vec::new(),
             part: Part::Train,
-        }));
-    }
-    Ok(examples)
+        })
+    };
+    tools.into_iter().flat_map(examples).collect()
 }
 
 /// The results of `eval`.
@@ -324,6 +367,13 @@ fn lines(set: &Evaluation) -> Vec<String> {
             percent(set.operating.rejected)
         ),
     ];
+    if set.requests + set.nothing == 0 {
+        lines.push(
+            "  nothing is measured: none of its examples is held out; give more of them, or mark some with \
+             \"split\": \"test\""
+                .into(),
+        );
+    }
     if let Some(slots) = set.slots {
         lines.push(format!(
             "  slots: F1 {}, precision {}, recall {}",

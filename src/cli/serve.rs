@@ -5,7 +5,7 @@ use super::reload::{Current, Reloader};
 use super::retention::Kept;
 use super::server_settings::{max_connections, settings};
 use super::signals::{Asked, Signals};
-use super::{Common, playground};
+use super::{Common, WRITABLE, playground};
 use crate::config::{
     AuditConfig, CallRecordingConfig, Config, Flags, Loaded, Scope, WebhookConfig,
 };
@@ -73,15 +73,13 @@ impl Serve {
     }
 
     pub(super) fn run(&self, loaded: Loaded, flags: Flags) -> Result<()> {
+        let logs = logs(&loaded.config).map_err(|error| anyhow!("{error:#}; {WRITABLE}"))?;
         let observers = Observers {
             recordings: super::recordings(self.record.as_deref())?,
-            turns: turn_log(loaded.config.log.turns.as_deref())?,
-            calls: calls(&loaded.config)?,
-            audit: audit(&loaded.config)?,
             webhook: Some(webhook(&loaded.config)),
             traces: traces(&loaded.config)?,
             patterns: engines::patterns(&loaded.config),
-            ..Observers::default()
+            ..logs
         };
         let kept = Kept::new(&loaded.config, self.record.as_deref());
         let runtime = super::runtime()?;
@@ -92,9 +90,20 @@ impl Serve {
     }
 }
 
+/// The files that the server writes of sessions, opened.
+pub(super) fn logs(config: &Config) -> Result<Observers> {
+    Ok(Observers {
+        turns: turn_log(config.log.turns.as_deref())?,
+        calls: calls(config)?,
+        audit: audit(config)?,
+        ..Observers::default()
+    })
+}
+
 pub(super) fn turn_log(path: Option<&Path>) -> Result<Option<TurnLog>> {
     let open = |path: &Path| {
-        TurnLog::open(path).with_context(|| format!("cannot write {}", path.display()))
+        let opened = TurnLog::open(path);
+        opened.with_context(|| format!("log.turns: cannot write {}", path.display()))
     };
     path.map(open).transpose()
 }
@@ -107,7 +116,12 @@ fn calls(config: &Config) -> Result<Option<CallRecordings>> {
             agents,
         } = config.clone();
         let recordings = CallRecordings::new(&folder, consent, agents);
-        recordings.with_context(|| format!("cannot record calls in {}", folder.display()))
+        recordings.with_context(|| {
+            format!(
+                "call_recording.folder: cannot record calls in {}",
+                folder.display()
+            )
+        })
     };
     config.call_recording.as_ref().map(record).transpose()
 }

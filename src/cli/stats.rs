@@ -3,7 +3,7 @@
 use crate::stats::{
     Ahead, Collector, Counts, Drafts, LoggedTurn, Quantiles, Stats as Figures, ToolRow,
 };
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -49,7 +49,7 @@ fn read(path: &Path) -> Result<Figures> {
     }
     match first {
         Some((number, error)) if turns == 0 => {
-            return Err(error).with_context(|| format!("line {number}"));
+            bail!("line {number} is no turn of a turn log, which `serve --turns` writes ({error})");
         }
         Some((number, error)) => super::print_error(format!(
             "left out lines that cannot be read: {left_out}, the first is line {number} ({error})"

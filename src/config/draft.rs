@@ -3,7 +3,7 @@
 use super::check::{Check, Checked};
 use super::error::suggest;
 use super::raw::RawDraft;
-use super::{AgentConfig, LlmEngine, RemoteLlm};
+use super::{AgentConfig, LlmEngine, RemoteLlm, Scope};
 use crate::conversation::DraftPolicy;
 use std::collections::BTreeMap;
 
@@ -43,7 +43,9 @@ impl Check<'_> {
             return Ok(None);
         }
         let has_model = |agent: &AgentConfig| agent.model.is_some();
-        if matches!(main, LlmEngine::Brain) && !agents.iter().any(has_model) {
+        // Models need no agents, so none were read.
+        let has_agents = self.scope > Scope::Models;
+        if has_agents && matches!(main, LlmEngine::Brain) && !agents.iter().any(has_model) {
             return Err(self.wrong(
                 "draft.model",
                 "draft.model is asked beside a language model on a server, and llm.engine is \"brain\""

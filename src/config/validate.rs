@@ -599,11 +599,10 @@ impl Check<'_> {
         };
         let names = agents.iter().map(|agent| agent.name.as_str());
         let names: Vec<&str> = names.chain([DEFAULT_AGENT]).collect();
-        if let Some(unknown) = raw
-            .agents
-            .iter()
-            .find(|name| !names.contains(&name.as_str()))
-        {
+        let mut named = raw.agents.iter();
+        let unknown = named.find(|name| !names.contains(&name.as_str()));
+        // Models need no agents, so none were read.
+        if let Some(unknown) = unknown.filter(|_| self.scope > Scope::Models) {
             let problem = format!("call_recording.agents: there is no agent \"{unknown}\"");
             let fix = format!("name some of: {}", names.join(", "));
             return Err(self.wrong("call_recording.agents", problem, &fix));
@@ -960,7 +959,8 @@ impl Check<'_> {
 
     fn greeting(&self, key: &str, typed: &str) -> Checked<String> {
         let typed = typed.trim();
-        check_greeting(typed).map_err(|(problem, fix)| self.wrong(key, problem, &fix))?;
+        check_greeting(typed)
+            .map_err(|(problem, fix)| self.wrong(key, format!("{key}: {problem}"), &fix))?;
         Ok(typed.to_owned())
     }
 
@@ -978,7 +978,8 @@ impl Check<'_> {
             None => "llm.instructions",
         };
         let text = file.unwrap_or_else(|| raw.instructions.clone());
-        check_instructions(&text).map_err(|(problem, fix)| self.wrong(key, problem, &fix))?;
+        check_instructions(&text)
+            .map_err(|(problem, fix)| self.wrong(key, format!("{key}: {problem}"), &fix))?;
         Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty()))
     }
 

@@ -2,7 +2,7 @@
 
 use super::builders::PhoneSettings;
 use super::notes::Instructions;
-use super::options::SessionOptions;
+use super::options::{Profile, SessionOptions};
 use super::phrases::Sayings;
 use super::warmth::Warmth;
 use crate::conversation::{Opening, Policy};
@@ -165,6 +165,15 @@ impl Agent {
     pub(super) fn has(&self, tool: &Declaration) -> bool {
         let tools = self.tools.as_ref();
         tools.is_none_or(|tools| tools.contains(&tool.spec.name))
+    }
+
+    /// Its greeting in sessions of this profile, as the operator has written it.
+    pub(super) fn greeting(&self, profile: Profile) -> &str {
+        match profile {
+            Profile::Conversation => &self.policy.opening.greeting,
+            Profile::ClientFirst => "",
+            Profile::PhoneCall => &self.phone_policy.opening.greeting,
+        }
     }
 }
 
@@ -342,7 +351,6 @@ impl Shared<'_> {
 mod tests {
     use super::*;
     use crate::llm::scripted::Scripted;
-    use crate::session::Profile;
 
     fn route(transport: Option<&str>, values: &[(Named, &str)], agent: &str) -> Route {
         let values = values.iter();

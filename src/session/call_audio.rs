@@ -40,12 +40,13 @@ impl CallRecordings {
     /// of all if there are none. `consent` is spoken first in each; nothing if empty.
     ///
     /// # Errors
-    /// The folder cannot be made.
+    /// The folder cannot be made, or no file in it.
     pub fn new(folder: &Path, consent: String, agents: Vec<String>) -> io::Result<Self> {
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(folder)?;
+        tempfile::tempfile_in(folder)?;
         Ok(Self {
             folder: folder.to_owned(),
             consent,
@@ -240,11 +241,17 @@ mod tests {
         recorder.finish(SECOND);
     }
 
+    /// A folder in which nobody may make a file.
+    const NOT_OURS: &str = "/sys/kernel";
+
     #[tokio::test]
     async fn a_disk_that_is_read_only_ends_the_recording_and_not_the_call() {
-        // Nobody may make a file there.
-        let calls = CallRecordings::new(Path::new("/sys/kernel"), String::new(), Vec::new());
-        let calls = calls.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let calls = CallRecordings::new(folder.path(), String::new(), Vec::new());
+        let calls = CallRecordings {
+            folder: NOT_OURS.into(),
+            ..calls.unwrap()
+        };
         let mut recorder = calls.begin("7", Some("+1"), Samples::RATE).unwrap();
         calls.finish().await;
         assert_eq!(calls.lost().get(), 1);
@@ -253,6 +260,13 @@ mod tests {
         }
         assert!(recorder.pieces.is_none());
         recorder.finish(Time::from_ms(10_000));
+    }
+
+    /// The doctor found nothing, and calls were not recorded.
+    #[test]
+    fn a_folder_that_takes_no_files_is_refused() {
+        let calls = CallRecordings::new(Path::new(NOT_OURS), String::new(), Vec::new());
+        assert!(calls.is_err());
     }
 
     #[test]

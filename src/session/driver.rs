@@ -14,6 +14,7 @@ use super::detectors::{Judged, VadJob};
 use super::drafts::{Drafts, Sampled};
 use super::engines::Engines;
 use super::items::Unheard;
+use super::notes::warn_of_unsaid;
 use super::offer::Offer;
 use super::options::{SessionOptions, SpokenBy};
 use super::pacer::Pacer;
@@ -148,6 +149,7 @@ impl Driver {
         let (results, incoming) = mpsc::channel(RESULTS);
         let (offer, tools) = Offer::open(&engines.tools, options, agent.clone());
         let policy = engines.policy_of(&agent, options, tools);
+        warn_of_unsaid(agent.greeting(options.profile), &options.values);
         let (experience, budget): (_, Arc<dyn BudgetStore>) = match options.begins_anew {
             true => (Experience::default(), Arc::new(BudgetMemory::default())),
             false => (engines.experience.of(&policy), engines.budget.clone()),

@@ -64,12 +64,28 @@ pub(super) fn greeting(typed: String, values: &SessionValues) -> String {
     if !is_template(&typed) {
         return typed;
     }
-    let template = SessionTemplate::new(&typed);
-    let said = template
-        .ok()
-        .and_then(|template| template.text(&seen(values, &Found::new())));
+    let template = SessionTemplate::new(&typed).ok();
+    let said = template.and_then(|template| template.text(&seen(values, &Found::new())));
     let said = said.unwrap_or_default();
     said.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Warns of a greeting that this session's caller does not hear.
+pub(super) fn warn_of_unsaid(typed: &str, values: &SessionValues) {
+    if let Some(missing) = unsaid(typed, values) {
+        tracing::warn!(%missing, "the greeting is not said, because it uses what is not known of this caller");
+    }
+}
+
+/// The values for want of which a greeting is not said; `None` if it is.
+fn unsaid(typed: &str, values: &SessionValues) -> Option<String> {
+    if !is_template(typed) {
+        return None;
+    }
+    let template = SessionTemplate::new(typed).ok()?;
+    let seen = seen(values, &Found::new());
+    let is_said = template.text(&seen).is_some();
+    (!is_said).then(|| missing(&template, &seen).join(", "))
 }
 
 /// The values for a text: without markup, in one line, and not too long.
@@ -111,14 +127,76 @@ pub(crate) fn check_greeting(typed: &str) -> Result<(), Wrong> {
     if !is_template(typed) {
         return Ok(());
     }
+    let template = SessionTemplate::new(typed)?;
     let unknown = seen(&SessionValues::default(), &Found::new());
-    match SessionTemplate::new(typed)?.text(&unknown) {
-        Some(_) => Ok(()),
-        None => Err((
-            "it cannot be said to a caller of whom nothing is known".into(),
-            "write {% if session.caller is defined %} ... {% endif %} around a value".into(),
-        )),
+    if template.text(&unknown).is_some() {
+        return Ok(());
     }
+    let missing = missing(&template, &unknown);
+    let uses = match missing.as_slice() {
+        [] => String::new(),
+        values => format!(": it uses {}", values.join(", ")),
+    };
+    let value = missing.first().map_or("session.caller", String::as_str);
+    let fix = match value.starts_with("session.lookup") {
+        true => "use other values: lookups may have no result yet when it is said".to_owned(),
+        false => format!("write {{% if {value} is defined %}} ... {{% endif %}} around that value"),
+    };
+    let problem = format!("it cannot be said to a caller of whom nothing is known{uses}");
+    Err((problem, fix))
+}
+
+/// The values for want of which a text cannot be said where `seen` is known, as they are written.
+fn missing(template: &SessionTemplate, seen: &Map<String, Value>) -> Vec<String> {
+    let paths = template.paths();
+    let unknown: Vec<&Vec<String>> = paths.iter().filter(|path| !is_known(path, seen)).collect();
+    let is_needed = |path: &&&Vec<String>| {
+        let mut others = seen.clone();
+        // The longest first: what is in a value is set with it.
+        for other in unknown.iter().rev().filter(|other| other != path) {
+            make_up(&mut others, other);
+        }
+        template.text(&others).is_none()
+    };
+    let needed: Vec<&&Vec<String>> = unknown.iter().filter(is_needed).collect();
+    match needed.is_empty() {
+        true => unknown.iter().map(|path| written(path)).collect(),
+        false => needed.iter().map(|path| written(path)).collect(),
+    }
+}
+
+fn is_known(path: &[String], values: &Map<String, Value>) -> bool {
+    let Some((name, rest)) = path.split_first() else {
+        return true;
+    };
+    match values.get(name) {
+        Some(Value::Object(inner)) => is_known(rest, inner),
+        Some(_) => rest.is_empty(),
+        None => false,
+    }
+}
+
+fn make_up(values: &mut Map<String, Value>, path: &[String]) {
+    let Some((name, rest)) = path.split_first() else {
+        return;
+    };
+    let value = values.entry(name.clone());
+    if rest.is_empty() {
+        value.or_insert_with(|| "x".into());
+    } else if let Value::Object(inner) = value.or_insert_with(|| Map::new().into()) {
+        make_up(inner, rest);
+    }
+}
+
+/// A path as templates have it.
+fn written(path: &[String]) -> String {
+    let is_name = |part: &str| part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let part = |part: &String| match is_name(part) {
+        true => format!(".{part}"),
+        false => format!("[\"{part}\"]"),
+    };
+    let parts: String = path.iter().map(part).collect();
+    format!("session{parts}")
 }
 
 #[cfg(test)]
@@ -162,6 +240,39 @@ mod tests {
         assert_eq!(greeting(typed.into(), &values), "Hello Ann.");
         assert_eq!(greeting(typed.into(), &SessionValues::default()), "Hello.");
         assert_eq!(greeting("Hi.".into(), &values), "Hi.");
+    }
+
+    /// The advice was to ask for the caller's number, after which nothing was said to those without the value.
+    #[test]
+    fn the_value_without_which_a_greeting_cannot_be_said_is_named() {
+        for (value, typed) in [
+            ("session.param.name", "Hello {{ session.param.name }}."),
+            (
+                "session.param.name",
+                "{% if session.caller is defined %}Hi{% endif %} {{ session.param['name'] }}",
+            ),
+            (
+                "session.header[\"x-line\"]",
+                "This is {{ session.header['x-line'] }}.",
+            ),
+        ] {
+            let (problem, fix) = check_greeting(typed).unwrap_err();
+            assert!(problem.ends_with(&format!("it uses {value}")), "{problem}");
+            let guard = format!("{{% if {value} is defined %}}");
+            assert!(fix.contains(&guard), "{fix}");
+            let guarded = format!("Hello{guard} {{{{ {value} }}}}{{% endif %}}.");
+            assert_eq!(check_greeting(&guarded), Ok(()));
+        }
+        let (_, fix) = check_greeting("Hi {{ session.lookup.crm.name }}").unwrap_err();
+        assert!(fix.contains("lookups may have no result yet"), "{fix}");
+
+        let typed = "{% if session.caller is defined %}Hello {{ session.param.name }}{% endif %}";
+        let caller = SessionValues::default().with(Named::Caller, "+1", Origin::Claimed);
+        assert_eq!(greeting(typed.into(), &caller), "");
+        let missing = unsaid(typed, &caller);
+        assert_eq!(missing.as_deref(), Some("session.param.name"));
+        assert_eq!(unsaid(typed, &SessionValues::default()), None);
+        assert_eq!(unsaid("Hello.", &caller), None);
     }
 
     #[test]

@@ -227,6 +227,92 @@ fn a_bad_variable_is_refused_by_its_name() {
     );
 }
 
+/// Only the log of `serve` told of it.
+#[test]
+fn a_variable_that_is_not_a_setting_is_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let with_typo = |arguments: &[&str]| {
+        let mut command = undertone(folder.path(), arguments);
+        command.env("UNDERTONE_AUTHTOKEN", "x");
+        command.env("UNDERTONE_MODELS", "nowhere").output().unwrap()
+    };
+    let told = "ignored UNDERTONE_AUTHTOKEN, which is not a setting";
+    for command in [&["config", "check"][..], &["config", "show"]] {
+        let output = with_typo(command);
+        assert!(output.status.success(), "{command:?}");
+        let warned = stderr(&output);
+        assert!(warned.contains(told), "{command:?}: {warned}");
+        assert!(
+            warned.contains("did you mean UNDERTONE_AUTH_TOKEN?"),
+            "{warned}"
+        );
+    }
+    let examined = stdout(&with_typo(&["doctor"]));
+    assert!(examined.contains(told), "{examined}");
+}
+
+/// `doctor` found nothing, and `serve` named no key.
+#[test]
+fn a_file_that_cannot_be_written_is_named_with_its_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("file"), "").unwrap();
+    for (section, key) in [
+        ("log", "turns"),
+        ("call_recording", "folder"),
+        ("audit", "file"),
+        ("tools", "journal"),
+    ] {
+        // Nobody can make a file below a file.
+        let settings = [
+            ("tools", "journal", "journal.jsonl"),
+            (section, key, "file/x"),
+        ];
+        let settings = settings.into_iter().skip(usize::from(section == "tools"));
+        let settings =
+            settings.map(|(section, key, path)| format!("[{section}]\n{key} = \"{path}\"\n"));
+        let audit = ["", "[audit]\nfile = \"audit.jsonl\"\n"][usize::from(section != "audit")];
+        let settings = settings.collect::<String>() + audit;
+        std::fs::write(folder.join("undertone.toml"), settings).unwrap();
+        let report = examined(folder);
+        let mut checks = report["checks"].as_array().unwrap().iter();
+        let is_it = |check: &&Value| {
+            let detail = check["detail"].as_str().unwrap_or_default();
+            check["name"] == "files" && detail.contains(&format!("{section}.{key}"))
+        };
+        let check = checks.find(is_it);
+        let check = check.unwrap_or_else(|| panic!("{section}.{key}: {report}"));
+        assert_eq!(check["status"], "broken", "{check}");
+        let detail = check["detail"].as_str().unwrap();
+        assert_eq!(detail.matches("os error").count(), 1, "{detail}");
+        let served = run_with(&weights(), folder, &["serve", "--port", "0"]);
+        assert!(!served.status.success());
+        let error = stderr(&served);
+        assert!(error.contains(&format!("{section}.{key}: ")), "{error}");
+        if section != "tools" {
+            assert!(error.contains("let this user write there"), "{error}");
+        }
+    }
+}
+
+/// They belonged to the user who ran it, and the server could not write them.
+#[test]
+fn the_doctor_leaves_no_files_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let settings = "[tools]\njournal = \"state/journal.jsonl\"\n[log]\nturns = \"turns.jsonl\"\n\
+                    [call_recording]\nfolder = \"state/calls\"\n[audit]\nfile = \"audit.jsonl\"\n";
+    std::fs::write(folder.join("undertone.toml"), settings).unwrap();
+    std::fs::write(folder.join("turns.jsonl"), "").unwrap();
+    let report = examined(folder);
+    let mut checks = report["checks"].as_array().unwrap().iter();
+    let files = checks.find(|check| check["name"] == "files").unwrap();
+    assert_eq!(files["status"], "ok", "{files}");
+    assert!(!folder.join("state").exists());
+    assert!(!folder.join("audit.jsonl").exists());
+    assert!(folder.join("turns.jsonl").exists(), "it was there");
+}
+
 #[test]
 fn bad_usage_is_exit_code_2_and_help_tells_the_codes() {
     let folder = tempfile::tempdir().unwrap();
@@ -327,7 +413,8 @@ fn statistics_leave_out_what_cannot_be_read() {
     write("no turn\n");
     let stats = run(folder.path(), &["stats", "turns.jsonl", "--json"]);
     assert_eq!(stats.status.code(), Some(1));
-    assert!(stderr(&stats).contains("line 1"), "{}", stderr(&stats));
+    let told = "line 1 is no turn of a turn log";
+    assert!(stderr(&stats).contains(told), "{}", stderr(&stats));
 }
 
 /// A server that places every call, and tells its state in these answers, one after the other. Without a status it
@@ -782,6 +869,34 @@ fn commands_without_telephony_do_not_require_its_secrets() {
     assert!(said.contains("UNDERTONE_TWILIO_AUTH_TOKEN"), "{said}");
 }
 
+/// There were only dashes, and an intent that calls nothing was trained in silence.
+#[test]
+fn an_evaluation_of_nothing_and_intents_of_no_tool_are_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    // None of these is held out.
+    let examples = [
+        ("book a room", "no_such_tool"),
+        ("reserve a room", "no_such_tool"),
+        ("tell me a joke", "none"),
+    ];
+    let examples =
+        examples.map(|(text, intent)| json!({"text": text, "intent": intent}).to_string());
+    std::fs::write(folder.join("examples.jsonl"), examples.join("\n")).unwrap();
+    declare_read(folder, "find_booking", "code");
+    let evaluate = ["router", "eval", "examples.jsonl", "--tools", "tools"];
+    let output = run_with(&weights(), folder, &evaluate);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let figures = stdout(&output);
+    assert!(
+        figures.contains("none of its examples is held out"),
+        "{figures}"
+    );
+    let warned = stderr(&output);
+    let told = "no tool in tools has these intents, so they call nothing: no_such_tool;";
+    assert!(warned.contains(told), "{warned}");
+}
+
 /// The recogniser's transcript of the synthesised text, with numbers as digits.
 fn heard(folder: &Path, text: &str) -> String {
     let say = ["say", text, "--out", "out.wav"];
@@ -932,6 +1047,10 @@ fn patterns_are_learned_listed_shown_exported_and_forgotten() {
         "known are: find_booking, flight_status",
     );
     refused(&["list", "--agent", "sales"], "known are: default");
+    let of_nothing = patterns(&["forget"]);
+    assert_eq!(of_nothing.status.code(), Some(2));
+    let asked = stderr(&of_nothing);
+    assert!(asked.contains("--all") && asked.contains("TOOL"), "{asked}");
     told(&["forget", "flight_status"]);
     refused(&["show", "flight_status"], "known are: find_booking");
     told(&["forget", "--all"]);
@@ -942,6 +1061,10 @@ fn patterns_are_learned_listed_shown_exported_and_forgotten() {
     std::fs::write(path.join("notes.json"), "[1]").unwrap();
     refused(&["learn", "notes.json"], "notes.json");
     refused(&["learn", "nowhere.jsonl"], "nowhere.jsonl");
+    let nowhere = "[speculation]\npatterns_file = \"notes.json/patterns.json\"\n";
+    std::fs::write(path.join("undertone.toml"), nowhere).unwrap();
+    let failed = stderr(&patterns(&["learn", "talks.json"]));
+    assert_eq!(failed.matches("os error").count(), 1, "{failed}");
     let off = "[speculation]\npatterns = false\n";
     std::fs::write(path.join("undertone.toml"), off).unwrap();
     refused(&["list"], "speculation.patterns");
@@ -1115,6 +1238,41 @@ async fn a_policy_that_is_tried_on_other_decisions_says_so() {
     let told = format!("decides otherwise from line {} of the recording on", at + 1);
     assert!(table.contains(&told), "{table}");
     assert_eq!(json(&played(&["--json"]))["difference"], at + 1);
+}
+
+/// It was refused for the tools and agents beside it, which no replay uses.
+#[tokio::test]
+async fn a_policy_may_be_that_of_a_server_whose_parts_are_not_here() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    record(&folder.join("calls"), 1).await;
+    let file = std::fs::read_dir(folder.join("calls")).unwrap().next();
+    let file = file.unwrap().unwrap().path();
+    for (path, text) in [
+        (
+            "tools/zone.toml",
+            "name = \"zone\"\nkind = \"mcp\"\neffect = \"read\"\n[mcp]\nserver = \"time\"\n",
+        ),
+        ("agents/a.toml", "model = \"large\"\n"),
+        (
+            "other.toml",
+            "[speculation]\npreemptive = false\n[tools]\nfolder = \"tools\"\n\
+             [call_recording]\nfolder = \"sounds\"\nagents = [\"a\"]\n",
+        ),
+    ] {
+        let path = folder.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let replay = ["replay", file.to_str().unwrap(), "--policy", "other.toml"];
+    let replayed = run(folder, &replay);
+    assert!(replayed.status.success(), "{}", stderr(&replayed));
+    assert!(stdout(&replayed).contains("asked at the pause"));
+    let refused = run(
+        folder,
+        &["ask", "q.wav", "--json", "--config", "other.toml"],
+    );
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
 }
 
 #[tokio::test]
@@ -1328,6 +1486,47 @@ fn lines_of_a_caller_that_a_full_disk_has_cut_off_are_deleted() {
         let left = std::fs::read_to_string(folder.join(path)).unwrap();
         assert_eq!(left, other, "{path}");
     }
+}
+
+/// It seemed to be done, although the recordings of sessions had not been looked at.
+#[test]
+fn where_nothing_of_a_caller_was_found_or_looked_for_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let write = |path: &str, text: &str| std::fs::write(folder.join(path), text).unwrap();
+    write(
+        "undertone.toml",
+        "[audit]\nfile = 'audit.jsonl'\n[tools]\njournal = 'journal.jsonl'\n",
+    );
+    write("audit.jsonl", "");
+    std::fs::create_dir(folder.join("rec")).unwrap();
+    write(
+        "rec/20260101T000000-7-1.jsonl",
+        "{\"caller\":\"+15550100\"}\n",
+    );
+    let forget = |more: &[&str]| {
+        let tried = [&["forget", "+15550100", "--dry-run"][..], more].concat();
+        let tried = run(folder, &tried);
+        assert!(tried.status.success(), "{}", stderr(&tried));
+        stdout(&tried)
+    };
+    let told = forget(&[]);
+    assert!(
+        told.contains("nothing was found of +15550100 in "),
+        "{told}"
+    );
+    assert!(
+        told.contains("audit.jsonl") && told.contains("journal.jsonl"),
+        "{told}"
+    );
+    assert!(
+        told.contains("NOT looked at") && told.contains("--record"),
+        "{told}"
+    );
+    let told = forget(&["--record", "rec"]);
+    assert!(told.contains("would delete"), "{told}");
+    assert!(!told.contains("nothing was found"), "{told}");
+    assert!(!told.contains("NOT looked at"), "{told}");
 }
 
 #[test]

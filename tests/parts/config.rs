@@ -996,6 +996,20 @@ fn a_mistake_in_an_agent_names_file_key_and_fix() {
     with_agents("", &[("undertone", "")]).refused(&["undertone.toml", "another name"]);
 }
 
+/// The key was not named.
+#[test]
+fn a_mistake_in_a_text_names_its_key() {
+    for (section, key) in [
+        ("session", "greeting"),
+        ("phone", "greeting"),
+        ("llm", "instructions"),
+    ] {
+        let text = format!("[{section}]\n{key} = \"Hi {{{{ session.\"\n");
+        let named = format!("{section}.{key}: ");
+        file(&text).refused(&[":2: ", &named, "not a template"]);
+    }
+}
+
 #[test]
 fn a_tool_named_like_plans_is_refused_where_models_make_plans() {
     let tool = "name = \"plan\"\nkind = \"subprocess\"\ndescription = \"A test.\"\neffect = \"read\"\n\

@@ -376,6 +376,23 @@ fn the_readmes_tool_runs_early_and_a_missing_line_is_named() {
     );
 }
 
+/// Its operator was told to let it use the network.
+#[test]
+fn a_program_may_run_early_if_it_uses_no_network() {
+    let program = "name = \"probe\"\nkind = \"subprocess\"\ndescription = \"Probes the line.\"\neffect = \"read\"\n\
+                   [router]\nexamples = [\"probe the line\"]\n[speculation]\nallow = \"full\"\n\
+                   [subprocess]\nargv = [\"true\"]\n";
+    let tried = |program: &str| tried(program, "probe the line")["calls"][0].clone();
+    let call = tried(program);
+    let because = call["because"].to_string();
+    assert!(
+        because.contains("network = false under [subprocess]"),
+        "{call}"
+    );
+    let call = tried(&format!("{program}network = false\n"));
+    assert!(!call["because"].to_string().contains("network"), "{call}");
+}
+
 #[test]
 fn words_are_tried_in_the_language_of_the_server() {
     let folder = tempfile::tempdir().unwrap();

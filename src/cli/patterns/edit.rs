@@ -3,7 +3,7 @@
 use crate::cli::{engines, print, print_json};
 use crate::config::Config;
 use crate::prediction::patterns::{Book, PatternStore, PatternStoreError, Patterns, Rate, Shown};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -32,7 +32,11 @@ pub(in crate::cli) struct Show {
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Forget {
     /// The tool
-    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    #[arg(
+        value_name = "TOOL|--all",
+        required_unless_present = "all",
+        conflicts_with = "all"
+    )]
     tool: Option<String>,
     /// Forget everything
     #[arg(long)]
@@ -74,20 +78,26 @@ pub(super) fn store(config: &Config) -> Result<Box<dyn PatternStore>> {
 }
 
 fn book(config: &Config) -> Result<Book> {
-    Ok(stored(&mut *store(config)?)?)
+    stored(&mut *store(config)?)
 }
 
-fn stored(store: &mut dyn PatternStore) -> Result<Book, PatternStoreError> {
-    Ok(store.load()?.unwrap_or_default().book)
+fn stored(store: &mut dyn PatternStore) -> Result<Book> {
+    let stored = store.load().map_err(|error| told(&error))?;
+    Ok(stored.unwrap_or_default().book)
+}
+
+/// The error without its causes, which its text names.
+fn told(error: &PatternStoreError) -> anyhow::Error {
+    anyhow!("{error}")
 }
 
 /// Changes what is stored.
 pub(super) fn edit(store: &mut dyn PatternStore, mut change: impl FnMut(&mut Book)) -> Result<()> {
-    store.update(&mut |mut stored| {
+    let updated = store.update(&mut |mut stored| {
         change(&mut stored.book);
         stored.book
-    })?;
-    Ok(())
+    });
+    updated.map(drop).map_err(|error| told(&error))
 }
 
 impl Of {

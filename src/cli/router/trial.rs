@@ -7,7 +7,7 @@ use crate::conversation::{Because, SpeculationPolicy, verdict};
 use crate::language::en::mood::{self, Mood};
 use crate::models::Models;
 use crate::prediction::{Considered, Evidence, Prediction, Trial};
-use crate::tools::declared::Declared;
+use crate::tools::declared::{Declared, Kind};
 use crate::tools::{Declaration, Eligibility, Registry};
 use anyhow::Result;
 use clap::Args;
@@ -147,7 +147,14 @@ fn obstacles(tool: &Declaration, confidence: f32, config: &Config) -> Vec<String
                 obstacles.push(format!("{file} lacks allow = \"full\" under [speculation]"));
             }
             if tool.network && !tool.speculation.network {
-                obstacles.push(format!("{file} lacks network = true under [speculation]"));
+                let local = declared.filter(|one| matches!(one.kind, Kind::Subprocess(_)));
+                let local = match local {
+                    Some(_) => ", or network = false under [subprocess] if its program uses none",
+                    None => "",
+                };
+                obstacles.push(format!(
+                    "{file} lacks network = true under [speculation]{local}"
+                ));
             }
         }
     }
