@@ -425,7 +425,7 @@ impl Remote {
         let messages = self.messages(&prompt)?;
         let server = &self.endpoint.server;
         let mut all = Look::default();
-        let response = match request(&self.endpoint, server, &prompt, &messages).await? {
+        let response = match request(&self.endpoint, server, &prompt, &messages, true).await? {
             Opened::Stream(response) => response,
             Opened::Text { text, .. } => {
                 return Ok(Look { text, ..all });
@@ -539,17 +539,19 @@ async fn open(
     prompt: &Prompt,
     messages: &[ChatMessage],
 ) -> Result<LlmStream, LlmError> {
-    Ok(match request(endpoint, server, prompt, messages).await? {
-        Opened::Stream(response) => {
-            let again = Again {
-                server: server.clone(),
-                prompt: prompt.clone(),
-                messages: messages.to_vec(),
-            };
-            events(response, endpoint.clone(), again)
-        }
-        Opened::Text { events, .. } => stream::iter(events.into_iter().map(Ok)).boxed(),
-    })
+    Ok(
+        match request(endpoint, server, prompt, messages, true).await? {
+            Opened::Stream(response) => {
+                let again = Again {
+                    server: server.clone(),
+                    prompt: prompt.clone(),
+                    messages: messages.to_vec(),
+                };
+                events(response, endpoint.clone(), again)
+            }
+            Opened::Text { events, .. } => stream::iter(events.into_iter().map(Ok)).boxed(),
+        },
+    )
 }
 
 /// The words and calls of a model in the whole text of an answer that its server has refused. `None` without a call:
@@ -573,14 +575,15 @@ enum Opened {
     },
 }
 
+/// Makes a request, without the parameters that the server refuses. `may_wait`: once more if it has no room now.
 async fn request(
     endpoint: &Endpoint,
     server: &Server,
     prompt: &Prompt,
     messages: &[ChatMessage],
+    mut may_wait: bool,
 ) -> Result<Opened, LlmError> {
     let mut takes = endpoint.takes().clone();
-    let mut may_wait = true;
     loop {
         let protocol = &endpoint.protocol;
         let settings = &endpoint.settings;
@@ -744,7 +747,7 @@ impl Reading {
             prompt,
             messages,
         } = again;
-        let opened = request(&self.endpoint, &server, &prompt, &messages).await;
+        let opened = request(&self.endpoint, &server, &prompt, &messages, false).await;
         match opened {
             Ok(Opened::Stream(response)) => {
                 self.messages = http::messages(server, response, error_message).boxed();

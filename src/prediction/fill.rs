@@ -41,9 +41,9 @@ const JOURNEYS: [&str; 11] = [
 const MONEY: [&str; 6] = ["euro", "dollar", "pound", "buck", "cent", "percent"];
 
 /// Before these, a "to" has a verb behind it: "I want to".
-const BEFORE_A_VERB: [&str; 12] = [
-    "want", "wanted", "like", "need", "have", "going", "able", "me", "you", "love", "trying",
-    "possible",
+const BEFORE_A_VERB: [&str; 13] = [
+    "hoping", "want", "wanted", "like", "need", "have", "going", "able", "me", "you", "love",
+    "trying", "possible",
 ];
 
 /// A time of the day that says so.
@@ -294,7 +294,13 @@ impl Form {
         let subject = |text: String| {
             let is_cut = text.len() < words.text.len();
             let named = |words: &&str| !is_cut || words.split(' ').any(|word| !is_around(word));
-            self.recipient(&parameter.name, &text)
+            let mut recipients = self.recipients(&parameter.name, &text);
+            // "to anna to cover dinner": one of them is a purpose.
+            if recipients.len() > 1 {
+                return None;
+            }
+            recipients
+                .pop()
                 .or_else(|| self.frame.subject(&text))
                 .or_else(|| slots::free_text(&text).filter(named).map(str::to_owned))
         };
@@ -308,12 +314,13 @@ impl Form {
         Some((subject.clone().into(), subject))
     }
 
-    /// The one to whom something goes, for a parameter of that name: "anna" of "send it to anna please". Behind an
-    /// earlier "to" may be a verb.
-    fn recipient(&self, name: &str, text: &str) -> Option<String> {
+    /// Those to whom something may go, for a parameter of that name: "anna" of "send it to anna please".
+    fn recipients(&self, name: &str, text: &str) -> Vec<String> {
         let name = name.to_lowercase();
-        name.split(['_', '-'])
-            .find(|word| matches!(*word, "to" | "recipient"))?;
+        let mut parts = name.split(['_', '-']);
+        if !parts.any(|word| matches!(word, "to" | "recipient")) {
+            return Vec::new();
+        }
         let words: Vec<&str> = text.split_whitespace().collect();
         let named = |to: usize| {
             let before = to.checked_sub(1).map(|at| words[at]);
@@ -333,7 +340,7 @@ impl Form {
             let is_named = run.first().is_some_and(|word| !self.frame.has(word));
             is_named.then(|| run.join(" "))
         };
-        (0..words.len()).rev().find_map(named)
+        (0..words.len()).filter_map(named).collect()
     }
 
     /// A text without the first occurrence of each of these runs of words, and without the unit of a number.
@@ -776,6 +783,12 @@ mod tests {
                 vec!["amount", "to"],
                 "send 50 euros to Anna to pay for dinner",
                 Some(json!({"amount": 50, "to": "Anna"})),
+            ),
+            (
+                transfer(),
+                vec!["amount", "to"],
+                "send 50 euros to Anna to cover dinner",
+                None,
             ),
             (
                 article(),

@@ -588,10 +588,15 @@ async fn an_error_that_names_no_request_ends_the_call_at_once() {
         assert!(why.contains("No valid session ID"), "{why}");
     }
     // The server may have begun before it failed.
-    let failed = json!({"code": -32603, "message": "Internal server error"});
-    let failed = json!({"jsonrpc": "2.0", "error": failed, "id": null});
-    let told = change_at(&Forgetful::with_error(failed)).await;
-    assert!(matches!(told, ToolError::Uncertain(_)), "{told:?}");
+    for (code, message) in [
+        (-32603, "Internal server error"),
+        (-32000, "Connection closed"),
+    ] {
+        let failed = json!({"code": code, "message": message});
+        let failed = json!({"jsonrpc": "2.0", "error": failed, "id": null});
+        let told = change_at(&Forgetful::with_error(failed)).await;
+        assert!(matches!(told, ToolError::Uncertain(_)), "{told:?}");
+    }
 }
 
 #[tokio::test]

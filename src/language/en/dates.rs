@@ -165,9 +165,18 @@ static UNCLEAR: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 
 fn is_unclear(text: &str) -> bool {
-    UNCLEAR
-        .as_ref()
-        .is_some_and(|unclear| unclear.is_match(text))
+    // "10 december 7 pm"
+    let is_time = |rest: &str| {
+        let rest = rest.trim_start_matches([':', '.', ' ']);
+        let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+        let next = rest.split_whitespace().next().unwrap_or_default();
+        ["am", "pm", "oclock", "o'clock"].contains(&next)
+    };
+    let Some(unclear) = UNCLEAR.as_ref() else {
+        return false;
+    };
+    let mut found = unclear.find_iter(text);
+    found.any(|found| !is_time(&text[found.end()..]))
 }
 
 /// The date that normalised text names, relative to `today`. A day of the week or a date without a year is
@@ -412,6 +421,8 @@ mod tests {
             ("March 11th, no, the 12th", "2027-03-12"),
             ("March 11th, no, the 12th at 7", "2027-03-12"),
             ("the 5th of December, 8 pm", "2026-12-05"),
+            ("10 December, 7 pm", "2026-12-10"),
+            ("10 December, 7:30 pm", "2026-12-10"),
             ("Friday the 11th, no, the fifth of May", "2027-05-05"),
             ("on Friday, no, the first train", "2026-11-27"),
             ("on Friday, actually Saturday", "2026-11-28"),

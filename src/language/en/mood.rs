@@ -103,7 +103,7 @@ static WANTS_DONE: Pattern = LazyLock::new(|| {
 /// Words that make a question of a polite form: "can you tell if it is open".
 static WHETHER: Pattern = LazyLock::new(|| {
     Regex::new(
-        r"\b(?:know|tell|see|check|say|confirm|verify|find out|remember)\b.* (?:if|whether|who|when|why|where|what|which|how)\b",
+        r"\b(?:know|tell|see|check|say|confirm|verify|find out|remember)(?: me| us)? (?:if|whether|who|when|why|where|what|which|how)\b",
     )
     .ok()
 });
@@ -222,6 +222,13 @@ pub fn only_asks(said: &str) -> bool {
     asks
 }
 
+/// Whether a polite question goes on with [`WHETHER`], and not behind the request: "could you open it and tell me if it
+/// worked".
+fn asks_whether(core: &str) -> bool {
+    let found = WHETHER.as_ref().and_then(|whether| whether.find(core));
+    found.is_some_and(|found| !core[..found.start()].contains(" and "))
+}
+
 /// The reason to say a clause.
 enum Purpose {
     /// To have something done.
@@ -238,7 +245,7 @@ fn purpose(clause: &str, questioned: bool) -> Option<Purpose> {
     let to_know = fits(&WANTS_TO_KNOW, opener) || (!opener.is_empty() && fits(&STATE, core));
     match mood(core, false) {
         _ if fits(&TELL_ME, core) => Some(Purpose::Know),
-        Mood::Question if fits(&WANTS_DONE, core) && !fits(&WHETHER, core) => Some(Purpose::Act),
+        Mood::Question if fits(&WANTS_DONE, core) && !asks_whether(core) => Some(Purpose::Act),
         Mood::Question => Some(Purpose::Know),
         _ if fits(&YOU_COULD, core) && (!opener.is_empty() || questioned) => Some(Purpose::Act),
         Mood::Statement if to_know || questioned => Some(Purpose::Know),
@@ -615,6 +622,9 @@ mod tests {
             "Unlock the front door, is that possible?",
             "Check my bag in.",
             "How about turning on the light?",
+            "Could you book a table for two and let me know if it works?",
+            "Can you unlock the door and tell me when it's done?",
+            "Can you tell Bob what time dinner is?",
         ] {
             assert!(!only_asks(said), "{said}");
         }

@@ -63,6 +63,11 @@ pub(super) static VOCABULARY: Vocabulary = Vocabulary {
         (FORCED, &["tool_choice"]),
         ("tool_choice", &["tool_choice"]),
         ("seed", &["seed"]),
+        // Servers that do not know it at all. Errors about blocks of thoughts have it in other marks.
+        (
+            THINKING,
+            &["'thinking'", "\"thinking\"", "field `thinking`"],
+        ),
     ],
 };
 
@@ -108,7 +113,10 @@ pub(super) fn body(
     if let Some(effort) = effort.filter(|_| takes.has("output_config")) {
         let config = body.entry("output_config").or_insert_with(|| json!({}));
         if let Some(config) = config.as_object_mut() {
-            config.insert("effort".into(), json!(effort));
+            match settings.reasoning_effort {
+                Some(_) => config.insert("effort".into(), json!(effort)),
+                None => Some(config.entry("effort").or_insert(json!(effort)).clone()),
+            };
         }
     }
     if settings.calls == Calls::Native {

@@ -200,7 +200,8 @@ fn says_unknown(reason: &str) -> bool {
         "unknown",
         "unexpected",
         "not permitted",
-        "extra",
+        "extra input",
+        "extra field",
     ]
     .iter()
     .any(|word| reason.contains(word))

@@ -22,6 +22,7 @@ use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -360,7 +361,6 @@ impl State {
 
     /// Opens the file again if it is not the one at its path any more: lines in a deleted file would be lost.
     fn follow(&mut self) -> io::Result<()> {
-        use std::os::unix::fs::MetadataExt;
         let own = self.file.metadata()?;
         let is_own = |there: &Metadata| (there.dev(), there.ino()) == (own.dev(), own.ino());
         match std::fs::metadata(&self.path) {
@@ -727,12 +727,22 @@ fn rewrite(
     newer: &[Value],
 ) -> io::Result<()> {
     let new = path.with_extension("new");
-    let written = write_all(&new, entries, newer).and_then(|()| std::fs::rename(&new, path));
+    let written = write_all(&new, entries, newer).and_then(|()| {
+        keep_owner(path, &new);
+        std::fs::rename(&new, path)
+    });
     if written.is_err() {
         let _ = std::fs::remove_file(&new);
     }
     written?;
     File::open(folder)?.sync_all()
+}
+
+/// Gives the new file the owner of the old one, as far as it may: root may look at the journal of another user.
+fn keep_owner(old: &Path, new: &Path) {
+    if let Ok(old) = std::fs::metadata(old) {
+        let _ = std::os::unix::fs::chown(new, Some(old.uid()), Some(old.gid()));
+    }
 }
 
 fn write_all(path: &Path, entries: &HashMap<String, Entry>, newer: &[Value]) -> io::Result<()> {

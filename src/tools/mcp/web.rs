@@ -119,7 +119,8 @@ const NO_TOKEN: io::ErrorKind = io::ErrorKind::PermissionDenied;
 /// Marks the errors of requests that the server has refused without reading them.
 const UNREAD: io::ErrorKind = io::ErrorKind::NotConnected;
 
-/// The code with which servers made with the SDK for TypeScript refuse a request of a session that they do not know.
+/// The code with which servers made with the SDK for TypeScript refuse a request of a session that they do not know,
+/// with these words; with others it is any error, such as a connection that broke in the middle of a call.
 const BAD_REQUEST: ErrorCode = ErrorCode(-32_000);
 
 fn no_token(error: OauthError) -> Error {
@@ -168,10 +169,10 @@ fn unnamed(id: &RequestId, answer: &StreamableHttpPostResponse) -> Option<Error>
         return None;
     }
     let (code, said) = (answer.error.code, answer.error.message.to_string());
+    let unread = |said| Error::Io(io::Error::new(UNREAD, said));
     Some(match code {
-        ErrorCode::PARSE_ERROR | ErrorCode::INVALID_REQUEST | BAD_REQUEST => {
-            Error::Io(io::Error::new(UNREAD, said))
-        }
+        ErrorCode::PARSE_ERROR | ErrorCode::INVALID_REQUEST => unread(said),
+        BAD_REQUEST if said.starts_with("Bad Request") => unread(said),
         // It may have failed on the way.
         _ => Error::UnexpectedServerResponse(said.into()),
     })

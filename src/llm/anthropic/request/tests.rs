@@ -206,6 +206,26 @@ fn a_refused_way_of_thinking_gives_way_to_the_next_and_the_effort_stays() {
     }
 }
 
+#[test]
+fn a_server_that_does_not_know_thinking_is_not_told_of_it() {
+    let asked = prompt(vec![user("Weather?")]);
+    let settings = settings(Calls::Native);
+    for reason in [
+        r#"{"loc":["body","thinking"],"msg":"Extra inputs are not permitted"}"#,
+        r#"json: unknown field "thinking""#,
+        "unknown field `thinking`, expected one of `model`, `messages`",
+        "Unknown parameter: 'thinking'",
+        "this model does not support parameters: ['thinking']",
+        "thinking: Extra inputs are not permitted",
+    ] {
+        let body = request(&settings, &asked, &Takes::default(), &Blocks::default());
+        assert_eq!(body["thinking"], json!({"type": "disabled"}));
+        let takes = after(&Takes::default(), &body, reason);
+        let body = request(&settings, &asked, &takes, &Blocks::default());
+        assert_eq!(body["thinking"], Value::Null, "{reason}");
+    }
+}
+
 /// The operator's `disabled` was left out after each call, so that the model thought.
 #[test]
 fn a_way_of_thinking_without_a_budget_stays_in_a_round_without_thoughts() {
