@@ -502,7 +502,6 @@ async fn unknown_paths_and_methods_are_answered_in_openais_form() {
         (Method::POST, "/v1/models/a/b", 404, "unknown_url"),
         (Method::GET, "/v1/audio/speech", 405, "method_not_supported"),
         (Method::PUT, "/v1/models", 405, "method_not_supported"),
-        (Method::PUT, "/v1/realtime", 405, "method_not_supported"),
     ] {
         let answer = client.request(method, at(&server, path)).send().await;
         let answer = answer.expect("an answer");
@@ -515,6 +514,11 @@ async fn unknown_paths_and_methods_are_answered_in_openais_form() {
         let message = body["error"]["message"].as_str().expect("a reason");
         assert!(message.contains(path), "{message}");
     }
+    let put = client.put(at(&server, "/v1/realtime?model=undertone"));
+    let answer = put.send().await.expect("an answer");
+    assert_eq!(answer.status(), 405);
+    let body: Value = answer.json().await.expect("JSON");
+    assert_eq!(body["error"]["code"], "method_not_supported");
 }
 
 /// The whole body was read first, so a stranger held a connection for half a minute.

@@ -45,6 +45,8 @@ pub(super) struct Session {
     /// The operator's default for `threshold`, the speech probability above which the VAD reports
     /// speech.
     threshold: f64,
+    /// When the session is said to expire, seconds since 1970.
+    expires_at: u64,
     echo: Map<String, Value>,
 }
 
@@ -98,6 +100,7 @@ impl Session {
             has_spoken: false,
             interrupt: true,
             threshold: 0.5,
+            expires_at: 0,
             echo,
         }
     }
@@ -109,7 +112,7 @@ impl Session {
 
     /// Sets when the session is said to expire, seconds since 1970.
     pub(super) fn set_expiry(&mut self, at: u64) {
-        self.echo.insert("expires_at".into(), at.into());
+        self.expires_at = at;
     }
 
     /// Sets the operator's defaults for `interrupt_response` and `threshold`.
@@ -136,7 +139,7 @@ impl Session {
                 "type": "transcription",
                 "object": "realtime.transcription_session",
                 "id": field("id"),
-                "expires_at": field("expires_at"),
+                "expires_at": self.expires_at,
                 "include": field("include"),
                 "audio": {"input": audio["input"]},
             });
@@ -144,6 +147,7 @@ impl Session {
         audio["output"]["voice"] = self.voice_name().into();
         let mut echo = self.echo.clone();
         echo.insert("audio".into(), audio);
+        echo.insert("expires_at".into(), self.expires_at.into());
         Value::Object(echo)
     }
 
