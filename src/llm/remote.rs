@@ -349,16 +349,20 @@ impl Llm for Remote {
         let messages = self.messages(&prompt);
         let warm = self.clone();
         Box::pin(async move {
-            let messages = messages?;
             prompt.demands.max_tokens = Some(WARM_UP_TOKENS);
-            let opened = open(&endpoint, &endpoint.patient, &prompt, &messages).await;
+            let mut asked = Asked {
+                server: endpoint.patient.clone(),
+                prompt,
+                messages: messages?,
+            };
+            let opened = open(&endpoint, asked.clone()).await;
             let mut events = match opened {
                 // Perhaps because the limit leaves no room for a thought: answers have the configured one.
                 Err(LlmError::Status {
                     status: 400 | 422, ..
                 }) => {
-                    prompt.demands.max_tokens = None;
-                    open(&endpoint, &endpoint.patient, &prompt, &messages).await?
+                    asked.prompt.demands.max_tokens = None;
+                    open(&endpoint, asked).await?
                 }
                 opened => opened?,
             };
@@ -501,7 +505,12 @@ fn answer(
 ) -> LlmStream {
     stream::once(async move {
         let alive = stream::once(std::future::ready(Ok(LlmEvent::Thinking)));
-        let events = open(&endpoint, &endpoint.server, &prompt, &messages?).await?;
+        let asked = Asked {
+            server: endpoint.server.clone(),
+            prompt,
+            messages: messages?,
+        };
+        let events = open(&endpoint, asked).await?;
         Ok(alive.chain(events).boxed())
     })
     .map(|opened| match opened {
@@ -533,25 +542,18 @@ fn with_thoughts(events: LlmStream, waited_for: bool) -> LlmStream {
 
 /// Requests an answer. Parameters that the server refuses are left out, and a server that is busy is asked a
 /// second time if it has room soon, even if it says so only in its stream.
-async fn open(
-    endpoint: &Arc<Endpoint>,
-    server: &Arc<Server>,
-    prompt: &Prompt,
-    messages: &[ChatMessage],
-) -> Result<LlmStream, LlmError> {
-    Ok(
-        match request(endpoint, server, prompt, messages, true).await? {
-            Opened::Stream(response) => {
-                let again = Again {
-                    server: server.clone(),
-                    prompt: prompt.clone(),
-                    messages: messages.to_vec(),
-                };
-                events(response, endpoint.clone(), again)
-            }
-            Opened::Text { events, .. } => stream::iter(events.into_iter().map(Ok)).boxed(),
-        },
-    )
+async fn open(endpoint: &Arc<Endpoint>, asked: Asked) -> Result<LlmStream, LlmError> {
+    let opened = request(
+        endpoint,
+        &asked.server,
+        &asked.prompt,
+        &asked.messages,
+        true,
+    );
+    Ok(match opened.await? {
+        Opened::Stream(response) => events(response, endpoint.clone(), asked),
+        Opened::Text { events, .. } => stream::iter(events.into_iter().map(Ok)).boxed(),
+    })
 }
 
 /// The words and calls of a model in the whole text of an answer that its server has refused. `None` without a call:
@@ -654,7 +656,8 @@ fn says_busy(data: &str) -> bool {
 }
 
 /// A request that can be repeated.
-struct Again {
+#[derive(Clone)]
+struct Asked {
     server: Arc<Server>,
     prompt: Prompt,
     messages: Vec<ChatMessage>,
@@ -671,10 +674,10 @@ struct Reading {
     /// When a thought was last reported.
     thought: Option<Instant>,
     /// The request, unless it has been repeated.
-    again: Option<Again>,
+    again: Option<Asked>,
 }
 
-fn events(response: Response, endpoint: Arc<Endpoint>, again: Again) -> LlmStream {
+fn events(response: Response, endpoint: Arc<Endpoint>, again: Asked) -> LlmStream {
     let reading = Reading {
         messages: http::messages(again.server.clone(), response, error_message).boxed(),
         reader: endpoint.reader(&again.prompt),
@@ -739,10 +742,10 @@ impl Reading {
     }
 
     /// Makes the request again, whose answer takes the place of this one. Returns the first events.
-    async fn ask(&mut self, again: Again) -> Vec<Result<LlmEvent, LlmError>> {
+    async fn ask(&mut self, again: Asked) -> Vec<Result<LlmEvent, LlmError>> {
         tracing::debug!("the server is busy: it is asked once more");
         tokio::time::sleep(PATIENCE).await;
-        let Again {
+        let Asked {
             server,
             prompt,
             messages,

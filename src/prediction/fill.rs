@@ -13,10 +13,9 @@ use crate::language::en::{
 use crate::tools::{Declaration, ToolSpec};
 use jiff::civil::Date;
 use jsonschema::Validator;
-use regex::Regex;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 /// Keywords of a schema that refuse values of the right type.
 const BOUNDS: [&str; 9] = [
@@ -41,27 +40,10 @@ const JOURNEYS: [&str; 11] = [
 const MONEY: [&str; 6] = ["euro", "dollar", "pound", "buck", "cent", "percent"];
 
 /// Before these, a "to" has a verb behind it: "I want to".
-const BEFORE_A_VERB: [&str; 13] = [
+const LEADS_TO_A_VERB: [&str; 13] = [
     "hoping", "want", "wanted", "like", "need", "have", "going", "able", "me", "you", "love",
     "trying", "possible",
 ];
-
-/// A time of the day that says so.
-static CLOCK: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
-        r"\b(?:(?:(?:half|quarter|\d{1,2}) past|quarter to) \d{1,2}|\d{1,2}(?:[ .][0-5]\d)? ?(?:am|pm|oclock))\b",
-    )
-    .ok()
-});
-
-/// A time of the day on a day that was named: "at 7".
-static AT: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    let day_of_week = dates::DAY_OF_WEEK;
-    Regex::new(&format!(
-        r"\bat (?:2[0-4]|[01]?\d)(?:[ .][0-5]\d)?(?P<rest> (?:on|in|for|with|and|or|please|today|tonight|tomorrow|this|next|{day_of_week})\b|$)",
-    ))
-    .ok()
-});
 
 /// A value, and the words that it was read from.
 type Found = (Value, String);
@@ -264,12 +246,7 @@ impl Form {
         let has_day =
             self.parameters.iter().any(Parameter::is_day) || dates::read(&text, today).is_some();
         if !is_about(&["hour", "time"]) {
-            if let Some(clock) = CLOCK.as_ref() {
-                text = clock.replace_all(&text, "").into_owned();
-            }
-            if let Some(at) = AT.as_ref().filter(|_| has_day) {
-                text = at.replace_all(&text, "$rest").into_owned();
-            }
+            text = slots::without_clock(&text, has_day);
         }
         if !is_about(&["day", "date", "year"]) {
             text = dates::without(&text);
@@ -324,7 +301,7 @@ impl Form {
         let words: Vec<&str> = text.split_whitespace().collect();
         let named = |to: usize| {
             let before = to.checked_sub(1).map(|at| words[at]);
-            if words[to] != "to" || before.is_some_and(|word| BEFORE_A_VERB.contains(&word)) {
+            if words[to] != "to" || before.is_some_and(|word| LEADS_TO_A_VERB.contains(&word)) {
                 return None;
             }
             let behind = words[to + 1..].iter().skip_while(|word| {

@@ -1405,16 +1405,16 @@ fn packed_models_are_unpacked_and_checked_without_python() {
     assert!(!damaged.status.success() && !folder.join("other").exists());
 }
 
+/// Settings that keep the files of sessions, beside the configuration.
+const KEPT_HERE: &str = "[audit]\nfile = 'audit.jsonl'\n[tools]\njournal = 'journal.jsonl'\n";
+
 /// They stayed: the audit log names no caller, so only the journal says whose they are.
 #[test]
 fn audit_lines_of_a_session_that_only_the_journal_attributes_are_deleted() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let write = |path: &str, text: &str| std::fs::write(folder.join(path), text).unwrap();
-    write(
-        "undertone.toml",
-        "[audit]\nfile = 'audit.jsonl'\n[tools]\njournal = 'journal.jsonl'\n",
-    );
+    write("undertone.toml", KEPT_HERE);
     let session = |nth: u32| uuid::Uuid::from_u128(nth.into()).to_string();
     let lines = [1, 2, 3].map(|nth| {
         let (session, call) = (session(nth), format!("{}-call_2", session(nth)));
@@ -1494,10 +1494,7 @@ fn where_nothing_of_a_caller_was_found_or_looked_for_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let write = |path: &str, text: &str| std::fs::write(folder.join(path), text).unwrap();
-    write(
-        "undertone.toml",
-        "[audit]\nfile = 'audit.jsonl'\n[tools]\njournal = 'journal.jsonl'\n",
-    );
+    write("undertone.toml", KEPT_HERE);
     write("audit.jsonl", "");
     std::fs::create_dir(folder.join("rec")).unwrap();
     write(

@@ -168,6 +168,35 @@ pub fn free_text(text: &str) -> Option<&str> {
     Some(found.name("words")?.as_str().trim())
 }
 
+/// A time of the day that says so.
+static CLOCK: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"\b(?:(?:(?:half|quarter|\d{1,2}) past|quarter to) \d{1,2}|\d{1,2}(?:[ .][0-5]\d)? ?(?:am|pm|oclock))\b",
+    )
+    .ok()
+});
+
+/// A time of the day on a day that was named: "at 7".
+static AT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let day_of_week = DAY_OF_WEEK;
+    Regex::new(&format!(
+        r"\bat (?:2[0-4]|[01]?\d)(?:[ .][0-5]\d)?(?P<rest> (?:on|in|for|with|and|or|please|today|tonight|tomorrow|this|next|{day_of_week})\b|$)",
+    ))
+    .ok()
+});
+
+/// A normalised text without times of the day. "At 7" is one if a day is named.
+pub fn without_clock(text: &str, has_day: bool) -> String {
+    let text = match CLOCK.as_ref() {
+        Some(clock) => clock.replace_all(text, ""),
+        None => text.into(),
+    };
+    match AT.as_ref().filter(|_| has_day) {
+        Some(at) => at.replace_all(&text, "$rest").into_owned(),
+        None => text.into_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

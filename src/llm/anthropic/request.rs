@@ -113,10 +113,10 @@ pub(super) fn body(
     if let Some(effort) = effort.filter(|_| takes.has("output_config")) {
         let config = body.entry("output_config").or_insert_with(|| json!({}));
         if let Some(config) = config.as_object_mut() {
-            match settings.reasoning_effort {
-                Some(_) => config.insert("effort".into(), json!(effort)),
-                None => Some(config.entry("effort").or_insert(json!(effort)).clone()),
-            };
+            let is_own = settings.reasoning_effort.is_none() && config.contains_key("effort");
+            if !is_own {
+                config.insert("effort".into(), json!(effort));
+            }
         }
     }
     if settings.calls == Calls::Native {
