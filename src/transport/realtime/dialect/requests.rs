@@ -418,9 +418,8 @@ impl Realtime {
         let item = match content.clone() {
             ItemContent::System(text) => NewItem::System { text },
             ItemContent::User(text) => NewItem::User { text },
-            // Unreachable: the session is not told of it.
             ItemContent::Pictures => NewItem::User {
-                text: String::new(),
+                text: PICTURE.into(),
             },
             ItemContent::Spoken { text, .. } => NewItem::Spoken { text },
             ItemContent::Agent(text) => NewItem::Agent { text },
