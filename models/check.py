@@ -3,8 +3,9 @@
     .venv/bin/python check.py [CLIPS_DIR]
 
 The two halves of the Piper voice, decoded in chunks, against the voice in one
-piece; and with CLIPS_DIR, Whisper against the texts of the clips in it: 16 kHz
-mono WAV files, and a manifest.jsonl with `file` and `text` on each line.
+piece; the sentence embeddings with products in int8 against those in f32; and
+with CLIPS_DIR, Whisper against the texts of the clips in it: 16 kHz mono WAV
+files, and a manifest.jsonl with `file` and `text` on each line.
 """
 
 import json
@@ -20,6 +21,7 @@ import numpy as np
 import onnxruntime as ort
 
 from ct2_to_ggml import FFT_SIZE, SAMPLE_RATE, byte_of_character, mel_filter_bank
+from minilm_int8 import SENTENCES, words_at_random
 from piper_split import LATENT
 
 WEIGHTS = Path(os.environ.get("UNDERTONE_MODELS") or Path(__file__).resolve().parent / "weights")
@@ -70,6 +72,22 @@ def decode_in_chunks(decoder, latent):
         first, last = max(0, start - MARGIN), min(frames, end + MARGIN)
         samples = decoder.run(None, {LATENT: latent[:, :, first:last]})[0].ravel()
         yield samples[(start - first) * PIPER_HOP : (end - first) * PIPER_HOP]
+
+
+def check_minilm():
+    vectors, times = [], []
+    for embedder in map(session, ("sources/minilm/model.onnx", "minilm/model.onnx")):
+        # Other words than the rewrite has seen.
+        random = np.random.default_rng(1)
+        inputs = [words_at_random(random) for _ in range(SENTENCES)]
+        started = time.perf_counter()
+        means = [embedder.run(None, each)[0][0].mean(axis=0) for each in inputs]
+        times.append((time.perf_counter() - started) / SENTENCES)
+        vectors.append([mean / np.linalg.norm(mean) for mean in means])
+    cosines = np.sum(np.multiply(*vectors), axis=1)
+    print(f"minilm: cosine of int8 and f32 {cosines.mean():.4f}, at least {cosines.min():.4f}; "
+          f"{1000 * times[1]:.1f} ms a sentence, {times[0] / times[1]:.1f} times as fast")
+    return cosines.min() > 0.99
 
 
 class Whisper:
@@ -164,7 +182,7 @@ def check_whisper(clips, encoder, highest_wer):
 
 
 def main():
-    good = [check_piper()]
+    good = [check_piper(), check_minilm()]
     if len(sys.argv) > 1:
         # Without a normaliser, "fourteen" for "14" counts as an error.
         for encoder in ("encoder.int8.onnx", "encoder.f32.onnx"):

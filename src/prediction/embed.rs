@@ -31,7 +31,7 @@ pub enum EmbedError {
 static IN_USE: Mutex<BTreeMap<PathBuf, Weak<Model>>> = Mutex::new(BTreeMap::new());
 
 /// Text to a vector of [`Embedder::LENGTH`] numbers; near in meaning is near in angle. Those of one folder share the
-/// model, which takes some 170 MB, and embed one text at a time.
+/// model, which takes some 50 MB, and embed one text at a time.
 #[derive(Debug, Clone)]
 pub struct Embedder(Arc<Model>);
 
@@ -61,7 +61,7 @@ impl Embedder {
         Ok(Self(model))
     }
 
-    /// The mean of the last layer, scaled to length 1. Takes some 6 ms on one core.
+    /// The mean of the last layer, scaled to length 1. Takes some 2 ms on one core.
     ///
     /// # Errors
     /// [`EmbedError::Tokenizer`] or [`EmbedError::Run`].
