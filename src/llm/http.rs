@@ -180,8 +180,18 @@ impl Server {
 pub(super) enum Sign {
     /// The data of a server-sent event.
     Data(String),
-    /// Bytes without a whole event, such as a comment that keeps the connection alive.
+    /// Bytes without a whole event, such as a comment that keeps the connection alive, or an event without data.
     Alive,
+}
+
+impl Sign {
+    fn of(event: Event) -> Self {
+        let is_blank = matches!(event.data.trim(), "" | "\"\"");
+        match is_blank && event.event != "error" {
+            true => Self::Alive,
+            false => Self::Data(data_in(event)),
+        }
+    }
 }
 
 /// The events of a response, or why the stream broke. `message_of` extracts the message from a body that is an error
@@ -209,9 +219,7 @@ pub(super) fn messages(
             unread.take();
             reported = 0;
             Poll::Ready(event.map(|event: Result<Event, _>| {
-                event
-                    .map(|event| Sign::Data(data_in(event)))
-                    .map_err(|error| server.broken(error))
+                event.map(Sign::of).map_err(|error| server.broken(error))
             }))
         }
         Poll::Pending => {
@@ -335,8 +343,11 @@ pub(super) fn data_of(bytes: &[u8], most: usize) -> Vec<String> {
     let pieces: Vec<_> = bytes.chunks(most).map(<[u8]>::to_vec).collect();
     let pieces = stream::iter(pieces.into_iter().map(Ok));
     let events = bounded_text(pieces, Arc::default()).eventsource();
-    let data = events.take_while(|event| std::future::ready(event.is_ok()));
-    let data = data.filter_map(async |event| event.ok().map(data_in));
+    let events = events.take_while(|event| std::future::ready(event.is_ok()));
+    let data = events.filter_map(async |event| match Sign::of(event.ok()?) {
+        Sign::Data(data) => Some(data),
+        Sign::Alive => None,
+    });
     data.collect().now_or_never().unwrap_or_default()
 }
 

@@ -113,6 +113,18 @@ pub(super) fn tool_name(sent: &str) -> &str {
     sent.split("<|").next().unwrap_or_default()
 }
 
+/// The index of a call as a server sends it, in any form of number; `None` if it is none.
+pub(super) fn index_in(sent: &Value) -> Option<u64> {
+    match sent {
+        Value::Number(index) => {
+            let index = index.as_f64().filter(|index| *index >= 0.0);
+            index.map(|index| index as u64)
+        }
+        Value::String(index) => index.trim().parse().ok(),
+        _ => None,
+    }
+}
+
 fn is_object(raw: &str) -> bool {
     raw.trim_start().starts_with('{')
 }

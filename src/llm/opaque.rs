@@ -1,7 +1,8 @@
 //! Blocks of a provider that must come back with the calls that they came with: Gemini's thought signatures,
 //! Claude's and DeepSeek's thoughts, and what OpenRouter sends of them. Without them some refuse the next request.
+//! DeepSeek's newer models and MiMo want thoughts with every message of the agent, calls or not.
 
-use crate::llm::prompt::{ChatCall, ChatMessage, callable};
+use crate::llm::prompt::{ChatCall, ChatMessage, Role, callable};
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, VecDeque};
 
@@ -11,7 +12,8 @@ const MOST: usize = 1_024;
 /// The longest block, bytes.
 const LONGEST: usize = 64 * 1_024;
 
-/// The thoughts before a call for which there are none. Kimi takes an empty text for a missing one, which it refuses.
+/// The thoughts of a message for which there are none. Kimi and DeepSeek V4 Pro take an empty text for a missing one,
+/// which they refuse.
 const NO_THOUGHTS: &str = " ";
 
 /// A block that came with a call.
@@ -68,12 +70,16 @@ impl Blocks {
             return;
         }
         self.signs |= block.extra.is_some();
-        self.thinks |= !block.thoughts.is_empty();
         if self.blocks.len() == MOST {
             self.blocks.pop_front();
         }
         self.blocks
             .push_back((session, key(name, arguments), block));
+    }
+
+    /// From now on each message of the agent has thoughts: its own, or a placeholder.
+    pub(super) fn want_thoughts(&mut self) {
+        self.thinks = true;
     }
 
     /// Forgets those of a session that are kept. Returns whether there were any.
@@ -124,12 +130,12 @@ impl<'a> OfSession<'a> {
         blocks
     }
 
-    /// Adds the blocks to the calls of a history. A call that the model has not written itself gets the
+    /// Adds the blocks to the agent's messages in a history. A call that the model has not written itself gets the
     /// placeholder that Google documents for it.
     pub(super) fn attach(&self, messages: &mut [ChatMessage]) {
         let blocks = self.of(messages);
-        let calling = messages.iter_mut().zip(&blocks);
-        for (message, blocks) in calling.filter(|(_, blocks)| !blocks.is_empty()) {
+        let all = messages.iter_mut().zip(&blocks);
+        for (message, blocks) in all.filter(|(message, _)| message.role == Role::Assistant) {
             let mut ids = Vec::new();
             for (call, block) in message.tool_calls.iter_mut().zip(blocks) {
                 call.extra_content = match block.and_then(|block| block.extra.clone()) {
@@ -171,7 +177,7 @@ fn unsigned() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::prompt::{ChatFunction, Role};
+    use crate::llm::prompt::ChatFunction;
 
     fn message(arguments: &str) -> ChatMessage {
         ChatMessage {
@@ -216,10 +222,20 @@ mod tests {
             ..Block::default()
         };
         blocks.keep(1, "look_up", &Map::new(), block);
-        let mut messages = [message("{}"), message("{\"n\":1}")];
+        let said = |role| ChatMessage::new(role, "Okay.".into());
+        let mut messages = [
+            message("{}"),
+            message("{\"n\":1}"),
+            said(Role::Assistant),
+            said(Role::User),
+        ];
         blocks.of_session(1).attach(&mut messages);
-        assert_eq!(messages[0].reasoning_content.as_deref(), Some("hmm"));
-        assert_eq!(messages[1].reasoning_content.as_deref(), Some(NO_THOUGHTS));
+        assert!(messages.iter().all(|m| m.reasoning_content.is_none()));
+        blocks.want_thoughts();
+        blocks.of_session(1).attach(&mut messages);
+        let thoughts = messages.iter().map(|m| m.reasoning_content.as_deref());
+        let expected = [Some("hmm"), Some(NO_THOUGHTS), Some(NO_THOUGHTS), None];
+        assert_eq!(thoughts.collect::<Vec<_>>(), expected);
     }
 
     #[test]
@@ -229,6 +245,7 @@ mod tests {
             thoughts: thoughts.into(),
             ..signed(thoughts)
         };
+        blocks.want_thoughts();
         blocks.keep(1, "look_up", &Map::new(), block("Ann owes 40 dollars"));
         blocks.keep(2, "look_up", &Map::new(), block("Bob owes nothing"));
         for (session, thoughts, signature) in [

@@ -3,7 +3,7 @@
 
 mod server;
 
-use super::markup::{CallForm, Parser};
+use super::markup::{CallForm, Parser, closes_unopened_thoughts};
 use super::prompt::Prompts;
 use super::remote::Settings;
 use super::{Calls, Demands, Llm, LlmError, LlmEvent, Message, Prompt, Remote, TokenUsage};
@@ -421,7 +421,7 @@ pub async fn probe(
     let mut sample = asked(2, "Say hello.");
     sample.demands.max_tokens = None;
     let sample = markup.sample(sample).await.unwrap_or_default();
-    let thinks_first = thinks_without_a_tag(&sample.text);
+    let thinks_first = closes_unopened_thoughts(&sample.text);
     let thinks = sample.thinks || thinks_first || thinks_in_text(&sample.text);
     if thinks_first && !settings.thinks_first {
         // From here on the model is read as the fragment will have it read.
@@ -631,14 +631,6 @@ fn thinks_in_text(text: &str) -> bool {
     let mut parser = Parser::new();
     parser.push(text);
     parser.has_thought()
-}
-
-fn thinks_without_a_tag(text: &str) -> bool {
-    let tags = [("<think", "</think"), ("<|channel>", "<channel|>")];
-    tags.iter().any(|(opening, closing)| {
-        let end = text.find(closing);
-        end.is_some_and(|end| !text[..end].contains(opening))
-    })
 }
 
 fn median(mut times: Vec<Duration>) -> Option<Duration> {

@@ -345,7 +345,7 @@ impl Prompts {
                 chat.finish(demand)
             }
             Calls::Native => {
-                let mut history = native::History::default();
+                let mut history = native::History::of(&prompt.tools);
                 history.system(system);
                 day.into_iter().for_each(|day| history.note(day));
                 lasting

@@ -22,12 +22,16 @@ use serde_json::{Map, Value, json};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use takes::has_part;
 pub(super) use takes::{Takes, Vocabulary};
 use url::Url;
 
 /// A forced call, as a part of the parameter `tool_choice`: some servers take only "auto" and "none". The note at
 /// the end of the prompt asks for the call, too.
 pub(super) const FORCED: &str = "tool_choice.forced";
+
+/// The thoughts of the agent's messages, which some servers want back and others do not know. All or none have them.
+pub(super) const THOUGHTS_BACK: &str = "messages.reasoning_content";
 
 /// The path of the model list.
 const MODELS: &str = "models";
@@ -52,6 +56,9 @@ const BUSY: [u16; 3] = [429, 503, 529];
 
 /// The same in an error of Anthropic's.
 const BUSY_TYPES: [&str; 2] = ["overloaded_error", "rate_limit_error"];
+
+/// The same in an outcome of MiniMax's.
+const BUSY_OUTCOME: u16 = 1002;
 
 /// The least time between two reports of thoughts.
 const THOUGHTS: Duration = Duration::from_millis(250);
@@ -164,6 +171,11 @@ pub(super) trait Reader: Send {
         self.end_of_stream()
     }
 
+    /// Whether thoughts have come that the server may want back.
+    fn thinks(&self) -> bool {
+        false
+    }
+
     /// The calls that were completed since this was last asked, with the blocks that came with them.
     fn blocks(&mut self) -> Vec<Complete>;
 }
@@ -235,6 +247,8 @@ pub struct Health {
     pub latency: Duration,
     /// The names of the server's models; `None` if it has no model list.
     pub models: Option<Vec<String>>,
+    /// Whether the key may read the list.
+    pub may_list: bool,
     /// Whether the list has the configured model; `None` without a list.
     pub model_listed: Option<bool>,
 }
@@ -293,7 +307,7 @@ impl Remote {
     ///
     /// # Errors
     /// [`LlmError::Unreachable`] if it cannot be reached, [`LlmError::Status`] if it refuses. A server
-    /// without a model list (404, 405 or 501) counts as healthy.
+    /// without a model list (404, 405 or 501) counts as healthy, as does one whose key may not read it.
     #[allow(clippy::disallowed_methods, reason = "it measures")]
     pub async fn check(&self) -> Result<Health, LlmError> {
         let began = Instant::now();
@@ -301,16 +315,27 @@ impl Remote {
         let response = server.send(server.get(MODELS)).await?;
         let listless = matches!(response.status().as_u16(), 404 | 405 | 501);
         if !response.status().is_success() && !listless {
-            return Err(self.endpoint.refusal(response).await.0);
+            let (refusal, _) = self.endpoint.refusal(response).await;
+            if !lacks_scope(&refusal) {
+                return Err(refusal);
+            }
+            return Ok(Health {
+                latency: began.elapsed(),
+                models: None,
+                may_list: false,
+                model_listed: None,
+            });
         }
         let body = server.read(response, MAX_MODELS_BYTES).await?;
         let models = model_names(&body).filter(|_| !listless);
+        let model = &self.endpoint.settings.model;
         let model_listed = models
             .as_ref()
-            .map(|names| names.contains(&self.endpoint.settings.model));
+            .map(|names| names.iter().any(|name| is_name_of(name, model)));
         Ok(Health {
             latency: began.elapsed(),
             models,
+            may_list: true,
             model_listed,
         })
     }
@@ -586,6 +611,7 @@ async fn request(
     mut may_wait: bool,
 ) -> Result<Opened, LlmError> {
     let mut takes = endpoint.takes().clone();
+    let mut may_add_thoughts = true;
     loop {
         let protocol = &endpoint.protocol;
         let settings = &endpoint.settings;
@@ -612,6 +638,12 @@ async fn request(
         // None are left afterwards, so this ends.
         if refuses_thoughts(&refusal) && endpoint.blocks().forget(prompt.demands.session) {
             tracing::info!("the server refuses thoughts that it got back: they are forgotten");
+            continue;
+        }
+        if may_add_thoughts && takes.has(THOUGHTS_BACK) && misses_thoughts(&refusal, &body) {
+            may_add_thoughts = false;
+            endpoint.blocks().want_thoughts();
+            tracing::info!("the server wants thoughts with each message of the agent");
             continue;
         }
         let is_busy = matches!(&refusal, LlmError::Status { status, .. } if BUSY.contains(status));
@@ -647,12 +679,32 @@ fn refuses_thoughts(refusal: &LlmError) -> bool {
         || reason.contains("thinking") && reason.contains("cannot be modified")
 }
 
+/// Whether a refusal is about thoughts that the agent's messages lack: it names them, and none were sent. DeepSeek and
+/// MiMo want them with each one, whoever wrote it, if there are tools.
+fn misses_thoughts(refusal: &LlmError, body: &Map<String, Value>) -> bool {
+    let LlmError::Status {
+        status: 400 | 422,
+        body: reason,
+        ..
+    } = refusal
+    else {
+        return false;
+    };
+    let messages = body.get("messages").and_then(Value::as_array);
+    let mut messages = messages.into_iter().flatten();
+    reason.contains("reasoning_content")
+        && messages.any(|message| message["role"] == "assistant")
+        && !has_part(body, "reasoning_content")
+}
+
 /// Whether the error in an event says that the server is busy.
 fn says_busy(data: &str) -> bool {
     let event: Value = serde_json::from_str(data).unwrap_or_default();
     let error = &event["error"];
     let has_code = |status: &u16| error["code"] == *status;
-    BUSY.iter().any(has_code) || BUSY_TYPES.iter().any(|kind| error["type"] == *kind)
+    BUSY.iter().any(has_code)
+        || BUSY_TYPES.iter().any(|kind| error["type"] == *kind)
+        || event["base_resp"]["status_code"] == BUSY_OUTCOME
 }
 
 /// A request that can be repeated.
@@ -721,6 +773,9 @@ impl Reading {
         };
         if self.endpoint.settings.calls == Calls::Native {
             let mut blocks = self.endpoint.blocks();
+            if self.reader.thinks() {
+                blocks.want_thoughts();
+            }
             for (name, arguments, block) in self.reader.blocks() {
                 blocks.keep(self.session, &name, &arguments, block);
             }
@@ -813,6 +868,21 @@ impl Endpoint {
     }
 }
 
+/// A count in any form of number; `None` if there is none.
+pub(super) fn count_in(sent: &Value) -> Option<u64> {
+    sent.as_f64().map(|count| count as u64)
+}
+
+/// The reason in MiniMax's outcome, if that is an error. It comes under status 200:
+/// `{"base_resp": {"status_code": 1004, "status_msg": "login fail"}}`.
+pub(super) fn failure_in(outcome: &Value) -> Option<&Value> {
+    let code = outcome["status_code"].as_i64();
+    let has_failed = code.is_some_and(|code| code != 0);
+    let reason = outcome.get("status_msg");
+    let reason = reason.filter(|reason| reason.as_str().is_some_and(|reason| !reason.is_empty()));
+    has_failed.then(|| reason.unwrap_or(outcome))
+}
+
 /// The message in an error body such as `{"error": {"message": "..."}}`.
 pub(super) fn error_message(body: &str) -> Option<String> {
     let mut body: Value = serde_json::from_str(body).ok()?;
@@ -822,7 +892,8 @@ pub(super) fn error_message(body: &str) -> Option<String> {
     }
     let is_error = body.get("object").is_some_and(|object| object == "error");
     let error = body.get("error").filter(|error| !error.is_null());
-    let error = error.or_else(|| is_error.then_some(&body))?;
+    let error = error.or_else(|| is_error.then_some(&body));
+    let error = error.or_else(|| failure_in(body.get("base_resp")?))?;
     let message = message_of(error);
     let parameter = error.get("param").and_then(Value::as_str);
     Some(match parameter.filter(|name| !message.contains(name)) {
@@ -855,10 +926,29 @@ fn text_of(value: &Value) -> String {
     }
 }
 
-/// The ids in a model list: `{"data": [{"id": "..."}]}`.
+/// Whether a refusal says only that the key may not do this, as those of OpenAI's restricted keys do.
+fn lacks_scope(refusal: &LlmError) -> bool {
+    match refusal {
+        LlmError::Status {
+            status: 401 | 403,
+            body,
+            ..
+        } => body.contains("Missing scopes"),
+        _ => false,
+    }
+}
+
+/// The ids in a model list: `{"data": [{"id": "..."}]}`, or the list alone, as Together sends it.
 fn model_names(body: &str) -> Option<Vec<String>> {
     let body: Value = serde_json::from_str(body).ok()?;
-    let list = body.get("data")?.as_array()?;
+    let list = body.get("data").unwrap_or(&body).as_array()?;
     let ids = list.iter().filter_map(|model| model.get("id")?.as_str());
     Some(ids.map(str::to_owned).collect())
+}
+
+/// Whether a name on a list is that of the model: Gemini lists `models/m` and Ollama `m:latest`.
+fn is_name_of(listed: &str, model: &str) -> bool {
+    listed == model
+        || listed.strip_prefix("models/") == Some(model)
+        || listed.strip_suffix(":latest") == Some(model)
 }

@@ -39,6 +39,20 @@ const JOURNEYS: [&str; 11] = [
 /// Stems of units behind an amount.
 const MONEY: [&str; 6] = ["euro", "dollar", "pound", "buck", "cent", "percent"];
 
+/// Words before the least or the most of something, and whether it is the least.
+const BOUNDING: [(&[&str], bool); 10] = [
+    (&["above"], true),
+    (&["over"], true),
+    (&["more", "than"], true),
+    (&["at", "least"], true),
+    (&["under"], false),
+    (&["below"], false),
+    (&["less", "than"], false),
+    (&["cheaper", "than"], false),
+    (&["at", "most"], false),
+    (&["up", "to"], false),
+];
+
 /// Before these, a "to" has a verb behind it: "I want to".
 const LEADS_TO_A_VERB: [&str; 13] = [
     "hoping", "want", "wanted", "like", "need", "have", "going", "able", "me", "you", "love",
@@ -216,7 +230,11 @@ impl Form {
 
     /// The number before a parameter's name ("3 guests"), or the only one that no other parameter has.
     fn number(&self, parameter: &Parameter, words: Words<'_>) -> Option<Found> {
-        let read = |said: String| Some((parameter.value(&said, words.today)?, said));
+        let read = |said: String| {
+            let value = parameter.value(&said, words.today)?;
+            let fits = !is_other_bound(&parameter.name, &said, words.text);
+            fits.then_some((value, said))
+        };
         let own = counted(&parameter.name, words.text);
         if let [said, rest @ ..] = own.as_slice() {
             let is_one = rest.iter().all(|other| other == said);
@@ -488,6 +506,29 @@ fn is_plural_name(name: &str, word: &str) -> bool {
         .any(|own| own.len() > 2 && (own == word || stem(own) != own && stem(own) == stem(word)))
 }
 
+/// Whether a text bounds this number on the other side than the parameter does: "above 50" for "max_price".
+fn is_other_bound(name: &str, number: &str, text: &str) -> bool {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let at = words.iter().position(|word| is_same(word, number));
+    let before = &words[..at.unwrap_or_default()];
+    let bound = BOUNDING.iter().find_map(|(said, is_least)| {
+        let before = before.strip_suffix(*said)?;
+        let is_denied = matches!(before.last(), Some(&("no" | "not" | "nothing")));
+        Some(*is_least != is_denied)
+    });
+    let is_named = |short: &str, long: &str| {
+        name.split(['_', '-']).any(|part| {
+            let rest = part.strip_prefix(short);
+            part == long || rest.is_some_and(|rest| !rest.starts_with(char::is_lowercase))
+        })
+    };
+    match bound {
+        Some(true) => is_named("max", "maximum"),
+        Some(false) => is_named("min", "minimum"),
+        None => false,
+    }
+}
+
 /// A number as it is compared with others: "50" for "$50.00".
 fn amount(word: &str) -> Option<String> {
     let digits = word.trim_matches(['$', '€', '£', '%']);
@@ -707,11 +748,58 @@ mod tests {
     }
 
     #[test]
+    fn a_number_is_no_bound_on_the_other_side() {
+        for (name, said, is_found) in [
+            ("max_price", "anything above 50 euros", false),
+            ("max_price", "anything for over $50", false),
+            ("maxPrice", "anything for more than 50 euros", false),
+            ("maximum_guests", "a room for at least 50 guests", false),
+            ("price_max", "anything for no less than 50 euros", false),
+            ("max_price", "anything for no more than 50 euros", true),
+            ("max_price", "nothing over 50 euros", true),
+            ("max_price", "anything cheaper than 50 euros", true),
+            ("max_price", "anything for about 50 euros", true),
+            ("min_price", "anything under 50 euros", false),
+            ("min_price", "anything up to 50 euros", false),
+            ("min_price", "anything for no less than 50 euros", true),
+            ("min_price", "anything over 50 euros", true),
+            ("minority", "less than 50", true),
+            ("price", "anything above 50 euros", true),
+        ] {
+            let properties = json!({name: {"type": "number"}});
+            let expected = match is_found {
+                true => json!({name: 50}),
+                false => json!({}),
+            };
+            assert_eq!(
+                fill(properties, &[], said),
+                Some(expected),
+                "{name}: {said}"
+            );
+        }
+        // The bound is a part of what is asked for.
+        let shoes = || json!({"query": {"type": "string"}, "max_price": {"type": "number"}});
+        assert_eq!(
+            fill(
+                shoes(),
+                &["query"],
+                "search for running shoes above 50 euros"
+            ),
+            Some(json!({"query": "running shoes above 50 euros"}))
+        );
+        assert_eq!(
+            fill(shoes(), &["query"], "do you have shoes above 50 euros"),
+            None
+        );
+    }
+
+    #[test]
     fn free_text_has_no_words_of_other_arguments() {
         let text = || json!({"type": "string"});
         let transfer = || json!({"amount": {"type": "number"}, "to": text()});
         let article =
             || json!({"article": text(), "size": {"type": "string", "enum": ["small", "large"]}});
+        let shoes = || json!({"query": text(), "max_price": {"type": "number"}});
         for (properties, required, said, expected) in [
             (
                 transfer(),
@@ -772,6 +860,18 @@ mod tests {
                 vec!["article"],
                 "do you have large garden gnomes",
                 Some(json!({"article": "garden gnomes", "size": "large"})),
+            ),
+            (
+                shoes(),
+                vec!["query"],
+                "do you have running shoes for less than 50 euros",
+                Some(json!({"query": "running shoes", "max_price": 50})),
+            ),
+            (
+                shoes(),
+                vec!["query"],
+                "do you have running shoes below $50",
+                Some(json!({"query": "running shoes", "max_price": 50})),
             ),
             // Nothing else is left.
             (

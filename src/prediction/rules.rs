@@ -197,8 +197,10 @@ impl Rules {
             for at in self.normalised.set.matches(&words) {
                 let rule = &self.normalised.rules[at];
                 let tool = &self.tools[rule.tool];
-                let known = found.iter().chain(&begun).any(|one| one.tool == tool.name);
-                let Some(caught) = rule.pattern.captures(&words).filter(|_| !known) else {
+                if found.iter().chain(&begun).any(|one| one.tool == tool.name) {
+                    continue;
+                }
+                let Some(caught) = rule.pattern.captures(&words) else {
                     continue;
                 };
                 if tool

@@ -171,7 +171,7 @@ impl ToolError {
 /// The description of a tool that the model is given.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
-    /// The name, `[a-zA-Z_][a-zA-Z0-9_-]*`.
+    /// The name, `[a-zA-Z0-9_-]+`; that of a declared tool begins with a letter or `_`.
     pub name: String,
     /// When to use it, for the model.
     pub description: String,

@@ -518,6 +518,22 @@ async fn doctor_and_the_warm_up_know_the_dialect() {
     assert!(error.contains("[key]") && !error.contains(KEY), "{error}");
 }
 
+#[tokio::test]
+async fn events_without_data_end_no_answer() {
+    let Reply::Stream(pieces) = hello() else {
+        unreachable!("a stream");
+    };
+    let text = String::from_utf8(pieces.concat()).unwrap();
+    let text = text.replace("\n\n", "\n\nevent: ping\ndata:\n\n");
+    let (_, url) = Service::start([Reply::Stream(vec![text.into_bytes()])]);
+    let (events, error) = all(client(&url).generate(prompt(Vec::new()))).await;
+    assert!(error.is_none(), "{error:?}");
+    let hello = LlmEvent::Speech {
+        text: "Hello.".into(),
+    };
+    assert!(events.contains(&hello), "{events:?}");
+}
+
 fn error_with_key() -> Value {
     error("permission_error", &format!("the key {KEY} may not"))
 }

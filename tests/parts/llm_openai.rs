@@ -816,6 +816,70 @@ async fn the_health_check_lists_models() {
     );
 }
 
+/// A model that answers was called broken or not listed.
+#[tokio::test]
+async fn the_health_check_knows_restricted_keys_and_the_lists_of_all_servers() {
+    let (server, llm) = Server::start(Reply::Never).await;
+    let list = |status, list| *server.models.lock().unwrap() = Some((status, list));
+    let message = "Insufficient permissions. Missing scopes: api.model.read.";
+    for status in [401, 403] {
+        list(status, json!({"error": {"message": message}}));
+        let health = llm.check().await.unwrap();
+        assert_eq!((health.models, health.may_list), (None, false));
+    }
+    for (models, is_listed) in [
+        (json!([{"id": "big"}, {"id": "tiny"}]), true),
+        (json!([{"id": "big"}]), false),
+        (json!({"data": [{"id": "models/tiny"}]}), true),
+        (json!({"data": [{"id": "tiny:latest"}]}), true),
+        (json!([{"id": "tiny:8b"}, {"id": "not-tiny"}]), false),
+    ] {
+        list(200, models);
+        let health = llm.check().await.unwrap();
+        assert_eq!(health.model_listed, Some(is_listed), "{health:?}");
+        assert!(health.may_list);
+    }
+}
+
+/// "unexpected data: EOF while parsing a value": proxies keep a connection alive with events without data.
+#[tokio::test]
+async fn events_without_data_end_no_answer() {
+    let blank = "data:\n\ndata: \n\nevent: ping\ndata: \"\"\n\n";
+    let (begin, end) = (sse("<speech>Hi, "), sse("Ann.</speech>"));
+    let text = format!("{blank}{begin}{blank}{end}{STOP}{blank}{DONE}");
+    let (_, llm) = Server::start(whole([text.into_bytes()])).await;
+    let (events, error) = all(llm.generate(prompt())).await;
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(spoken(&events), "Hi, Ann.\n");
+    // A sign of life.
+    let (pieces, mut events) = at_work().await;
+    pieces.send(piece("data:\n\n")).await.unwrap();
+    assert_eq!(events.next().await.unwrap().unwrap(), LlmEvent::Thinking);
+    // An error without words is one all the same.
+    let (_, llm) = Server::start(whole([b"event: error\ndata:\n\n".to_vec()])).await;
+    assert!(all(llm.generate(prompt())).await.1.is_some());
+}
+
+/// "it ended before the model was done", and not a word of the cause.
+#[tokio::test]
+async fn minimaxs_error_under_status_200_is_told() {
+    let outcome = json!({"status_code": 1004, "status_msg": "login fail"});
+    let error = json!({"id": "", "choices": null, "base_resp": outcome}).to_string();
+    for body in [error.clone(), format!("data: {error}\n\n")] {
+        let (_, llm) = Server::start(whole([body.into_bytes()])).await;
+        let error = all(llm.generate(prompt())).await.1.unwrap().details();
+        assert!(error.ends_with("login fail"), "{error}");
+    }
+    let (_, llm) = Server::start(Reply::Status(401, &[], error)).await;
+    let error = all(llm.generate(prompt())).await.1.unwrap().details();
+    assert!(error.ends_with("401: login fail"), "{error}");
+    // It stands beside answers as well.
+    let outcome = json!({"status_code": 0, "status_msg": ""});
+    let well = sse("Hi.").replace("}\n", &format!(",\"base_resp\":{outcome}}}\n"));
+    let (_, llm) = Server::start(whole([well.into_bytes(), STOP.into()])).await;
+    assert_eq!(spoken(&all(llm.generate(prompt())).await.0), "Hi.");
+}
+
 /// An answer whose server has sent its headers, and the way to send what follows.
 async fn at_work() -> (mpsc::Sender<Result<Bytes, std::io::Error>>, LlmStream) {
     let (pieces, rx) = mpsc::channel(1);
@@ -942,14 +1006,19 @@ async fn a_busy_server_is_asked_once_more_if_it_has_room_soon() {
             assert!(server.replies.lock().unwrap().is_empty());
         }
     }
-    // OpenRouter says so in the stream, if its provider does.
-    let error = json!({"error": {"code": 429, "message": "busy"}, "choices": []});
-    let busy = whole([format!("data: {error}\n\n").into_bytes()]);
-    let (server, llm) = Server::start(busy).await;
-    server.then(answer());
-    let (events, error) = all(llm.generate(prompt())).await;
-    assert!(error.is_none(), "{error:?}");
-    assert_eq!(spoken(&events), "Hi.\n");
+    // OpenRouter says so in the stream, if its provider does, and so does MiniMax.
+    let outcome = json!({"status_code": 1002, "status_msg": "rate limit exceeded"});
+    for error in [
+        json!({"error": {"code": 429, "message": "busy"}, "choices": []}),
+        json!({"choices": null, "base_resp": outcome}),
+    ] {
+        let busy = whole([format!("data: {error}\n\n").into_bytes()]);
+        let (server, llm) = Server::start(busy).await;
+        server.then(answer());
+        let (events, error) = all(llm.generate(prompt())).await;
+        assert!(error.is_none(), "{error:?}");
+        assert_eq!(spoken(&events), "Hi.\n");
+    }
 }
 
 fn native(url: &str) -> Remote {

@@ -12,6 +12,7 @@ use axum::routing::post;
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
 use serde_json::{Map, Value, json};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use undertone::conversation::Clauses;
@@ -205,6 +206,15 @@ fn groq_behind_a_gateway(body: &Value) -> Option<Refusal> {
     error(400, &message)
 }
 
+/// A gateway that checks messages.
+fn takes_no_thoughts(body: &Value) -> Option<Refusal> {
+    let thinks = |message: &Value| message.get("reasoning_content").is_some();
+    match messages(body).iter().any(thinks) {
+        true => error(422, "\"messages[1].reasoning_content\" is not allowed"),
+        false => None,
+    }
+}
+
 /// OpenRouter puts the provider's error into a text.
 fn gpt_5_behind_openrouter(body: &Value) -> Option<Refusal> {
     let (status, error) = gpt_5(body)?;
@@ -264,13 +274,16 @@ fn mistral(body: &Value) -> Option<Refusal> {
     None
 }
 
+/// V4 Pro, and MiMo's models.
 fn deepseek(body: &Value) -> Option<Refusal> {
-    let lacks =
-        |message: &Value| !calls(message).is_empty() && message.get("reasoning_content").is_none();
-    match messages(body).iter().any(lacks) {
+    let lacks = |message: &Value| {
+        let thoughts = message["reasoning_content"].as_str();
+        message["role"] == "assistant" && thoughts.is_none_or(str::is_empty)
+    };
+    match body.get("tools").is_some() && messages(body).iter().any(lacks) {
         true => error(
             400,
-            "The reasoning_content in the thinking mode must be passed back to the API.",
+            "The `reasoning_content` in the thinking mode must be passed back to the API.",
         ),
         false => None,
     }
@@ -428,6 +441,14 @@ fn deepseek_chunk(mut delta: Value, reason: Value) -> Value {
     plain(delta, reason)
 }
 
+/// Bedrock leaves the thoughts of gpt-oss in the text.
+fn bedrock(mut delta: Value, reason: Value) -> Value {
+    if delta.get("role").is_some() {
+        delta["content"] = json!("<reasoning>canary</reasoning>");
+    }
+    plain(delta, reason)
+}
+
 /// SGLang counts with every piece, llama.cpp at the end.
 fn counted(mut delta: Value, reason: Value) -> Value {
     delta["reasoning_content"] = Value::Null;
@@ -464,7 +485,7 @@ const ROW: Row = Row {
 };
 
 /// Calls that a model writes as text, in the form of its family, and that its server does not read.
-const FAMILIES: [(&str, &str); 28] = [
+const FAMILIES: [(&str, &str); 29] = [
     (
         "Hermes, Qwen 2.5, Granite 4",
         r#"<tool_call>
@@ -554,6 +575,11 @@ const FAMILIES: [(&str, &str); 28] = [
         "MiniMax",
         "<minimax:tool_call>\n<invoke name=\"weather\">\n<parameter name=\"city\">Rome</parameter>\n</invoke>\n\
          <invoke name=\"news\">\n</invoke>\n</minimax:tool_call>",
+    ),
+    (
+        "MiniMax M3",
+        "]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name=\"weather\">]<]minimax[>[<city>Rome]<]minimax[>[</city>\
+         ]<]minimax[>[</invoke>\n]<]minimax[>[<invoke name=\"news\">]<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>",
     ),
     (
         "Seed",
@@ -691,6 +717,13 @@ fn servers() -> Vec<Row> {
             ..ROW
         },
         Row {
+            name: "a gateway that takes no thoughts",
+            refuses: takes_no_thoughts,
+            chunk: deepseek_chunk,
+            refused: &["messages.reasoning_content"],
+            ..ROW
+        },
+        Row {
             name: "xAI",
             refuses: xai,
             refused: &["reasoning_effort"],
@@ -784,6 +817,11 @@ fn servers() -> Vec<Row> {
         Row {
             name: "vLLM, gpt-oss",
             chunk: gpt_oss,
+            ..ROW
+        },
+        Row {
+            name: "Bedrock, gpt-oss",
+            chunk: bedrock,
             ..ROW
         },
         Row {
@@ -1185,6 +1223,96 @@ async fn a_stream_of_any_server_that_breaks_off_commits_nothing_but_whole_calls(
             assert!(expected.starts_with(&calls), "{name}, {at}: {calls:?}");
         }
     }
+}
+
+/// Each turn behind a thoughtful answer without a call was refused, and so were the first turn behind a greeting, behind
+/// a call without thoughts, and behind another model.
+#[tokio::test]
+async fn deepseek_gets_thoughts_with_every_message_of_the_agent() {
+    static REFUSED: AtomicUsize = AtomicUsize::new(0);
+    fn refuses(body: &Value) -> Option<Refusal> {
+        let refusal = deepseek(body);
+        REFUSED.fetch_add(usize::from(refusal.is_some()), Relaxed);
+        refusal
+    }
+    let row = Row {
+        name: "DeepSeek",
+        refuses,
+        chunk: deepseek_chunk,
+        ..ROW
+    };
+    let said = |text: &str| Message::Agent {
+        text: text.into(),
+        interrupted: false,
+    };
+    let greeted = || [vec![said("Hello!")], question()].concat();
+    let answered = || [greeted(), vec![said(ANSWER)], question()].concat();
+    let chunks = [
+        deepseek_chunk(json!({}), Value::Null),
+        deepseek_chunk(json!({"content": ANSWER}), Value::Null),
+        deepseek_chunk(json!({}), json!("stop")),
+    ];
+    let chunks = chunks.map(|chunk| format!("data: {chunk}\n\n"));
+    let thoughtful = format!("{}{DONE}", chunks.concat());
+    // Its own thoughts show what it wants; before, it is refused once.
+    for (first, refusals) in [
+        (question(), 0),
+        (greeted(), 1),
+        (history(&row.expected()), 1),
+    ] {
+        let (_, llm) = Scripted::start(row, Some(thoughtful.clone()), Calls::Native);
+        for messages in [first, answered(), history(&row.expected()), answered()] {
+            let (words, _, _, error) = outcome(&llm, messages).await;
+            assert!(error.is_none(), "{error:?}");
+            assert_eq!(words, ANSWER);
+        }
+        assert_eq!(REFUSED.swap(0, Relaxed), refusals);
+        assert!(llm.refused().is_empty());
+    }
+}
+
+/// It was taken for one that does not know them.
+#[tokio::test]
+async fn a_server_that_misses_thoughts_gets_them_whatever_its_words() {
+    fn refuses(body: &Value) -> Option<Refusal> {
+        deepseek(body)?;
+        let message = "Unexpected message: without reasoning_content it is not supported.";
+        error(422, message)
+    }
+    let row = Row {
+        name: "a gateway",
+        refuses,
+        ..ROW
+    };
+    let (_, llm) = Scripted::start(row, None, Calls::Native);
+    let (words, _, _, error) = outcome(&llm, history(&row.expected())).await;
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(words, ANSWER);
+    assert!(llm.refused().is_empty());
+}
+
+/// Behind a gateway one provider may want thoughts back that another does not know.
+#[tokio::test]
+async fn a_server_that_refuses_a_history_with_thoughts_and_without_them_is_not_asked_on_and_on() {
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
+    fn refuses(body: &Value) -> Option<Refusal> {
+        ASKED.fetch_add(1, Relaxed);
+        groq_behind_a_gateway(body).or_else(|| deepseek(body))
+    }
+    let row = Row {
+        name: "a gateway",
+        refuses,
+        ..ROW
+    };
+    let (_, llm) = Scripted::start(row, None, Calls::Native);
+    // Without, with, and without from then on.
+    for asked in [3, 1] {
+        let (_, _, _, error) = outcome(&llm, history(&row.expected())).await;
+        let error = error.expect("a refusal").details();
+        assert!(error.contains("must be passed back"), "{error}");
+        assert_eq!(ASKED.swap(0, Relaxed), asked);
+    }
+    assert_eq!(llm.refused(), ["messages.reasoning_content"]);
 }
 
 /// In markup such a server needs no parser of calls.

@@ -2,11 +2,11 @@
 
 use crate::llm::left_in_text::{LeftInText, MadeInText};
 use crate::llm::markup::Parser;
-use crate::llm::native_call::{MAX_CALLS, NativeCall, tool_name};
+use crate::llm::native_call::{MAX_CALLS, NativeCall, index_in, tool_name};
 use crate::llm::opaque::{Block, Complete};
 use crate::llm::remote::{
     ALL_THOUGHTS, CONTEXT_FULL, CallPiece, Decoded, FILTERED, Look, Reader, UNCLOSED_THOUGHTS,
-    message_of,
+    count_in, message_of,
 };
 use crate::llm::{LlmEvent, TokenUsage};
 use serde_json::{Map, Value};
@@ -99,7 +99,7 @@ pub(super) fn look(data: &str) -> Look {
     let opens = block["type"] == "tool_use";
     let piece = &delta["partial_json"];
     let call = CallPiece {
-        index: event["index"].as_u64(),
+        index: index_in(&event["index"]),
         has_id: is_filled(&block["id"]),
         has_name: is_filled(&block["name"]),
         has_arguments: is_filled(piece),
@@ -341,11 +341,12 @@ impl Decoder {
     /// Reads token counts. Those at the end are cumulative, and may leave out those of the prompt.
     fn count(&mut self, usage: &Value) {
         let known = self.usage.unwrap_or_default();
-        let read = |field: &str| usage[field].as_u64();
+        let read = |field: &str| count_in(&usage[field]);
         let cached = read("cache_read_input_tokens");
         let input = read("input_tokens").map(|fresh| {
             let written = read("cache_creation_input_tokens").unwrap_or_default();
-            fresh + written + cached.unwrap_or_default()
+            let cached = cached.unwrap_or_default();
+            fresh.saturating_add(written).saturating_add(cached)
         });
         let counted = TokenUsage {
             input: input.unwrap_or_default().max(known.input),
@@ -372,7 +373,7 @@ fn failed(reason: String) -> Decoded {
 }
 
 fn index(event: &Value) -> u64 {
-    event["index"].as_u64().unwrap_or_default()
+    index_in(&event["index"]).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::call::{NAMELESS, is_name_char};
 use super::readers::Found;
 use super::regions::{self, Close, Ending, Held, Marker, Reading, Region, Step};
-use super::{MAX_NAME_CHARS, Mode, Parser};
+use super::{MAX_NAME_CHARS, MAX_TAG_CHARS, Mode, Parser};
 use crate::language::sentences::SENTENCE_ENDS;
 use crate::llm::LlmEvent;
 use serde_json::{Map, Value};
@@ -90,6 +90,24 @@ impl Parser {
         true
     }
 
+    /// Reads a character right behind [`NOISE`](super::NOISE), or of the tag that begins there.
+    pub(super) fn marked(&mut self, c: char, mut text: String) {
+        let goes_on = match text.is_empty() {
+            true => c == '<',
+            false => regions::is_name_part(c),
+        };
+        if goes_on && text.len() < MAX_TAG_CHARS {
+            text.push(c);
+            self.mode = Mode::Marked(text);
+            return;
+        }
+        let name = text.strip_prefix('<').filter(|_| !goes_on);
+        match name.and_then(Region::of_argument) {
+            Some(region) => self.open_region(region, c.encode_utf8(&mut [0; 4])),
+            None => text.chars().chain([c]).for_each(|c| self.step(c)),
+        }
+    }
+
     pub(super) fn region(&mut self, c: char, mut region: Box<Region>) {
         match region.push(c) {
             Step::More => match region.runs_on(c, &self.tools) {
@@ -158,13 +176,11 @@ impl Parser {
     /// dropped.
     pub(super) fn token(&mut self, tag: &str) {
         match regions::normal(tag).as_str() {
-            // Gemma's token has one bar, <|channel>, and no header behind it.
-            "|channel" if !tag.ends_with(['|', '｜']) => self.mode = Mode::Think(String::new()),
+            _ if regions::begins_thoughts(tag) => self.mode = Mode::Think(String::new()),
             "|start" | "|channel" | "|start_header_id" => {
                 self.space('\n');
                 self.mode = Mode::Header(tag.to_owned());
             }
-            "|start_thinking" | "|begin_of_thought" => self.mode = Mode::Think(String::new()),
             _ => {}
         }
     }

@@ -22,13 +22,14 @@
 //! region    = opener calls end                           in the form of another model, never spoken
 //! ```
 //!
-//! - Tag names are case-insensitive. `tool_call` means `tool`, and `thinking` means `think`; `True`,
-//!   `False` and `None` are read as `true`, `false` and `null`.
+//! - Tag names are case-insensitive. `tool_call` means `tool`; `thinking`, `thought`, `reasoning` and names that end
+//!   in `_think`, except `no_think`, mean `think`. `True`, `False` and `None` are read as `true`, `false` and `null`.
 //! - Text outside all tags is speech, so that a model that forgets the tags is still heard.
 //! - White space in speech becomes one space, or one line feed if it contained one. Leading and trailing
 //!   white space is dropped, except that a `<speech>` with words ends with a line feed, so that its last
 //!   clause need not wait for more text.
-//! - Other tags, comments and `<|tokens|>` are dropped; the text between them is spoken.
+//! - Other tags, comments, `<|tokens|>` and, within calls as well, `]<]minimax[>[` are dropped; the text between them
+//!   is spoken, except within another tag right behind `]<]minimax[>[`: that is an argument, left of a call.
 //! - A `<` that does not open a tag is spoken as "less than" before white space, a digit, `-` or `$`, and a
 //!   `>` between spaces as "greater than". Elsewhere both are dropped, as are their full-width forms and
 //!   the `‹` and `›` that replace them in untrusted text.
@@ -45,7 +46,7 @@
 //!
 //! | opener | form |
 //! |---|---|
-//! | `<function=f>`, `<invoke name="f">` | one object, or `<parameter=a>1</parameter>` |
+//! | `<function=f>`, `<invoke name="f">` | one object, or `<parameter=a>1</parameter>`; in the second also `<a>1</a>` |
 //! | `<function=f` without its `>` | one object, or `({"a": 1})`; the `>` may follow it |
 //! | `<function_call>`, `<tool_calls>`, `<TOOLCALL>`, `<minimax:tool_call>` and the like | any form |
 //! | `<start_function_call>`, `<\|tool_call>` | `call:f{a:1}` with their own quotation marks |
@@ -103,6 +104,9 @@ pub const MAX_ARGUMENT_BYTES: usize = 16 * 1024;
 /// The most characters of a tool's name: OpenAI's limit for function names.
 pub const MAX_NAME_CHARS: usize = 64;
 
+/// MiniMax's M3 writes this before every tag of a call.
+const NOISE: &str = "]<]minimax[>[";
+
 /// The most characters between `<` and `>`: enough for a tag with the longest name.
 const MAX_TAG_CHARS: usize = 128;
 
@@ -139,6 +143,8 @@ pub struct Parser {
     has_acted: bool,
     /// The names of the tools that are offered.
     tools: Vec<String>,
+    /// How many bytes of [`NOISE`] are held back.
+    noise: usize,
     utf8: Utf8Decoder,
     out: Events,
 }
@@ -161,6 +167,8 @@ enum Mode {
         text: String,
         quote: Option<char>,
     },
+    /// Right behind [`NOISE`], with the characters since then that may be a tag.
+    Marked(String),
     /// Characters that may open a region.
     Held {
         text: String,
@@ -229,8 +237,9 @@ impl Parser {
         self
     }
 
-    /// Whether the model has not ended the thoughts with which its answer begins.
-    pub fn still_thinks_first(&self) -> bool {
+    /// Whether the model has not ended the thoughts with which its answer begins. The text ends here.
+    pub fn still_thinks_first(&mut self) -> bool {
+        self.let_go();
         self.thinks_first && !self.has_thought
     }
 
@@ -255,7 +264,7 @@ impl Parser {
     /// Reads the next piece of text.
     pub fn push(&mut self, text: &str) -> Vec<LlmEvent> {
         for c in text.chars() {
-            self.step(c);
+            self.next(c);
         }
         if let Mode::Tool(call) = &mut self.mode {
             call.tell(&mut self.out);
@@ -285,6 +294,7 @@ impl Parser {
     fn end(&mut self, whole: bool) -> Vec<LlmEvent> {
         let rest = self.utf8.finish();
         let mut events = self.push(&rest);
+        self.let_go();
         match std::mem::take(&mut self.mode) {
             Mode::Entity(text) => self.literal_entity(&text),
             Mode::Tag { text, .. } => self.broken_tag(&text),
@@ -302,6 +312,31 @@ impl Parser {
         events
     }
 
+    /// Reads the next character, without [`NOISE`].
+    fn next(&mut self, c: char) {
+        if NOISE[self.noise..].starts_with(c) {
+            self.noise = (self.noise + 1) % NOISE.len();
+            if self.noise == 0 && matches!(self.mode, Mode::Text) {
+                self.mode = Mode::Marked(String::new());
+            }
+            return;
+        }
+        let held = &NOISE[..std::mem::take(&mut self.noise)];
+        let Some((first, rest)) = held.split_at_checked(1) else {
+            return self.step(c);
+        };
+        // The rest may begin with it.
+        first.chars().for_each(|first| self.step(first));
+        rest.chars().chain([c]).for_each(|c| self.next(c));
+    }
+
+    /// Reads what is held of [`NOISE`] where the text ends. More than the bracket are no words.
+    fn let_go(&mut self) {
+        if std::mem::take(&mut self.noise) == 1 {
+            self.step(']');
+        }
+    }
+
     fn step(&mut self, c: char) {
         match std::mem::take(&mut self.mode) {
             Mode::Text => self.text(c),
@@ -309,6 +344,7 @@ impl Parser {
             Mode::Greater => self.greater(c),
             Mode::Entity(text) => self.entity(c, text),
             Mode::Tag { text, quote } => self.tag(c, text, quote),
+            Mode::Marked(text) => self.marked(c, text),
             Mode::Held {
                 text,
                 starts_clause,
@@ -545,6 +581,23 @@ impl Parser {
             self.mode = Mode::Think(text);
         }
     }
+}
+
+/// Whether a text closes thoughts that it has not opened.
+pub(crate) fn closes_unopened_thoughts(text: &str) -> bool {
+    let mut tags = text
+        .split('<')
+        .skip(1)
+        .filter_map(|rest| rest.split_once('>'));
+    let closes = tags.find_map(|(text, _)| {
+        let tag = Tag::read(text);
+        match tag.kind {
+            Kind::Think if !tag.empty => Some(tag.closing),
+            _ if regions::begins_thoughts(text) => Some(false),
+            _ => regions::ends_thoughts(text).then_some(true),
+        }
+    });
+    closes == Some(true)
 }
 
 #[cfg(test)]

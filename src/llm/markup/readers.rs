@@ -374,7 +374,8 @@ impl<'a> Form<'a> {
         value.ok_or_else(|| format!("{open} is missing or not closed"))
     }
 
-    /// `<function=f>` or `<invoke name="f">` around `<parameter=a>1</parameter>` or one object.
+    /// `<function=f>` or `<invoke name="f">` around `<parameter=a>1</parameter>` or one object; `<invoke>` also around
+    /// `<a>1</a>` and `<arguments><a>1</a></arguments>`.
     fn tagged(&mut self) -> Result<(String, Map<String, Value>), String> {
         let OpenTag {
             tag,
@@ -400,20 +401,76 @@ impl<'a> Form<'a> {
                 false => Err(format!("{close} is missing")),
             };
         }
+        let names_by_tag = without_prefix(&normal(&tag)) == "invoke";
+        let is_around = |first: &&str| names_by_tag && ARGUMENT_KEYS.contains(first);
+        let around = self.plain_tag().filter(is_around);
         let mut arguments = Map::new();
         while !self.text.eat(&close) {
-            let parameter = self.open_tag(&["parameter"])?;
-            let close = format!("</{}>", parameter.tag);
-            let value = self.text.until(&close);
-            let value = value.ok_or_else(|| format!("{close} is missing"))?;
-            let value = match parameter.is_text {
-                true => Value::from(value),
-                false => unquoted(value),
+            let (argument, value) = match self.plain_tag().filter(|_| names_by_tag) {
+                Some(argument) => (argument.to_owned(), self.by_tag(argument, MAX_DEPTH)?),
+                None => self.parameter()?,
             };
-            insert(&mut arguments, &parameter.name, value)?;
+            insert(&mut arguments, &argument, value)?;
             self.text.skip_space();
         }
-        Ok((name, arguments))
+        match around.filter(|_| arguments.len() == 1) {
+            None => Ok((name, arguments)),
+            Some(around) => match arguments.shift_remove(around) {
+                Some(Value::Object(arguments)) => Ok((name, arguments)),
+                _ => Err("the arguments are not an object".into()),
+            },
+        }
+    }
+
+    fn parameter(&mut self) -> Result<(String, Value), String> {
+        let parameter = self.open_tag(&["parameter"])?;
+        let close = format!("</{}>", parameter.tag);
+        let value = self.text.until(&close);
+        let value = value.ok_or_else(|| format!("{close} is missing"))?;
+        let value = match parameter.is_text {
+            true => Value::from(value),
+            false => unquoted(value),
+        };
+        Ok((parameter.name, value))
+    }
+
+    /// The name of the opening tag that comes next, if there is nothing else in the tag.
+    fn plain_tag(&self) -> Option<&'a str> {
+        let tag = self.text.rest().trim_start().strip_prefix('<')?;
+        let (name, _) = tag.split_once('>')?;
+        (!name.is_empty() && name.chars().all(is_name_char)).then_some(name)
+    }
+
+    /// The value in a tag with nothing but this name: text, an object of such tags, or a list of `<item>`.
+    fn by_tag(&mut self, name: &str, depth: usize) -> Result<Value, String> {
+        if depth == 0 {
+            return Err("nested too deep".into());
+        }
+        self.text.skip_space();
+        self.text.eat(&format!("<{name}>"));
+        let close = format!("</{name}>");
+        if self.plain_tag().is_none() {
+            let value = self.text.until(&close);
+            return value
+                .map(unquoted)
+                .ok_or_else(|| format!("{close} is missing"));
+        }
+        let mut parts = Vec::new();
+        while !self.text.eat(&close) {
+            let part = self
+                .plain_tag()
+                .ok_or_else(|| format!("{close} is missing"))?;
+            parts.push((part, self.by_tag(part, depth - 1)?));
+            self.text.skip_space();
+        }
+        if parts.iter().all(|(part, _)| *part == "item") {
+            return Ok(parts.into_iter().map(|(_, value)| value).collect());
+        }
+        let mut object = Map::new();
+        for (part, value) in parts {
+            insert(&mut object, part, value)?;
+        }
+        Ok(Value::Object(object))
     }
 
     /// Reads one of these tags.

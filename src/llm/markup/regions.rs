@@ -7,6 +7,7 @@
 use super::MAX_ARGUMENT_BYTES;
 use super::call::{Quotes, is_name_char};
 use super::readers::{self, Found};
+use super::tag::{Kind, Tag};
 
 /// The most bytes of a region: several calls and their markers.
 const MAX_REGION_BYTES: usize = 2 * MAX_ARGUMENT_BYTES;
@@ -213,6 +214,8 @@ pub(super) struct Region {
     tag_at: usize,
     /// Whether the current character is part of a value that is written without quotes.
     verbatim: bool,
+    /// Within `<invoke>`, in which any tag may name an argument.
+    invokes: bool,
     /// Whether it has grown longer than words in brackets usually are.
     is_long: bool,
 }
@@ -230,6 +233,7 @@ impl Region {
             tag: None,
             tag_at: 0,
             verbatim: false,
+            invokes: false,
             is_long: false,
         }
     }
@@ -260,8 +264,25 @@ impl Region {
         let mut region = Self::new(reading, close);
         region.raw = format!("<{text}");
         region.verbatim = LEFTOVERS.contains(&name.as_str());
+        region.invokes = without_prefix(&name) == "invoke";
         region.tag_name = name;
         Some(region)
+    }
+
+    /// The region that a tag of this name opens right behind [`NOISE`](super::NOISE), if it is an argument: the server
+    /// has taken the call's own tag away.
+    pub(super) fn of_argument(name: &str) -> Option<Self> {
+        let tag = Tag::read(name);
+        let is_argument = name.starts_with(|c: char| c.is_ascii_alphabetic())
+            && matches!(tag.kind, Kind::Unknown | Kind::Break)
+            && !tag.empty
+            && Self::of_tag(name).is_none();
+        is_argument.then(|| Self {
+            raw: format!("<{name}"),
+            verbatim: true,
+            tag_name: normal(name),
+            ..Self::new(Reading::Dropped, Close::Tag)
+        })
     }
 
     pub(super) fn push(&mut self, c: char) -> Step {
@@ -370,8 +391,15 @@ impl Region {
             }
             "parameter" | "arg_key" | "arg_value" => self.verbatim = true,
             "/parameter" | "/arg_key" | "/arg_value" => self.verbatim = false,
+            "invoke" => self.invokes = true,
+            "/invoke" => {
+                self.invokes = false;
+                self.verbatim = false;
+            }
             // The quotation marks of FunctionGemma and Gemma.
             "escape" | "|\"" => self.verbatim = !self.verbatim,
+            // Behind its value nothing but tags follows.
+            name if self.invokes && name.chars().all(is_name_char) => self.verbatim = true,
             _ => {}
         }
         Step::More
@@ -488,6 +516,15 @@ pub(super) fn without_prefix(name: &str) -> String {
 /// Whether this token ends a message.
 pub(super) fn ends_message(tag: &str) -> bool {
     ENDS.contains(&normal(tag).as_str())
+}
+
+/// Whether this token begins thoughts.
+pub(super) fn begins_thoughts(tag: &str) -> bool {
+    match normal(tag).as_str() {
+        // Gemma's token has one bar, <|channel>, and no header behind it.
+        "|channel" => !tag.ends_with(['|', '｜']),
+        name => matches!(name, "|start_thinking" | "|begin_of_thought"),
+    }
 }
 
 /// Whether this token ends thoughts.

@@ -47,11 +47,13 @@ impl Kind {
             return Self::Noise;
         }
         let name = name.to_ascii_lowercase();
-        // Some models put their own name in front: seed:think.
+        // Some models put their own name in front: seed:think, longcat_think.
         match name.rsplit(':').next().unwrap_or_default() {
             "speech" => Self::Speech,
             "tool" | "tool_call" => Self::Tool,
-            "think" | "thinking" | "thought" => Self::Think,
+            "think" | "thinking" | "thought" | "reasoning" => Self::Think,
+            // Behind <no_think> the answer follows.
+            name if name.ends_with("_think") && name != "no_think" => Self::Think,
             "br" | "p" | "div" | "li" | "ul" | "ol" | "tr" | "td" => Self::Break,
             _ => Self::Unknown,
         }

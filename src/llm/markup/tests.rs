@@ -126,6 +126,7 @@ fn speech_without_its_markup() {
     speaks("<!-- quiet --><|im_end|><?xml?>loud", "loud");
     speaks("<think>plan <tool>x()</tool> a < b</think>done", "done");
     speaks("<thinking>never closed", "");
+    speaks("<no_think>aloud</no_think>", "aloud");
     speaks("```xml\n<speech>fenced</speech>\n```", "fenced\n");
     speaks("run `ls` now", "run ls now");
     speaks("two\n\nlines   here", "two\nlines here");

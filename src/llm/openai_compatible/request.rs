@@ -1,14 +1,13 @@
 //! Requests for a chat completion, without the parameters that the server has refused.
 
 use crate::llm::prompt::{ChatMessage, by_name};
-use crate::llm::remote::{FORCED, Settings, Takes, Vocabulary};
+use crate::llm::remote::{FORCED, Settings, THOUGHTS_BACK, Takes, Vocabulary};
 use crate::llm::untrusted::{sanitise, sanitise_json};
 use crate::llm::{Calls, Prompt, ToolChoice};
 use crate::tools::ToolSpec;
 use serde_json::{Map, Value, json};
 
 /// Parts of the messages that providers want back with calls.
-const THOUGHTS: &str = "messages.reasoning_content";
 const DETAILS: &str = "messages.reasoning_details";
 const EXTRA: &str = "messages.extra_content";
 
@@ -32,7 +31,7 @@ pub(super) static VOCABULARY: Vocabulary = Vocabulary {
         (FORCED, &["tool_choice"]),
         ("tool_choice", &["tool_choice"]),
         ("seed", &["seed"]),
-        (THOUGHTS, &["reasoning_content"]),
+        (THOUGHTS_BACK, &["reasoning_content"]),
         (DETAILS, &["reasoning_details"]),
         (EXTRA, &["extra_content"]),
     ],
@@ -42,7 +41,7 @@ pub(super) static VOCABULARY: Vocabulary = Vocabulary {
 /// get them back.
 pub(super) fn leave_out(messages: &mut [ChatMessage], takes: &Takes) {
     for message in messages {
-        if !takes.has(THOUGHTS) {
+        if !takes.has(THOUGHTS_BACK) {
             message.reasoning_content = None;
         }
         if !takes.has(DETAILS) {

@@ -3,11 +3,11 @@
 use super::details::Details;
 use crate::llm::left_in_text::{LeftInText, MadeInText};
 use crate::llm::markup::Parser;
-use crate::llm::native_call::{MAX_CALLS, NativeCall, tool_name};
+use crate::llm::native_call::{MAX_CALLS, NativeCall, index_in, tool_name};
 use crate::llm::opaque::{Block, Complete};
 use crate::llm::remote::{
-    ALL_THOUGHTS, CallPiece, Decoded, FILTERED, Look, Reader, UNCLOSED_THOUGHTS, message_of,
-    refused_answer,
+    ALL_THOUGHTS, CallPiece, Decoded, FILTERED, Look, Reader, UNCLOSED_THOUGHTS, count_in,
+    failure_in, message_of, refused_answer,
 };
 use crate::llm::{LlmEvent, TokenUsage};
 use serde::{Deserialize, Deserializer};
@@ -42,45 +42,21 @@ struct Chunk {
     /// "error" if the chunk itself is one, as older vLLM and Mistral send it.
     object: Option<Value>,
     message: Option<Value>,
-    #[serde(default, deserialize_with = "or_default")]
-    usage: Option<Usage>,
+    /// MiniMax's outcome.
+    base_resp: Option<Value>,
+    usage: Option<Value>,
 }
 
-#[derive(Deserialize)]
-struct Usage {
-    #[serde(default, deserialize_with = "or_default")]
-    prompt_tokens: u64,
-    #[serde(default, deserialize_with = "or_default")]
-    completion_tokens: u64,
-    #[serde(default, deserialize_with = "or_default")]
-    prompt_tokens_details: PromptTokens,
-    #[serde(default, deserialize_with = "or_default")]
-    completion_tokens_details: CompletionTokens,
-}
-
-#[derive(Deserialize, Default)]
-struct CompletionTokens {
-    #[serde(default, deserialize_with = "or_default")]
-    reasoning_tokens: u64,
-}
-
-#[derive(Deserialize, Default)]
-struct PromptTokens {
-    #[serde(default, deserialize_with = "or_default")]
-    cached_tokens: u64,
-}
-
-impl Usage {
-    /// The token counts; `None` if they are zero, as in every piece but the last of some servers.
-    fn read(self) -> Option<TokenUsage> {
-        let usage = TokenUsage {
-            input: self.prompt_tokens,
-            cached: self.prompt_tokens_details.cached_tokens,
-            output: self.completion_tokens,
-            reasoning: self.completion_tokens_details.reasoning_tokens,
-        };
-        (usage.input > 0).then_some(usage)
-    }
+/// The token counts; `None` if they are zero, as in every piece but the last of some servers.
+fn counted(usage: &Value) -> Option<TokenUsage> {
+    let read = |count: &Value| count_in(count).unwrap_or_default();
+    let usage = TokenUsage {
+        input: read(&usage["prompt_tokens"]),
+        cached: read(&usage["prompt_tokens_details"]["cached_tokens"]),
+        output: read(&usage["completion_tokens"]),
+        reasoning: read(&usage["completion_tokens_details"]["reasoning_tokens"]),
+    };
+    (usage.input > 0).then_some(usage)
 }
 
 #[derive(Deserialize)]
@@ -155,7 +131,9 @@ impl Delta {
 
 #[derive(Deserialize)]
 struct CallDelta {
+    #[serde(default, deserialize_with = "read_index")]
     index: Option<u64>,
+    #[serde(default, deserialize_with = "read_id")]
     id: Option<String>,
     #[serde(default, deserialize_with = "or_default")]
     function: FunctionDelta,
@@ -189,6 +167,19 @@ fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+fn read_index<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    Value::deserialize(deserializer).map(|index| index_in(&index))
+}
+
+/// Reads an id, which may be a number.
+fn read_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Value::deserialize(deserializer).map(|id| match id {
+        Value::String(id) => Some(id),
+        Value::Number(id) => Some(id.to_string()),
+        _ => None,
+    })
 }
 
 /// Reads the messages of one stream.
@@ -291,6 +282,10 @@ impl Decoder {
 }
 
 impl Reader for Decoder {
+    fn thinks(&self) -> bool {
+        !self.thoughts.is_empty()
+    }
+
     fn blocks(&mut self) -> Vec<Complete> {
         std::mem::take(&mut self.complete)
     }
@@ -316,7 +311,10 @@ impl Reader for Decoder {
             let message = chunk.message.unwrap_or_default();
             return (Vec::new(), Some(message_of(&message)));
         }
-        self.usage = chunk.usage.and_then(Usage::read).or(self.usage);
+        if let Some(failure) = chunk.base_resp.as_ref().and_then(failure_in) {
+            return (Vec::new(), Some(message_of(failure)));
+        }
+        self.usage = chunk.usage.as_ref().and_then(counted).or(self.usage);
         let mut events = Vec::new();
         if let Some(Value::String(response)) = chunk.id.filter(|_| self.takes_results)
             && !response.is_empty()
@@ -361,11 +359,11 @@ impl Decoder {
         }
         if thinks && text.is_empty() {
             events.push(LlmEvent::Thinking);
-            let thought = delta.reasoning_content.as_ref().and_then(Value::as_str);
-            let room = MAX_THOUGHT_BYTES.saturating_sub(self.thoughts.len());
-            let thought = thought.filter(|thought| thought.len() <= room);
-            self.thoughts.push_str(thought.unwrap_or_default());
         }
+        let thought = delta.reasoning_content.as_ref().and_then(Value::as_str);
+        let room = MAX_THOUGHT_BYTES.saturating_sub(self.thoughts.len());
+        let thought = thought.filter(|thought| thought.len() <= room);
+        self.thoughts.push_str(thought.unwrap_or_default());
         match self.calls.is_empty() {
             true if text.is_empty() => {}
             true => events.extend(self.made.noted(self.parser.push(&text))),
@@ -1034,10 +1032,12 @@ mod tests {
         decoder.message(&finish("stop").to_string());
         let (events, error) = decoder.message("[DONE]");
         assert!(events.is_empty() && error.unwrap().contains("llm.thinks_first"));
-        let mut decoder = Decoder::new(true, Vec::new());
-        decoder.message(&text("Hm.</think>").to_string());
-        decoder.message(&finish("stop").to_string());
-        assert_eq!(decoder.message("[DONE]"), (vec![LlmEvent::End], None));
+        for thoughts in ["Hm.</think>", "Hm.[/THINK]"] {
+            let mut decoder = Decoder::new(true, Vec::new());
+            decoder.message(&text(thoughts).to_string());
+            decoder.message(&finish("stop").to_string());
+            assert_eq!(decoder.message("[DONE]"), (vec![LlmEvent::End], None));
+        }
     }
 
     /// The model was told that there is no such tool.
@@ -1125,7 +1125,60 @@ mod tests {
             assert_eq!(crate::llm::remote::error_message(&body).unwrap(), expected);
             assert_eq!(decode(&[wrapped(raw)]), [format!("error: {expected}")]);
         }
+        // MiniMax, under status 200.
+        let outcome = |code: i64, reason: &str| {
+            let outcome = json!({"status_code": code, "status_msg": reason});
+            json!({"choices": null, "base_resp": outcome})
+        };
+        let lines = decode(&[text("Hi"), outcome(1027, "output sensitive")]);
+        assert_eq!(lines, ["say Hi", "error: output sensitive"]);
+        let lines = decode(&[text("Hi"), outcome(1027, "")]);
+        assert!(lines[1].starts_with("error: ") && lines[1].contains("1027"));
+        let lines = decode(&[text("Hi"), finish("stop"), outcome(0, "")]);
+        assert_eq!(lines, ["say Hi", "end"]);
         assert!(decode(&[json!("what?")])[0].starts_with("error: unexpected data"));
+    }
+
+    /// "unexpected data: invalid type: floating point": an answer that was being spoken ended there.
+    #[test]
+    fn counts_indexes_and_ids_of_any_type_end_no_answer() {
+        let counts = |input: Value, output: Value, cached: Value| {
+            let details = json!({"cached_tokens": cached});
+            json!({"choices": [], "usage": {"prompt_tokens": input, "completion_tokens": output,
+                "prompt_tokens_details": details}})
+        };
+        for (usage, used) in [
+            (counts(json!(20.7), json!(-1), json!("5")), "used 20 0 0"),
+            (counts(json!(20), json!(9.0), json!([])), "used 20 0 9"),
+        ] {
+            let lines = decode(&[text("Hi"), finish("stop"), usage]);
+            assert_eq!(lines, ["say Hi", used, "end"]);
+        }
+        for usage in [json!("many"), json!([1]), json!({"prompt_tokens": "9"})] {
+            let usage = json!({"choices": [], "usage": usage});
+            let lines = decode(&[text("Hi"), finish("stop"), usage]);
+            assert_eq!(lines, ["say Hi", "end"]);
+        }
+        let piece = |index: Value, id: Value, name: &str, arguments: &str| {
+            let function = json!({"name": name, "arguments": arguments});
+            let call = json!({"index": index, "id": id, "function": function});
+            json!({"choices": [{"delta": {"tool_calls": [call]}}]})
+        };
+        for [first, second] in [
+            [json!("0"), json!("1")],
+            [json!(0.0), json!(1.0)],
+            [json!(-1), json!("none")],
+        ] {
+            let lines = decode(&[
+                text("Wait."),
+                piece(first.clone(), json!(7), "w", "{\"n\":"),
+                piece(first, json!(7), "", "1}"),
+                piece(second, json!(8), "v", "{}"),
+                finish("tool_calls"),
+            ]);
+            let closes: Vec<_> = lines.iter().filter(|l| l.starts_with("close")).collect();
+            assert_eq!(closes, ["close {\"n\":1}", "close {}"], "{lines:?}");
+        }
     }
 
     #[test]

@@ -121,6 +121,37 @@ async fn of_a_server_with_room_for_many_it_cannot_be_told_whether_hanging_up_sto
     }
 }
 
+/// Bedrock leaves those of gpt-oss in the text.
+#[test]
+fn thoughts_between_tags_for_reasoning_are_thoughts() {
+    assert!(thinks_in_text("<reasoning>Hm.</reasoning>Hello."));
+    assert!(!thinks_in_text("Hello."));
+}
+
+/// Only those in `think` and Gemma's channel were found, so that the others were read aloud.
+#[test]
+fn thoughts_of_every_name_that_nothing_opens_come_first() {
+    for text in [
+        "Hm.</think>Hello.",
+        "Hm.</reasoning>Hello. <think>Hm.</think>",
+        "5 < 6 <b>Hm.</longcat_think >Hello.",
+        "Hm.<|END_THINKING|>Hello.",
+        "Hm.<channel|>Hello.",
+    ] {
+        assert!(closes_unopened_thoughts(text), "{text}");
+    }
+    for text in [
+        "<reasoning>Hm.</reasoning>Hello.",
+        "<seed:think>Hm.</seed:think>Hello.",
+        "<|channel>thought\nHm.<channel|>Hello.",
+        "<|START_THINKING|>Hm.<|END_THINKING|>Hello.",
+        "<no_think>Hello.</no_think>",
+        "Hello.<|im_end|>",
+    ] {
+        assert!(!closes_unopened_thoughts(text), "{text}");
+    }
+}
+
 #[test]
 fn the_shape_of_native_calls_is_told() {
     let first = |index: Option<u64>, has_id| CallPiece {

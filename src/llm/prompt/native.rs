@@ -36,7 +36,9 @@ pub(super) fn weight(tools: &[ToolSpec]) -> usize {
 
 /// The messages being assembled.
 #[derive(Default)]
-pub(super) struct History {
+pub(super) struct History<'a> {
+    /// The tools that the model may call.
+    tools: &'a [ToolSpec],
     messages: Vec<ChatMessage>,
     round: Round,
     /// The last message was the user's words.
@@ -63,7 +65,15 @@ impl Round {
     }
 }
 
-impl History {
+impl<'a> History<'a> {
+    /// A history without messages, of a model that is offered these tools.
+    pub(super) fn of(tools: &'a [ToolSpec]) -> Self {
+        Self {
+            tools,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn system(&mut self, text: String) {
         self.messages.push(ChatMessage::new(Role::System, text));
     }
@@ -121,10 +131,14 @@ impl History {
             self.flush();
         }
         let arguments = Value::Object(sanitise_map(arguments)).to_string();
+        let is_offered = self.tools.iter().any(|tool| tool.name == name);
         self.round.calls.push(Call {
             id: id.to_owned(),
             function: ChatFunction {
-                name: callable(name),
+                name: match is_offered {
+                    true => name.to_owned(),
+                    false => callable(name),
+                },
                 arguments: match length(&arguments) <= most {
                     true => arguments,
                     false => "{}".to_owned(),

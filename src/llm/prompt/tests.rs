@@ -69,6 +69,28 @@ fn result(output: Value) -> Message {
     }
 }
 
+/// The model read that it had called `_7zip`, a tool that it did not have.
+#[test]
+fn a_call_of_an_offered_tool_keeps_its_name_natively() {
+    let mut prompt = Prompt::sample();
+    let offered = ["7zip", "-dash"].map(|name| ToolSpec {
+        name: name.into(),
+        ..prompt.tools[0].clone()
+    });
+    prompt.tools = Vec::from(offered).into();
+    let called = |name: &str| Message::ToolCall {
+        id: name.into(),
+        name: name.into(),
+        arguments: Map::new(),
+    };
+    prompt.messages = ["7zip", "-dash", "8zip"].map(called).into();
+    let chat = Prompts::default().for_calls(Calls::Native).chat(&prompt);
+    let chat = chat.unwrap();
+    let calls = chat.iter().flat_map(|message| &message.tool_calls);
+    let names: Vec<_> = calls.map(|call| &call.function.name).collect();
+    assert_eq!(names, ["7zip", "-dash", "_8zip"]);
+}
+
 #[test]
 fn the_system_prompt_names_the_language_only_if_one_was_chosen() {
     let system = |language: Option<&str>| {

@@ -1,5 +1,6 @@
 //! The parameters that a server takes: what it refuses by name is left out from then on.
 
+use super::THOUGHTS_BACK;
 use crate::llm::LlmError;
 use serde_json::{Map, Value};
 
@@ -9,7 +10,8 @@ pub(in crate::llm) struct Vocabulary {
     pub(in crate::llm) limits: &'static [&'static str],
     /// The other parameters, with the names by which an error may call them. A dot leads to a part of a
     /// parameter; of several that an error may mean, the first is left out first. A part of `messages` is left out only
-    /// if the server does not know it: others refuse a request that lacks it, and name it too.
+    /// if it was sent and, but for [`THOUGHTS_BACK`], the server does not know it: others refuse a request in which one
+    /// message lacks it, and name it too.
     pub(in crate::llm) optional: &'static [(&'static str, &'static [&'static str])],
 }
 
@@ -91,10 +93,13 @@ impl Takes {
         }
         let (refused, _) = vocabulary.optional.iter().find(|(parameter, names)| {
             let field = parameter.split('.').next().unwrap_or_default();
-            self.has(parameter)
-                && body.contains_key(field)
-                && (field != "messages" || says_unknown(reason))
-                && is_about(reason, parameter, names)
+            let may_be = match parameter.strip_prefix("messages.") {
+                Some(part) => {
+                    has_part(body, part) && (*parameter == THOUGHTS_BACK || says_unknown(reason))
+                }
+                None => body.contains_key(field),
+            };
+            may_be && self.has(parameter) && is_about(reason, parameter, names)
         })?;
         fewer.refused.push(refused);
         Some(fewer)
@@ -176,6 +181,16 @@ impl Takes {
         let limits = vocabulary.limits.iter().take(self.limits_refused);
         limits.chain(&self.refused).copied().collect()
     }
+}
+
+/// Whether a message of a request, or a call in one, has this field.
+pub(super) fn has_part(body: &Map<String, Value>, field: &str) -> bool {
+    let has = |object: &Value| object.get(field).is_some();
+    let messages = body.get("messages").and_then(Value::as_array);
+    messages.into_iter().flatten().any(|message| {
+        let calls = message.get("tool_calls").and_then(Value::as_array);
+        has(message) || calls.into_iter().flatten().any(has)
+    })
 }
 
 /// Whether an error may mean the parameter that has these names.

@@ -354,6 +354,43 @@ fn token_counts_include_what_the_cache_holds() {
 }
 
 #[test]
+fn counts_and_indexes_of_any_type_are_read() {
+    let counted = json!({"type": "message_start", "message": {"usage": {"input_tokens": 10.5,
+        "cache_creation_input_tokens": "20", "cache_read_input_tokens": 70.0, "output_tokens": -1}}});
+    let lines = decode(&[counted, words(0, "Hi"), stop("end_turn"), over()]);
+    assert_eq!(lines[lines.len() - 2..], ["used 80 70 9", "end"]);
+    let most = json!({"type": "message_start", "message": {"usage": {"input_tokens": u64::MAX,
+        "cache_read_input_tokens": u64::MAX}}});
+    let lines = decode(&[most, words(0, "Hi"), stop("end_turn"), over()]);
+    assert_eq!(lines.last().unwrap(), "end");
+    // Each index is as odd as the others of its block.
+    let odd = |mut event: Value, index: Value| {
+        event["index"] = index;
+        event
+    };
+    let events = [
+        odd(tool(0, "w"), json!("0")),
+        odd(piece(0, "{\"n\":1}"), json!(0.0)),
+        odd(end_block(0), json!(0)),
+        odd(tool(1, "v"), json!(1.0)),
+        odd(piece(1, "{}"), json!("1")),
+        stop("tool_use"),
+        over(),
+    ];
+    let mut lines = decode(&events);
+    lines.retain(|line| line.starts_with("close"));
+    assert_eq!(lines, ["close {\"n\":1}", "close {}"]);
+}
+
+#[test]
+fn thoughts_that_end_with_the_last_character_have_ended() {
+    let mut decoder = Decoder::new(true, Vec::new());
+    for event in [words(0, "Hm.[/THINK]"), stop("end_turn"), over()] {
+        assert_eq!(decoder.message(&event.to_string()).1, None);
+    }
+}
+
+#[test]
 fn markup_in_text() {
     let text = "<speech>Hi.</speech><tool>w(n=1)</tool>";
     for size in [1, 2, 3, 7, text.len()] {

@@ -18,6 +18,8 @@ struct Written {
     dsml: String,
     /// `<arg_key>key</arg_key><arg_value>value</arg_value>`
     pairs: String,
+    /// `<key>value</key>`, with [`NOISE`] before each tag.
+    by_tag: String,
     /// `{key:<escape>value<escape>}`
     escaped: String,
     /// `{key:<|"|>value<|"|>}`
@@ -41,6 +43,14 @@ fn written(arguments: &[(&str, Value)]) -> Written {
         let value = bare(value);
         format!("<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n")
     };
+    let by_tag = |key: &str, value: &Value| {
+        let item = |item: &Value| format!("{NOISE}<item>{}{NOISE}</item>", bare(item));
+        let value: String = match value {
+            Value::Array(items) => items.iter().map(item).collect(),
+            other => bare(other),
+        };
+        format!("{NOISE}<{key}>{value}{NOISE}</{key}>")
+    };
     Written {
         json: format!("{{{}}}", join(", ", &|k, v| format!("\"{k}\": {v}"))),
         python: join(", ", &|k, v| format!("{k}={v}")),
@@ -57,6 +67,7 @@ fn written(arguments: &[(&str, Value)]) -> Written {
             )
         }),
         pairs: join("", &pair),
+        by_tag: join("", &by_tag),
         escaped: join(",", &|k, v| format!("{k}:{}", marked("<escape>", v))),
         barred: join(",", &|k, v| format!("{k}:{}", marked("<|\"|>", v))),
     }
@@ -88,6 +99,7 @@ fn forms(name: &str, w: &Written) -> Vec<Form> {
         named_parameters,
         dsml,
         pairs,
+        by_tag,
         escaped,
         barred,
     } = w;
@@ -99,6 +111,8 @@ fn forms(name: &str, w: &Written) -> Vec<Form> {
     let py = format!("{name}({python})");
     let tagged = format!("<function={name}>\n{parameters}</function>");
     let invoke = format!("<invoke name=\"{name}\">\n{named_parameters}</invoke>");
+    let named = format!("{NOISE}<invoke name=\"{name}\">{by_tag}{NOISE}</invoke>\n");
+    let minimax_3 = |calls: &str| format!("{NOISE}<tool_call>\n{calls}{NOISE}</tool_call>");
     let fenced = format!("function<｜tool▁sep｜>{name}\n```json\n{json}\n```");
     let fenced = format!("<｜tool▁call▁begin｜>{fenced}<｜tool▁call▁end｜>");
     let kimi = format!(
@@ -254,6 +268,14 @@ fn forms(name: &str, w: &Written) -> Vec<Form> {
             2,
             format!("<tool_calls>\n{call}\n{call}\n</tool_calls>"),
         ),
+        form("minimax 3", 1, minimax_3(&named)),
+        form("minimax 3, two", 2, minimax_3(&named.repeat(2))),
+        form(
+            "minimax 3, stripped",
+            1,
+            minimax_3(&named).replace(NOISE, ""),
+        ),
+        form("minimax 3, bare", 1, named),
         form("invoke", 1, invoke.clone()),
         form(
             "invokes",
@@ -414,6 +436,7 @@ fn wrong() -> [(Written, &'static str); 2] {
         &mut garbage.named_parameters,
         &mut garbage.dsml,
         &mut garbage.pairs,
+        &mut garbage.by_tag,
         &mut garbage.escaped,
         &mut garbage.barred,
     ] {
@@ -603,6 +626,8 @@ fn thoughts_in_every_form_are_not_spoken() {
     for (open, close) in [
         ("<think>", "</think>"),
         ("<seed:think>", "</seed:think>"),
+        ("<longcat_think>", "</longcat_think>"),
+        ("<reasoning>", "</reasoning>"),
         ("◁think▷", "◁/think▷"),
         ("[THINK]", "[/THINK]"),
         ("<|START_THINKING|>", "<|END_THINKING|>"),
@@ -645,6 +670,100 @@ fn an_answer_behind_the_empty_thoughts_of_gemma_is_spoken() {
     assert_eq!(summary(events).0, "Hello there.");
     for text in ["thought", "thoughts\nare free", "Good.\nthought\nis free"] {
         assert_eq!(whole(text).0, text);
+    }
+}
+
+/// `]]minimax[[` was read aloud, and no call was made.
+#[test]
+fn the_token_before_the_tags_of_minimax_is_dropped_wherever_it_is_cut() {
+    let invoke = |arguments: &str| {
+        let call = format!("~<invoke name=\"pay\">{arguments}~</invoke>\n");
+        format!("Wait.~<tool_call>\n{call}~</tool_call>")
+    };
+    let nested =
+        "~<to>\n ~<name>Ann (~</name>\n~<tags>~<item>~<item>1~</item>~</item>~</tags>~</to>";
+    let to = json!({"to": {"name": "Ann (", "tags": [[1]]}});
+    let pay = |arguments: Value| -> Vec<Called> { vec![("pay".to_owned(), Ok(arguments))] };
+    for (text, spoken, calls) in [
+        (
+            invoke("~<parameter>1~</parameter>~<a>\"~</a>"),
+            "Wait.",
+            pay(json!({"parameter": 1, "a": "\""})),
+        ),
+        (invoke(nested), "Wait.", pay(to)),
+        (
+            "~Wait ~for [1]~, ]a] ]~b~".into(),
+            "Wait for [1], ]a] ]b",
+            vec![],
+        ),
+        (
+            "<mm:think>Hm.~ [a]~</mm:think>~Wait.".into(),
+            "Wait.",
+            vec![],
+        ),
+        // Its own server has taken the tags of the call.
+        (
+            "~~<initial_wait>10~</initial_wait>~\n~</tool_call>".into(),
+            "",
+            vec![],
+        ),
+        (
+            "Wait.~<a>\"1~</a>~<p lang=\"en\">2~</p>~<parameter>3~</parameter> Done.".into(),
+            "Wait. Done.",
+            vec![],
+        ),
+        ("Wait~<a/> ~<b>so ~</c>long".into(), "Wait", vec![]),
+        (
+            "~<think>Hm.</think>~<speech>~</b>Wait ~ <b>so</b> ~<5 hours~<".into(),
+            "Wait so less than 5 hours",
+            vec![],
+        ),
+        ("Wait ]".into(), "Wait ]", vec![]),
+        ("Wait~]".into(), "Wait]", vec![]),
+        ("Wait ]<]mini".into(), "Wait", vec![]),
+        (
+            "Wait ]<]<5 minutes".into(),
+            "Wait ]] less than 5 minutes",
+            vec![],
+        ),
+    ] {
+        let text = text.replace('~', NOISE);
+        for size in 1..=text.len() {
+            let mut parser = parser();
+            let pieces = text.as_bytes().chunks(size);
+            let mut events: Vec<_> = pieces.flat_map(|piece| parser.push_bytes(piece)).collect();
+            events.extend(parser.finish_whole());
+            let expected = (spoken.to_owned(), calls.clone());
+            assert_eq!(summary(merged(events)), expected, "{text}, {size}");
+        }
+    }
+    let (spoken, called) = whole(&invoke("~<a>~<b>1~</b> and more~</a>").replace('~', NOISE));
+    assert_eq!(spoken, "Wait.");
+    assert!(called.len() == 1 && called[0].1.is_err(), "{called:?}");
+}
+
+/// The tool got one argument called "parameters".
+#[test]
+fn a_tag_around_all_arguments_is_none_of_them() {
+    let invoke = |inner: &str| whole(&format!("<invoke name=\"pay\">{inner}</invoke>"));
+    let pay = |read: Result<Value, &str>| -> (String, Vec<Called>) {
+        let read = read.map_err(str::to_owned);
+        (String::new(), vec![("pay".to_owned(), read)])
+    };
+    for (inner, read) in [
+        ("<parameters><n>1</n></parameters>", Ok(json!({"n": 1}))),
+        ("<arguments>{\"n\": 1}</arguments>", Ok(json!({"n": 1}))),
+        ("\n<args>\n<n>1</n>\n</args>\n", Ok(json!({"n": 1}))),
+        (
+            "<input>a</input><n>1</n>",
+            Ok(json!({"input": "a", "n": 1})),
+        ),
+        (
+            "<arguments>n=1</arguments>",
+            Err("the arguments are not an object"),
+        ),
+    ] {
+        assert_eq!(invoke(inner), pay(read), "{inner}");
     }
 }
 
@@ -908,9 +1027,16 @@ fn any_value() -> impl Strategy<Value = Value> {
 
 /// Families whose values are written without quotes.
 fn is_unquoted(form: &Form) -> bool {
-    ["<parameter", "<｜DSML｜", "<arg_key>", "<escape>", "<|\"|>"]
-        .iter()
-        .any(|mark| form.text.contains(mark))
+    [
+        "<parameter",
+        "<｜DSML｜",
+        "<arg_key>",
+        "<invoke ",
+        "<escape>",
+        "<|\"|>",
+    ]
+    .iter()
+    .any(|mark| form.text.contains(mark))
 }
 
 fn family() -> impl Strategy<Value = prop::sample::Index> {
@@ -972,7 +1098,8 @@ proptest! {
             spoken.push_str(&summary(parser.push_bytes(piece)).0);
             let waits = pushed - spoken.len();
             let held = text[..pushed].trim_end().ends_with(['[', '{']) || text[spoken.len()..pushed].contains('[');
-            prop_assert!(waits <= if held { 20 } else { 1 }, "{waits} of {:?}", &text[..pushed]);
+            let few = 1 + usize::from(text[..pushed].ends_with(']'));
+            prop_assert!(waits <= if held { 20 } else { few }, "{waits} of {:?}", &text[..pushed]);
         }
         spoken.push_str(&summary(parser.finish()).0);
         prop_assert_eq!(spoken, text);
