@@ -151,8 +151,8 @@ fn accept(candidate: Candidate) -> Recognised {
         language,
         ..
     } = candidate;
-    let text = without_sounds(&candidate.text);
-    if !text.chars().any(char::is_alphanumeric) || is_hallucination(&text, confidence) {
+    let text = words(&candidate.text);
+    if text.is_empty() || is_hallucination(&text, confidence) {
         return Recognised::default();
     }
     let doubt = match () {
@@ -203,21 +203,53 @@ const CREDITS: [&str; 4] = [
     "subtítulos realizados por",
 ];
 
+/// The words of a transcript, in one line; empty if there is neither a letter nor a digit in them.
+pub(super) fn words(transcript: &str) -> String {
+    let words = without_sounds(transcript);
+    match words.chars().any(char::is_alphanumeric) {
+        true => words,
+        false => String::new(),
+    }
+}
+
 /// Drops `[music]`, `(static)` and `*sighs*`.
 fn without_sounds(text: &str) -> String {
-    let mut kept = String::with_capacity(text.len());
-    let mut until = None;
-    for c in text.chars() {
-        match (until, c) {
-            (Some(end), _) if c == end => until = None,
-            (Some(_), _) => {}
-            (None, '[') => until = Some(']'),
-            (None, '(') => until = Some(')'),
-            (None, '*') => until = Some('*'),
-            (None, _) => kept.push(c),
+    let (mut kept, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find(['[', '(', '*']) {
+        let (before, bracketed) = rest.split_at(at);
+        let (begin, inside) = bracketed.split_at(1);
+        kept.push_str(before);
+        let behind = behind_sound(&kept, begin, inside);
+        if behind.is_none() {
+            kept.push_str(begin);
         }
+        rest = behind.unwrap_or(inside);
     }
+    kept.push_str(rest);
     kept.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The text behind the sound that begins with `begin` and goes on with `inside`. `None` if it is none: `(555) 010-0199`
+/// is a number, and `f***` a word.
+fn behind_sound<'a>(before: &str, begin: &str, inside: &'a str) -> Option<&'a str> {
+    let end = match begin {
+        "[" => ']',
+        "(" => ')',
+        _ => '*',
+    };
+    let (sound, behind) = match inside.split_once(end) {
+        Some(closed) => closed,
+        // The only sound was cut off.
+        None if end != '*' && !before.contains(char::is_alphanumeric) => (inside, ""),
+        None => return None,
+    };
+    let in_word = before.ends_with(|c: char| c == '*' || c.is_alphanumeric());
+    let is_sound = match end {
+        '*' => !in_word && sound.starts_with(char::is_alphabetic),
+        _ => !sound.is_empty(),
+    };
+    let has_digits = sound.contains(|c: char| c.is_ascii_digit());
+    (is_sound && !has_digits).then_some(behind)
 }
 
 #[cfg(test)]
@@ -314,6 +346,21 @@ mod tests {
         assert_eq!(text(" (static)"), "");
         assert_eq!(text(" [BLANK_AUDIO] Hello there."), "Hello there.");
         assert_eq!(text(" ..."), "");
+        assert_eq!(text(" (coughs"), "");
+        assert_eq!(text("[music] *sighs* (laughs"), "");
+        let number = "Call (555) 010-0199 *now*";
+        assert_eq!(text(number), "Call (555) 010-0199");
+        for said in [
+            "How much is 5 * 3?",
+            "What is 2 * x?",
+            "What is x * y plus z?",
+            "What the f*** is going on with my order?",
+            "What the f**k is this sh*t, and who sold me that sh*t?",
+            "Is it ** or () or neither?",
+            "It opens (at noon, I think.",
+        ] {
+            assert_eq!(text(said), said);
+        }
     }
 
     #[test]

@@ -6,10 +6,11 @@ mod connection;
 mod flux;
 mod transcript;
 
+use super::keyterms::Budget;
 use super::{AsrError, AsrService, AsrSession, Hints, TellTurn, Utterance};
 use crate::backend::Backend;
 use crate::backend::socket::Lost;
-use crate::language::{ENGLISH, base};
+use crate::language::{ENGLISH, code};
 use crate::time::Samples;
 use connection::{Connection, Progress, Shared};
 use futures_util::FutureExt;
@@ -43,6 +44,20 @@ pub fn base_url(model: &str) -> &'static str {
 /// confirm `Finalize`. It is shorter than a session's own margin over the time that most results take.
 const SETTLING: Duration = Duration::from_millis(120);
 
+/// The most that keyterms cost: nova-3 refuses more than 500 tokens of them, which cost some 1,750. The rest is for
+/// names that take more tokens than others.
+const MOST_KEYTERMS: usize = 1_500;
+
+/// The cost of a keyterm in bytes of common words, of which a token has 3.5: digits and capitals take more tokens, and
+/// each term two of its own.
+fn cost(term: &str) -> usize {
+    let letters = term.chars().map(|c| match c {
+        c if c.is_ascii_digit() || c.is_uppercase() => 3,
+        c => c.len_utf8(),
+    });
+    letters.sum::<usize>() + 7
+}
+
 /// Silence, ms, behind audio that nobody speaks live, so that Flux transcribes all of it: it does so in steps of 250 ms.
 const SILENCE_MS: u64 = 500;
 
@@ -67,6 +82,7 @@ pub struct Settings {
 pub struct Deepgram {
     backend: Arc<Backend>,
     model: String,
+    keyterms: Budget,
 }
 
 impl Deepgram {
@@ -81,9 +97,15 @@ impl Deepgram {
             api_key,
         } = settings;
         let backend = Backend::new(base_url, api_key, CONNECT, STALLED);
+        // Flux takes as many as there can be, of any length.
+        let most = match flux::is_flux(&model) {
+            true => usize::MAX,
+            false => MOST_KEYTERMS,
+        };
         Ok(Self {
             backend: Arc::new(backend.map_err(AsrError::Run)?),
             model,
+            keyterms: Budget::of(most, cost),
         })
     }
 }
@@ -101,8 +123,8 @@ impl AsrService for Deepgram {
         let connection = Connection {
             backend: self.backend.clone(),
             model: self.model.clone(),
-            language: hints.language.as_deref().map(base),
-            keyterms: hints.keyterms.clone(),
+            language: hints.language.as_deref().map(code),
+            keyterms: self.keyterms.first(&hints.keyterms, &self.model).into(),
             shared: shared.clone(),
             heard,
         };

@@ -1,6 +1,8 @@
 //! The limits of keyterms, and keyterms in a text.
 
-/// The most keyterms, and the most characters of one: many times what helps, and less than any service's limit.
+use std::sync::Once;
+
+/// The most keyterms, and the most characters of one: many times what helps. Services take fewer (`Budget`).
 pub const MOST: usize = 100;
 const LONGEST: usize = 50;
 
@@ -23,6 +25,61 @@ pub fn wrong(terms: &[String]) -> Option<(String, &'static str)> {
     Some((format!("{term:?} is no keyterm"), fix))
 }
 
+/// The keyterms as a text, for recognisers that take what was said before as a hint. `None` if there are none.
+pub(super) fn prompt(terms: &[String]) -> Option<String> {
+    (!terms.is_empty()).then(|| terms.join(SEPARATOR))
+}
+
+/// Between the keyterms of a text.
+const SEPARATOR: &str = ", ";
+
+/// The bytes that a term takes in a text. Bytes, because some services count tokens: a letter that takes more bytes
+/// takes more of those, too.
+pub(super) fn bytes(term: &str) -> usize {
+    term.len() + SEPARATOR.len()
+}
+
+/// The most that the keyterms of a request cost. Services refuse requests with more.
+#[derive(Debug)]
+pub(super) struct Budget {
+    most: usize,
+    /// The cost of a term.
+    cost: fn(&str) -> usize,
+    warned: Once,
+}
+
+impl Budget {
+    pub(super) const fn of(most: usize, cost: fn(&str) -> usize) -> Self {
+        Self {
+            most,
+            cost,
+            warned: Once::new(),
+        }
+    }
+
+    /// The first keyterms that are within it. Warns once if some are left out, naming the `model`.
+    pub(super) fn first<'a>(&self, terms: &'a [String], model: &str) -> &'a [String] {
+        let mut spent = 0;
+        let fits = |term: &&String| {
+            spent += (self.cost)(term);
+            spent <= self.most
+        };
+        let (first, left) = terms.split_at(terms.iter().take_while(fits).count());
+        if !left.is_empty() {
+            self.warned.call_once(|| {
+                let (sent, left_out) = (first.len(), left.len());
+                tracing::warn!(
+                    model,
+                    sent,
+                    left_out,
+                    "a service takes fewer keyterms: only the first are sent; keep those that are misheard"
+                );
+            });
+        }
+        first
+    }
+}
+
 /// The keyterms of a text that lists two or more between commas. `None` for any other text, such as sentences.
 pub fn listed(text: &str) -> Option<Vec<String>> {
     let terms: Vec<String> = text.split(',').map(|term| term.trim().to_owned()).collect();
@@ -37,6 +94,18 @@ pub fn listed(text: &str) -> Option<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Groq and Deepgram refused every request.
+    #[test]
+    fn keyterms_beyond_a_services_limit_are_left_out_whole() {
+        let budget = Budget::of(100, bytes);
+        let terms = vec!["Anneliese".to_owned(); 20];
+        assert_eq!(budget.first(&terms, "m").len(), 9);
+        assert_eq!(budget.first(&terms[..9], "m").len(), 9);
+        let longer = ["Анна".to_owned(), "x".repeat(89)];
+        assert_eq!(budget.first(&longer, "m"), &longer[..1]);
+        assert_eq!(prompt(budget.first(&[], "m")), None);
+    }
 
     #[test]
     fn a_text_with_names_between_commas_is_a_list_and_no_other_text() {

@@ -119,11 +119,6 @@ impl Hints {
         let is_short = samples < detect::SHORTEST && !self.others.is_empty();
         is_short || heard.language.as_ref().is_some_and(is_other)
     }
-
-    /// The keyterms as a text, for recognisers that take what was said before as a hint. `None` if there are none.
-    fn prompt(&self) -> Option<String> {
-        (!self.keyterms.is_empty()).then(|| self.keyterms.join(", "))
-    }
 }
 
 /// Warns once for each language that a recogniser takes it for English, although several threads may have one.

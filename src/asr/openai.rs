@@ -1,9 +1,12 @@
 //! A recogniser behind OpenAI's audio API, `POST /v1/audio/transcriptions`: at OpenAI and others, or on a
 //! server of one's own. One request for each utterance, with all of its audio.
 
+use super::decode::words;
+use super::keyterms::{self, Budget};
 use super::{AsrError, AsrService, AsrSession, Hints, Utterance};
 use crate::audio::{RATE, write_wav};
 use crate::backend::{Backend, KeyForm};
+use crate::language::code;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use reqwest::header::CONTENT_TYPE;
@@ -18,6 +21,9 @@ const PATH: &str = "audio/transcriptions";
 
 /// The most bytes of a response: many times what can be said in one utterance.
 const MAX_RESPONSE: usize = 64 * 1024;
+
+/// The most bytes of keyterms: Groq refuses a prompt of more than 896 characters.
+const MOST_KEYTERMS: usize = 800;
 
 /// The longest silence of the server. Sessions wait less.
 const STALLED: Duration = Duration::from_secs(10);
@@ -40,6 +46,7 @@ pub struct Settings {
 pub struct OpenAi {
     backend: Arc<Backend>,
     model: String,
+    keyterms: Budget,
 }
 
 impl OpenAi {
@@ -57,20 +64,18 @@ impl OpenAi {
         Ok(Self {
             backend: Arc::new(backend.map_err(AsrError::Run)?),
             model,
+            keyterms: Budget::of(MOST_KEYTERMS, keyterms::bytes),
         })
     }
 }
 
 impl AsrService for OpenAi {
     fn open(&self, hints: &Hints) -> Box<dyn AsrSession> {
-        // The API takes ISO 639-1.
-        let language = hints.language.as_deref();
-        let language = language.and_then(|tag| tag.split('-').next());
         Box::new(Session {
             backend: self.backend.clone(),
             model: self.model.clone(),
-            language: language.map(str::to_owned),
-            prompt: hints.prompt(),
+            language: hints.language.as_deref().map(code),
+            prompt: keyterms::prompt(self.keyterms.first(&hints.keyterms, &self.model)),
         })
     }
 }
@@ -109,7 +114,7 @@ impl AsrSession for Session {
             }
             let answer: Option<Value> = serde_json::from_str(&body).ok();
             let text = answer.as_ref().and_then(|answer| answer["text"].as_str());
-            text.map(|text| text.trim().to_owned())
+            text.map(words)
                 .ok_or_else(|| AsrError::Run(format!("{url} answered no transcript")))
         }
         .boxed()

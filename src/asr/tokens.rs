@@ -1,7 +1,7 @@
 //! Whisper's special tokens, and the languages that a model knows.
 
 use super::{Hints, detect};
-use crate::language::{ENGLISH, base};
+use crate::language::{ENGLISH, code};
 use tokenizers::Tokenizer;
 
 /// The least vocabulary of a multilingual model, tokens. English models have one less.
@@ -118,16 +118,6 @@ impl Tokens {
             Some(language) => vec![language, self.transcribe, self.no_timestamps],
             None => vec![self.no_timestamps],
         }
-    }
-}
-
-/// Whisper's name of a language, mostly that of ISO 639-1.
-pub(super) fn code(tag: &str) -> String {
-    match base(tag).as_str() {
-        "nb" => "no".into(),
-        "fil" => "tl".into(),
-        "iw" => "he".into(),
-        other => other.to_owned(),
     }
 }
 

@@ -1,10 +1,9 @@
 //! Whisper on whisper.cpp: any ggml model, on the CPU.
 
 use super::decode::{Candidate, Limits, MAX_SAMPLES, MIN_FRAMES, with_retry};
-use super::tokens::code;
 use super::{Asr, AsrError, Hints, Recognised, warn_of_only_english};
 use crate::audio::at_usual_level;
-use crate::language::{ENGLISH, is_tag};
+use crate::language::{ENGLISH, code, is_tag};
 use std::path::Path;
 use whisper_rs::{
     FullParams, SamplingStrategy, WhisperContext, WhisperContextParameters, WhisperState,

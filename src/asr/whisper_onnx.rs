@@ -1,6 +1,7 @@
 //! Whisper on ONNX Runtime: the embedded default, several times as fast as whisper.cpp on a CPU.
 
 use super::decode::{Candidate, ENCODER_FRAME, Limits, MAX_SAMPLES, with_retry};
+use super::keyterms::prompt;
 use super::silence::{CONTEXT_FRAMES, frames_to_encode, sound_like_speech};
 use super::tokens::Tokens;
 use super::{Asr, AsrError, Hints, Recognised, warn_of_only_english};
@@ -103,7 +104,7 @@ impl WhisperOnnx {
     /// The tokens up to the start of the transcript: the keyterms, as if they had been said before.
     fn before(&self, hints: &Hints) -> Result<Vec<u32>, AsrError> {
         let start = self.tokens.start;
-        let (Some(prompt), Some(before)) = (hints.prompt(), self.tokens.before) else {
+        let (Some(prompt), Some(before)) = (prompt(&hints.keyterms), self.tokens.before) else {
             return Ok(vec![start]);
         };
         let prompt = self.tokenizer.encode(format!(" {prompt}"), false);

@@ -21,7 +21,7 @@ const FORMATS: &str = "WAV, MP3, FLAC, Ogg (Vorbis, Opus), WebM, M4A";
 
 /// The supported sample rates, Hz. Any other rate is refused, because a crafted one would cost memory: a resampler's
 /// need grows with the rate divided by its greatest common divisor with [`RATE`].
-const RATES: [u32; 14] = [
+pub(crate) const RATES: [u32; 14] = [
     8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 64_000, 88_200, 96_000,
     176_400, 192_000,
 ];
@@ -234,7 +234,7 @@ impl Audio {
 }
 
 /// The mean of the channels. NaN becomes silence, and samples above full scale saturate.
-fn mono(samples: &[f32], channels: usize) -> Vec<f32> {
+pub(crate) fn mono(samples: &[f32], channels: usize) -> Vec<f32> {
     let mean = |frame: &[f32]| frame.iter().sum::<f32>() / channels as f32;
     let bounded = |sample: f32| {
         if sample.is_nan() {

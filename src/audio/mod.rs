@@ -12,6 +12,7 @@ mod stretches;
 pub(crate) mod testing;
 
 pub use beep::Beeps;
+pub(crate) use decode::{RATES, mono};
 pub use decode::{decode, write_wav};
 pub use ring::Ring;
 pub use stretches::stretches;

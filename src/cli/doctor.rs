@@ -351,8 +351,12 @@ fn speak(config: &Config, models: &Models) -> Result<String> {
 fn recognition_services(config: &Config) -> Result<String> {
     let runtime = runtime()?;
     let _context = runtime.enter();
+    let hints = Hints {
+        keyterms: config.keyterms.clone(),
+        ..Hints::default()
+    };
     let checks = config.speech.recognisers.iter().map(|(name, settings)| {
-        let mut session = asr_service(settings)?.open(&Hints::default());
+        let mut session = asr_service(settings)?.open(&hints);
         let part = Utterance {
             from: Samples(0),
             audio: vec![0.0; crate::audio::RATE as usize],
@@ -449,8 +453,11 @@ fn model_on_a_server(config: &Config, remote: &RemoteLlm, entry: Option<&str>) -
             "the server answered after {delay} ms, but {name} is not on its list of {} models{advice}",
             health.models.map_or(0, |models| models.len())
         )),
-        None => Ok(format!(
+        None if health.may_list => Ok(format!(
             "the server answered after {delay} ms; it lists no models{advice}"
+        )),
+        None => Ok(format!(
+            "the server answered after {delay} ms; this key may not list its models{advice}"
         )),
     }
 }

@@ -35,5 +35,5 @@ pub(crate) mod wording;
 pub(crate) use en::assent::{Asked, Reply};
 pub use en::endings::Marks;
 pub(crate) use en::endings::log_odds;
-pub use pack::{ENGLISH, Pack, base, is_tag, pack, packs};
+pub use pack::{ENGLISH, Pack, base, code, is_tag, pack, packs};
 pub(crate) use spoken::Phrase;

@@ -54,6 +54,16 @@ pub fn base(tag: &str) -> String {
     primary.to_ascii_lowercase()
 }
 
+/// The primary language of a BCP 47 tag as recognisers and voices call it: `no` for `nb-NO`, mostly that of ISO 639-1.
+pub fn code(tag: &str) -> String {
+    match base(tag).as_str() {
+        "nb" => "no".into(),
+        "fil" => "tl".into(),
+        "iw" => "he".into(),
+        other => other.to_owned(),
+    }
+}
+
 /// Whether this looks like a BCP 47 tag: a primary language of two or three letters, then subtags.
 pub fn is_tag(text: &str) -> bool {
     let mut subtags = text.split('-');

@@ -8,6 +8,7 @@ use super::{INBOX, reason};
 use crate::asr::{Asr, AsrError, AsrService, AsrSession, Hints, Recognised, TellTurn, Utterance};
 use crate::audio::RATE;
 use crate::conversation::Samples;
+use crate::language::code;
 use crate::metrics::Metrics;
 use crate::worker::{Overloaded, SpawnError, Worker};
 use futures_util::FutureExt;
@@ -132,11 +133,12 @@ impl Recognisers {
         self.services.keys().map(String::as_str)
     }
 
-    /// Whether a recogniser, the local one if `name` is unknown, knows a language without a region.
+    /// Whether a recogniser, the local one if `name` is unknown, knows the language of a BCP 47 tag.
     pub(super) fn hears(&self, name: Option<&str>, language: &str) -> bool {
+        let language = code(language);
         match name.and_then(|name| self.services.get(name)) {
-            Some(known) => known.service.hears(language),
-            None => self.known.iter().any(|known| known == language),
+            Some(known) => known.service.hears(&language),
+            None => self.known.contains(&language),
         }
     }
 

@@ -5,7 +5,7 @@ mod connection;
 
 use super::{SpeechStream, TtsError, TtsService, TtsSession};
 use crate::backend::Backend;
-use crate::language::base;
+use crate::language::code;
 use connection::{Command, Connection};
 use futures_util::{StreamExt, stream};
 use secrecy::SecretString;
@@ -92,7 +92,7 @@ impl TtsService for Cartesia {
             "continue": false,
         });
         if let Some(language) = language {
-            request["language"] = base(language).into();
+            request["language"] = code(language).into();
         }
         Box::new(Session {
             commands,

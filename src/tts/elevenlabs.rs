@@ -6,6 +6,7 @@ use super::pcm::Pcm;
 use super::timing::Timing;
 use super::{Piece, SpeechStream, TtsError, TtsService, TtsSession};
 use crate::backend::{Backend, KeyForm};
+use crate::language::code;
 use crate::time::Micros;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -25,6 +26,13 @@ pub const BASE_URL: &str = "https://api.elevenlabs.io/v1";
 /// Samples per second, Hz, and their name there. Higher rates need a larger plan.
 const RATE: u32 = 24_000;
 const FORMAT: &str = "pcm_24000";
+
+/// The languages of Flash v2.5 and Turbo v2.5, which v3 knows, too. A language that a model does not know is refused.
+const LANGUAGES: [&str; 32] = [
+    "ar", "bg", "cs", "da", "de", "el", "en", "es", "fi", "fil", "fr", "hi", "hr", "hu", "id",
+    "it", "ja", "ko", "ms", "nl", "no", "pl", "pt", "ro", "ru", "sk", "sv", "ta", "tr", "uk", "vi",
+    "zh",
+];
 
 /// The header of the key.
 const KEY: KeyForm = KeyForm::Header("xi-api-key");
@@ -91,26 +99,45 @@ impl TtsService for ElevenLabs {
         RATE
     }
 
-    /// Opens a session. The language is not sent: the voice speaks that of the text, and many models refuse the
-    /// parameter.
-    fn open(&self, _: Option<&str>) -> Box<dyn TtsSession> {
+    fn open(&self, language: Option<&str>) -> Box<dyn TtsSession> {
         Box::new(Session {
             backend: self.backend.clone(),
             model: self.model.clone(),
+            language: language.and_then(|tag| told(&self.model, tag)),
             path: self.path.clone(),
         })
     }
 }
 
+/// The name of a language, a BCP 47 tag, at ElevenLabs. `None` if the model does not know it, or takes no language: it
+/// then speaks that of the text.
+fn told(model: &str, tag: &str) -> Option<&'static str> {
+    let takes_one = ["eleven_flash_v2_5", "eleven_turbo_v2_5"].contains(&model);
+    if !takes_one && !model.starts_with("eleven_v3") {
+        return None;
+    }
+    let code = code(tag);
+    let name = match code.as_str() {
+        "tl" => "fil",
+        name => name,
+    };
+    LANGUAGES.into_iter().find(|known| *known == name)
+}
+
 struct Session {
     backend: Arc<Backend>,
     model: String,
+    /// Its name at ElevenLabs.
+    language: Option<&'static str>,
     path: String,
 }
 
 impl TtsSession for Session {
     fn speak(&mut self, text: &str) -> SpeechStream {
-        let body = json!({"text": text, "model_id": self.model});
+        let mut body = json!({"text": text, "model_id": self.model});
+        if let Some(language) = self.language {
+            body["language_code"] = language.into();
+        }
         let backend = self.backend.clone();
         let request = backend.post_with(&self.path, &[("output_format", FORMAT)]);
         let request = request.json(&body);
@@ -253,5 +280,27 @@ impl Clause {
         characters
             .filter_map(|(character, end)| self.timing.character(character, *end))
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It was told to no model.
+    #[test]
+    fn a_language_is_told_to_the_models_that_take_it() {
+        for (model, tag, name) in [
+            ("eleven_flash_v2_5", "de-AT", Some("de")),
+            ("eleven_turbo_v2_5", "nb-NO", Some("no")),
+            ("eleven_v3_conversational", "fil", Some("fil")),
+            ("eleven_v3", "tl", Some("fil")),
+            ("eleven_v4", "de", None),
+            ("eleven_flash_v2_5", "fa", None),
+            ("eleven_multilingual_v2", "de", None),
+            ("eleven_flash_v2", "en", None),
+        ] {
+            assert_eq!(told(model, tag), name, "{model}, {tag}");
+        }
     }
 }

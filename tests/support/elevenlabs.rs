@@ -22,6 +22,9 @@ use undertone::tts::elevenlabs::{ElevenLabs, Settings};
 /// The voice's id.
 pub(crate) const VOICE: &str = "JBFqnCBsd6RMkjVDRZzb";
 
+/// The fields of requests that are simulated.
+const KNOWN: [&str; 3] = ["text", "model_id", "language_code"];
+
 /// A running service.
 pub(crate) struct ElevenLabsService {
     pub(crate) address: SocketAddr,
@@ -105,7 +108,7 @@ async fn speech(
     }
     let fields = body
         .as_object()
-        .map(|body| body.keys().all(|key| key == "text" || key == "model_id"));
+        .map(|body| body.keys().all(|key| KNOWN.contains(&key.as_str())));
     let (Some(text), Some(_), Some(true)) =
         (body["text"].as_str(), body["model_id"].as_str(), fields)
     else {

@@ -150,6 +150,7 @@ impl Scripted {
         self.tell(Event::ResponseStarted {
             turn,
             requested: true,
+            opens: false,
         })
         .await;
         self.tell(Event::AgentItemStarted { item }).await;
@@ -300,6 +301,7 @@ impl Scripted {
         self.tell(Event::ResponseStarted {
             turn: TurnId(0),
             requested: true,
+            opens: false,
         })
         .await;
         self.tell(Event::AgentItemStarted { item }).await;

@@ -63,6 +63,19 @@ impl Manner {
     }
 }
 
+/// The audio that a simulated service makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Makes {
+    /// Bare samples at the usual rate, and nothing else.
+    Bare,
+    /// Bare samples at this rate, Hz, which the media type names.
+    BareAt(usize),
+    /// WAV at this rate, Hz, whatever it is asked for.
+    Wav(usize),
+    /// The same, but refuses to make anything else, in Groq's words.
+    OnlyWav(usize),
+}
+
 /// A running service.
 pub(crate) struct SpeechService {
     pub(crate) address: SocketAddr,
@@ -71,6 +84,9 @@ pub(crate) struct SpeechService {
 
 struct Inner {
     manner: Manner,
+    makes: Makes,
+    /// The transcript of everything.
+    hears: &'static str,
     /// The fields of transcriptions, with the length of the audio in ms.
     transcriptions: Vec<Value>,
     /// The bodies of requests for speech.
@@ -83,6 +99,8 @@ impl SpeechService {
     pub(crate) fn start() -> Self {
         let state = Arc::new(Mutex::new(Inner {
             manner: Manner::Well,
+            makes: Makes::Bare,
+            hears: HEARD,
             transcriptions: Vec::new(),
             speeches: Vec::new(),
         }));
@@ -97,6 +115,16 @@ impl SpeechService {
     /// From now on it treats requests like this.
     pub(crate) fn be(&self, manner: Manner) {
         self.state.lock().expect("the state").manner = manner;
+    }
+
+    /// From now on it makes audio of this kind.
+    pub(crate) fn make(&self, makes: Makes) {
+        self.state.lock().expect("the state").makes = makes;
+    }
+
+    /// From now on this is the transcript of everything.
+    pub(crate) fn hear(&self, hears: &'static str) {
+        self.state.lock().expect("the state").hears = hears;
     }
 
     /// The fields of the transcriptions so far, with the length of the audio in ms.
@@ -122,9 +150,14 @@ pub(crate) fn recogniser(address: SocketAddr, key: &str) -> Arc<dyn AsrService> 
 
 /// The voice at this address.
 pub(crate) fn voice(address: SocketAddr, key: &str) -> Arc<dyn TtsService> {
+    voice_of(address, key, "tts-1")
+}
+
+/// The voice of a model at this address.
+pub(crate) fn voice_of(address: SocketAddr, key: &str, model: &str) -> Arc<dyn TtsService> {
     let settings = tts::openai::Settings {
         base_url: format!("http://{address}/v1").parse().expect("a URL"),
-        model: "tts-1".into(),
+        model: model.into(),
         voice: "alloy".into(),
         api_key: Some(key.to_owned().into()),
     };
@@ -205,7 +238,10 @@ async fn transcriptions(
     note(&state, |known| known.transcriptions.push(fields.into()));
     match received(&state, &headers).await {
         Err(refused) => refused,
-        Ok(_) => Json(json!({ "text": HEARD })).into_response(),
+        Ok(_) => {
+            let text = state.lock().expect("the state").hears;
+            Json(json!({ "text": text })).into_response()
+        }
     }
 }
 
@@ -214,9 +250,21 @@ async fn speech(State(state): State<Shared>, headers: HeaderMap, body: Bytes) ->
         return refusal(400, "not JSON");
     };
     note(&state, |known| known.speeches.push(body.clone()));
-    let (Some(text), Some("pcm")) = (body["input"].as_str(), body["response_format"].as_str())
+    let (Some(text), Some(form)) = (body["input"].as_str(), body["response_format"].as_str())
     else {
         return refusal(400, "input and response_format are required here");
+    };
+    let makes = state.lock().expect("the state").makes;
+    let (rate, kind) = match makes {
+        Makes::Bare | Makes::BareAt(_) if form != "pcm" => {
+            return refusal(400, "response_format must be one of [pcm]");
+        }
+        Makes::OnlyWav(_) if form != "wav" => {
+            return refusal(400, "response_format must be one of [wav]");
+        }
+        Makes::Bare => (RATE, "audio/pcm".to_owned()),
+        Makes::BareAt(rate) => (rate, format!("audio/pcm;rate={rate}")),
+        Makes::Wav(rate) | Makes::OnlyWav(rate) => (rate, "audio/wav".to_owned()),
     };
     if body["model"].as_str().is_none() || body["voice"].as_str().is_none() {
         return refusal(400, "model and voice are required");
@@ -226,7 +274,11 @@ async fn speech(State(state): State<Shared>, headers: HeaderMap, body: Bytes) ->
         Ok(manner) => manner,
     };
     let words = manner.words(text);
-    let audio = to_pcm16le(&to_i16(&vec![LEVEL; words * RATE / 5]));
+    let mut audio = match makes {
+        Makes::Bare | Makes::BareAt(_) => Vec::new(),
+        Makes::Wav(rate) | Makes::OnlyWav(rate) => header(rate),
+    };
+    audio.extend(to_pcm16le(&to_i16(&vec![LEVEL; words * rate / 5])));
     // Pieces that end within samples.
     let pieces: Vec<_> = audio.chunks(1_001).map(<[u8]>::to_vec).collect();
     let end = async move {
@@ -237,5 +289,14 @@ async fn speech(State(state): State<Shared>, headers: HeaderMap, body: Bytes) ->
         }
     };
     let audio = stream::iter(pieces).map(Ok).chain(stream::once(end));
-    ([("content-type", "audio/pcm")], Body::from_stream(audio)).into_response()
+    ([("content-type", kind)], Body::from_stream(audio)).into_response()
+}
+
+/// The header of WAV whose length is not known beforehand.
+fn header(rate: usize) -> Vec<u8> {
+    let rate = u32::try_from(rate).expect("a rate");
+    let mut header = b"RIFF\xff\xff\xff\xffWAVEfmt \x10\0\0\0\x01\0\x01\0".to_vec();
+    header.extend([rate, 2 * rate].map(u32::to_le_bytes).concat());
+    header.extend(b"\x02\0\x10\0LIST\x04\0\0\0INFOdata\xff\xff\xff\xff");
+    header
 }

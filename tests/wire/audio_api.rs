@@ -297,6 +297,75 @@ async fn a_recording_is_transcribed_in_each_language_that_the_recogniser_knows()
     assert!(message.contains("en, de"), "{message}");
 }
 
+/// Clients that ask for the times of words and segments were refused, and so were empty fields and the language "auto".
+/// `stream=True` had no effect.
+#[tokio::test]
+async fn forms_as_clients_fill_them_in_are_understood() {
+    let server = serve(local());
+    let ask = async |fields: &[(&str, &str)]| {
+        let request = reqwest::Client::new().post(at(&server, "/v1/audio/transcriptions"));
+        let answer = with_recording(request, fields).send().await;
+        let answer = answer.expect("an answer");
+        assert_eq!(answer.status(), StatusCode::OK, "{fields:?}");
+        answer
+    };
+    let times = [
+        ("response_format", "verbose_json"),
+        ("timestamp_granularities[]", "word"),
+        ("timestamp_granularities[]", "segment"),
+    ];
+    let body: Value = ask(&times).await.json().await.expect("JSON");
+    assert_eq!(body["segments"][0]["text"], "How are you?", "{body}");
+    assert_eq!(body.get("words"), None);
+    let empty = [
+        ("response_format", ""),
+        ("language", ""),
+        ("timestamp_granularities[]", ""),
+        ("stream", ""),
+    ];
+    for fields in [&empty[..], &[("language", "auto")]] {
+        let body: Value = ask(fields).await.json().await.expect("JSON");
+        assert_eq!(body["text"], "How are you?", "{fields:?}");
+    }
+    for on in ["true", "True", "1"] {
+        let answer = ask(&[("stream", on)]).await;
+        assert_eq!(answer.headers()["content-type"], "text/event-stream");
+    }
+}
+
+/// A recogniser of Norwegian, by Whisper's name of the language.
+struct Norwegian;
+
+impl Asr for Norwegian {
+    fn name(&self) -> &str {
+        "scripted"
+    }
+
+    fn transcribe(&mut self, _: &[f32]) -> Result<String, AsrError> {
+        Ok("God dag.".into())
+    }
+
+    fn languages(&self) -> Vec<String> {
+        vec!["no".into()]
+    }
+}
+
+/// Home Assistant and browsers say "nb".
+#[tokio::test]
+async fn norwegian_has_two_names() {
+    let llm = Arc::new(Scripted::always("<speech>Hello.</speech>"));
+    let server = live::serve(Builders {
+        asr: Box::new(|| Ok(Box::new(Norwegian))),
+        ..live::without_models(llm)
+    });
+    for language in ["no", "nb", "nb-NO"] {
+        let request = reqwest::Client::new().post(at(&server, "/v1/audio/transcriptions"));
+        let answer = with_recording(request, &[("language", language)]).send();
+        let body: Value = answer.await.expect("an answer").json().await.expect("JSON");
+        assert_eq!(body["text"], "God dag.", "{language}");
+    }
+}
+
 /// LiveKit's plugin names the language in a list, and was not understood.
 #[tokio::test]
 async fn the_only_language_in_a_list_is_the_language() {

@@ -7,6 +7,7 @@ mod flux;
 mod vendors;
 
 use crate::support;
+use futures_util::StreamExt;
 use serde_json::json;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,10 +15,11 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::live::{self, Call, Heard, said};
-use support::speech_services::{self, HEARD, KEY, LEVEL, Manner, SpeechService};
+use support::speech_services::{self, HEARD, KEY, LEVEL, Makes, Manner, RATE, SpeechService};
 use support::{PATIENCE, Server, local};
 use tokio::time::Instant;
-use undertone::asr::AsrError;
+use undertone::asr::{AsrError, Hints, Utterance};
+use undertone::conversation::Samples;
 use undertone::llm::Phrases;
 use undertone::llm::scripted::{Cue, Scripted};
 use undertone::server::{App, ServerSettings};
@@ -170,6 +172,81 @@ async fn a_conversation_with_a_recogniser_and_a_voice_on_a_server() {
         "response_format": "pcm",
     });
     assert_eq!(clause.next(), Some(expected));
+}
+
+/// Servers that make WAV alone were never heard, and Piper's voices on servers spoke too fast.
+#[tokio::test]
+async fn a_voice_in_wav_or_at_another_rate_is_understood() {
+    let piper = "speaches-ai/piper-en_US-ryan-low";
+    for (makes, model, forms) in [
+        (Makes::BareAt(22_050), "tts-1-hd", ["pcm", "pcm", ""]),
+        (Makes::Wav(44_100), "kokoro", ["pcm", "pcm", ""]),
+        (Makes::OnlyWav(24_000), "orpheus", ["pcm", "wav", "wav"]),
+        (Makes::Wav(16_000), piper, ["wav", "wav", ""]),
+        (Makes::Bare, piper, ["wav", "pcm", "pcm"]),
+    ] {
+        let service = SpeechService::start();
+        service.make(makes);
+        let voice = speech_services::voice_of(service.address, KEY, model);
+        for _ in 0..2 {
+            let mut session = voice.open(None);
+            let said: Vec<_> = session.speak("One two three.").collect().await;
+            let samples = said.into_iter().map(|piece| piece.expect("audio").samples);
+            let samples = samples.collect::<Vec<_>>().concat();
+            assert_eq!(samples.len(), 3 * RATE / 5, "{makes:?}");
+            let middle = samples[samples.len() / 2];
+            assert!((middle - LEVEL).abs() < 0.02, "{makes:?}: {middle}");
+        }
+        let asked = service.speeches();
+        let asked = asked.iter().map(|body| &body["response_format"]);
+        let forms = forms.into_iter().filter(|form| !form.is_empty());
+        assert!(asked.eq(forms), "{makes:?}: {:?}", service.speeches());
+    }
+}
+
+/// The transcript of a second of audio.
+async fn transcript(service: &SpeechService, hints: &Hints) -> String {
+    let mut session = speech_services::recogniser(service.address, KEY).open(hints);
+    let part = Utterance {
+        from: Samples(0),
+        audio: vec![0.0; 16_000],
+        partial: false,
+    };
+    session.transcribe(part).await.expect("a transcript")
+}
+
+/// whisper.cpp's server writes sounds in brackets and a line for each segment, and the agent answered the sounds.
+#[tokio::test]
+async fn sounds_that_a_recogniser_writes_are_no_words() {
+    let service = SpeechService::start();
+    for (written, words) in [
+        (" [BLANK_AUDIO]\n", ""),
+        (" (static)\n *sighs*\n", ""),
+        (" ...", ""),
+        (" Good morning.\n How?\n", "Good morning. How?"),
+        ("It is (555) 010-0199.", "It is (555) 010-0199."),
+    ] {
+        service.hear(written);
+        assert_eq!(transcript(&service, &Hints::default()).await, words);
+    }
+}
+
+/// Groq refused every request, and OpenAI's API knows no "nb".
+#[tokio::test]
+async fn a_recogniser_gets_as_many_keyterms_as_it_takes_and_the_language_by_its_name_there() {
+    let service = SpeechService::start();
+    let terms: Vec<String> = (0..100).map(|nth| format!("Anneliese {nth}")).collect();
+    let hints = Hints {
+        keyterms: terms.clone().into(),
+        ..Hints::language("nb-NO")
+    };
+    assert_eq!(transcript(&service, &hints).await, HEARD);
+    let form = &service.transcriptions()[0];
+    assert_eq!(form["language"], "no");
+    let prompt = form["prompt"].as_str().expect("a prompt");
+    assert!((700..=800).contains(&prompt.len()), "{prompt}");
+    let sent: Vec<&str> = prompt.split(", ").collect();
+    assert_eq!(sent, terms[..sent.len()]);
 }
 
 /// Faults before there is a result.

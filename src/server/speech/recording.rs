@@ -61,6 +61,7 @@ impl Transcription {
     pub(super) async fn read(mut form: Multipart) -> Result<Self, Response> {
         let (mut file, mut shape, mut streams) = (None, Shape::default(), false);
         let (mut language, mut languages) = (None, Vec::new());
+        let mut granularities = Vec::new();
         while let Some(field) = form.next_field().await.map_err(unreadable)? {
             let name = field.name().unwrap_or_default().to_owned();
             match name.as_str() {
@@ -72,15 +73,16 @@ impl Transcription {
                     file = Some(bytes);
                 }
                 "response_format" => shape = shape_of(&text(field).await?)?,
-                "stream" => streams = text(field).await? == "true",
+                "stream" => streams = is_true(&text(field).await?),
                 "language" => language = tag_of(&text(field).await?),
                 "languages[]" | "languages" => languages.extend(tag_of(&text(field).await?)),
                 "timestamp_granularities[]" | "timestamp_granularities" => {
-                    check_granularity(&text(field).await?)?;
+                    granularities.push(text(field).await?);
                 }
                 _ => drop(text(field).await?),
             }
         }
+        check_granularities(&granularities)?;
         let Some(file) = file else {
             return Err(wrong(
                 "missing_required_parameter",
@@ -117,7 +119,7 @@ async fn text(field: Field<'_>) -> Result<String, Response> {
 )]
 fn shape_of(name: &str) -> Result<Shape, Response> {
     Ok(match name {
-        "json" => Shape::Json,
+        "json" | "" => Shape::Json,
         "text" => Shape::Text,
         "verbose_json" => Shape::Verbose,
         "srt" => Shape::Srt,
@@ -131,12 +133,17 @@ fn shape_of(name: &str) -> Result<Shape, Response> {
     })
 }
 
-/// The tag of a language that is named by a tag or by its name in English; `None` if it is empty.
+/// Whether a field is on: `True` and `1` are what Python's clients send.
+fn is_true(typed: &str) -> bool {
+    typed.eq_ignore_ascii_case("true") || typed == "1"
+}
+
+/// The tag of a language that is named by a tag or by its name in English; `None` if it is to be detected.
 fn tag_of(typed: &str) -> Option<String> {
     let typed = typed.trim().to_ascii_lowercase().replace('_', "-");
     let named = packs().find(|pack| pack.name.eq_ignore_ascii_case(&typed));
     let tag = named.map_or(typed, |pack| pack.tag.to_owned());
-    Some(tag).filter(|tag| !tag.is_empty())
+    Some(tag).filter(|tag| !["", "auto"].contains(&tag.as_str()))
 }
 
 /// The refusal of a language that the recogniser does not know.
@@ -150,12 +157,21 @@ pub(super) fn unknown_language(tag: &str, known: &[String]) -> Response {
     clippy::result_large_err,
     reason = "the error is the response, made once per refused request"
 )]
-fn check_granularity(of: &str) -> Result<(), Response> {
-    if of == "segment" {
-        return Ok(());
+fn check_granularities(asked: &[String]) -> Result<(), Response> {
+    let has_segments = asked.iter().any(|of| of == "segment");
+    // Who asks for both gets the segments alone.
+    let is_fine = |of: &str| match of {
+        "segment" | "" => true,
+        "word" => has_segments,
+        _ => false,
+    };
+    match asked.iter().find(|of| !is_fine(of)) {
+        None => Ok(()),
+        Some(of) => {
+            let message = format!("There are no times of a '{of}': known is segment.");
+            Err(wrong("invalid_value", "timestamp_granularities", &message))
+        }
     }
-    let message = format!("There are no times of a '{of}': known is segment.");
-    Err(wrong("invalid_value", "timestamp_granularities", &message))
 }
 
 fn wrong(code: &'static str, param: &str, message: &str) -> Response {

@@ -3,8 +3,7 @@
 
 use super::*;
 use support::deepgram::{DeepgramService, Manner, recogniser};
-use undertone::asr::{AsrService, Hints, Utterance};
-use undertone::conversation::Samples;
+use undertone::asr::AsrService;
 
 /// Engines with this recogniser for all sessions.
 pub(super) fn with_ear(ear: Arc<dyn AsrService>) -> Builders {
@@ -187,6 +186,24 @@ async fn a_connection_that_is_lost_within_an_utterance_is_replaced_by_one_that_h
         assert_eq!(query["language"], "en");
         assert_eq!(query["keyterm"], json!(["Anneliese", "Kronos 7"]));
     }
+}
+
+/// nova-3 refused each connection with more than 500 tokens of them.
+#[tokio::test]
+async fn deepgram_gets_as_many_keyterms_as_it_takes_and_the_language_by_its_name_there() {
+    let service = DeepgramService::start();
+    let terms: Vec<String> = (0..100).map(|nth| format!("Anneliese {nth:04}")).collect();
+    let hints = Hints {
+        keyterms: terms.clone().into(),
+        ..Hints::language("nb-NO")
+    };
+    let mut session = recogniser(service.address, KEY).open(&hints);
+    let part = spoken(&mut *session, Samples(0));
+    assert_eq!(session.transcribe(part).await.expect("words"), HEARD);
+    let query = &service.seen().queries[0];
+    assert_eq!(query["language"], "no");
+    // The capital and the digits count 3 each, the other nine characters 1, and each term 7 more.
+    assert_eq!(query["keyterm"], json!(terms[..1_500 / 31]));
 }
 
 #[tokio::test]

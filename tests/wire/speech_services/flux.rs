@@ -5,8 +5,7 @@ use super::deepgram::{self, count, spoken, with_ear};
 use super::*;
 use support::deepgram::{DeepgramService, Manner};
 use support::flux::recogniser;
-use undertone::asr::{Hints, TurnReport, TurnState, Utterance};
-use undertone::conversation::Samples;
+use undertone::asr::{TurnReport, TurnState};
 use undertone::llm::Message;
 
 fn serve(service: &DeepgramService) -> Server {
@@ -141,6 +140,20 @@ async fn a_connection_to_flux_that_is_lost_is_replaced_by_one_that_hears_all_of_
         assert_eq!(query.get("language_hint"), None);
         assert_eq!(query["keyterm"], json!(["Anneliese", "Kronos 7"]));
     }
+}
+
+/// It got no more than nova-3 takes, which counts tokens.
+#[tokio::test]
+async fn flux_gets_all_keyterms() {
+    let service = DeepgramService::start();
+    let terms: Vec<String> = (0..100).map(|nth| format!("Anneliese {nth:04}")).collect();
+    let hints = Hints {
+        keyterms: terms.clone().into(),
+        ..Hints::default()
+    };
+    let _session = recogniser(service.address, KEY).open(&hints);
+    let seen = service.until(|seen| !seen.queries.is_empty()).await;
+    assert_eq!(seen.queries[0]["keyterm"], json!(terms));
 }
 
 /// A client that commits by hand may send nothing after the question, and Flux judges only audio that it gets.

@@ -2,6 +2,7 @@
 //! `foreign.rs` proves with the vendors' SDKs.
 
 use super::*;
+use serde_json::Value;
 use std::collections::BTreeSet;
 use support::cartesia::{self, CartesiaService};
 use support::elevenlabs::{self, ElevenLabsService};
@@ -85,6 +86,31 @@ async fn cartesia_speaks_over_one_connection() {
     // Another session has its own: nothing is left to prepare.
     turn(&mut Call::to(&server).await).await;
     assert_eq!(service.seen().connections, 4);
+}
+
+/// ElevenLabs was told none, and Cartesia knows no "nb" and no "fil".
+#[tokio::test]
+async fn a_vendors_voice_is_told_the_language_by_its_name_there() {
+    let (eleven, cartesia) = (ElevenLabsService::start(), CartesiaService::start());
+    let voices = [
+        elevenlabs::voice(eleven.address, KEY),
+        cartesia::voice(cartesia.address, KEY),
+    ];
+    for language in ["nb-NO", "fil", "tlh"] {
+        for voice in &voices {
+            let mut session = voice.open(Some(language));
+            let said: Vec<_> = session.speak("Hei.").collect().await;
+            assert!(said.iter().all(Result::is_ok), "{language}: {said:?}");
+        }
+    }
+    let told: Value = (eleven.speeches().iter())
+        .map(|body| body["language_code"].clone())
+        .collect();
+    assert_eq!(told, json!(["no", "fil", null]));
+    let told: Value = (cartesia.seen().speeches.iter())
+        .map(|body| body["language"].clone())
+        .collect();
+    assert_eq!(told, json!(["no", "tl", "tlh"]));
 }
 
 /// Each had the phrases said anew, for good, and kept a connection open in the session.
