@@ -179,7 +179,7 @@ pub(super) fn renewal(config: &Config, before: &Engines) -> Result<Renewal> {
 /// The tools of the configuration, also those of MCP servers, although nothing is connected.
 pub(super) fn registry(config: &Config) -> Result<Registry> {
     let mut tools = declared::registry(&config.tools.declared)?;
-    if let Some((transfer, hints)) = config.server.twilio.as_ref().and_then(TransferCall::new) {
+    if let Some((transfer, hints)) = TransferCall::new(&config.server) {
         tools.register_with(Arc::new(transfer), hints)?;
     }
     if let Some(keypad) = config.keypad {

@@ -98,6 +98,12 @@ async fn after_transfer(
     match asked(&shared, DIALED, &uri, &headers, body).await {
         Ok(form) if has_ended(&form) => twiml("<Hangup/>"),
         Ok(form) => {
+            let field = |name: &str| form.get(name).map_or("", String::as_str);
+            if field("DialCallStatus") == "failed" {
+                let (call, code) = (field("CallSid"), field("ErrorCode"));
+                let reason = field("ErrorMessage");
+                tracing::warn!(call, code, reason, "Twilio could not dial for a transfer");
+            }
             let told = say(&shared, &form, |phrases| phrases.nobody_answers);
             connected(&shared, &headers, &form, &told, Place::Promised)
         }

@@ -203,7 +203,7 @@ fn remote(address: impl std::fmt::Display) -> Remote {
 
 /// Collects the log.
 #[derive(Clone, Default)]
-struct Log(Arc<std::sync::Mutex<Vec<u8>>>);
+pub(crate) struct Log(Arc<std::sync::Mutex<Vec<u8>>>);
 
 impl std::io::Write for Log {
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
@@ -218,7 +218,7 @@ impl std::io::Write for Log {
 
 impl Log {
     /// Collects the lines of this thread from now on, as long as the guard is kept.
-    fn begin() -> (Self, tracing::subscriber::DefaultGuard) {
+    pub(crate) fn begin() -> (Self, tracing::subscriber::DefaultGuard) {
         let log = Self::default();
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt()
@@ -228,7 +228,7 @@ impl Log {
         (log, tracing::subscriber::set_default(subscriber))
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8(self.0.lock().expect("the log").clone()).expect("text")
     }
 }

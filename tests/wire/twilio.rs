@@ -1,6 +1,7 @@
 //! Tests telephone calls over Twilio's protocol: a conversation, a barge-in, the keypad, lost and
 //! late marks, and a thousand unauthorised sockets.
 
+use crate::dead_backends::Log;
 use crate::{common, support};
 use axum::Router;
 use axum::extract::{Path, State};
@@ -29,7 +30,9 @@ use undertone::audio::g711::Law;
 use undertone::audio::{Resampler, to_f32, to_pcm16le};
 use undertone::llm::Message;
 use undertone::llm::scripted::{Cue, Scripted, Step};
-use undertone::server::{App, OpeningLimits, ServerSettings, TransferCall, Twilio};
+use undertone::server::{
+    App, OpeningLimits, OutboundCalls, OutboundLine, ServerSettings, TransferCall,
+};
 use undertone::session::{AgentSettings, Builders, Cast, PhoneSettings, Route};
 use undertone::tools::{Named, Origin, Registry, builtin};
 use undertone::transport::phone::tickets::TicketMemory;
@@ -61,18 +64,15 @@ async fn twilio_api() -> (String, mpsc::Receiver<Asked>) {
 }
 
 fn serve(settings: ServerSettings, llm: &Scripted) -> Server {
-    let engines = of_calls(
-        settings.twilio.as_ref(),
-        without_models(Arc::new(llm.clone())),
-    );
+    let engines = of_calls(&settings, without_models(Arc::new(llm.clone())));
     live::serve_with(settings, engines)
 }
 
 /// The engines with a greeting and tools.
-fn of_calls(twilio: Option<&Twilio>, engines: Builders) -> Builders {
+fn of_calls(settings: &ServerSettings, engines: Builders) -> Builders {
     let mut tools = Registry::new();
     builtin::register(&mut tools).expect("no duplicates");
-    if let Some((transfer, hints)) = twilio.and_then(TransferCall::new) {
+    if let Some((transfer, hints)) = TransferCall::new(settings) {
         tools
             .register_with(Arc::new(transfer), hints)
             .expect("no duplicates");
@@ -376,6 +376,51 @@ async fn a_caller_is_transferred_after_the_announcement() {
     assert!(offered.iter().any(|tool| tool.name == "transfer_call"));
 }
 
+/// Twilio refused to dial: it wants a number to show.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_without_a_telephone_number_is_transferred_with_another_shown() {
+    let (api, mut asked) = twilio_api().await;
+    let llm = Scripted::always(
+        "<speech>I'll put you through.</speech><tool>transfer_call(to=\"reception\")</tool>",
+    );
+    let settings = ServerSettings {
+        outbound: Some(OutboundCalls {
+            allow: vec!["+1555*".into()],
+            max_calls: 1,
+            per_hour: 1,
+            ring: Duration::from_secs(30),
+            message: String::new(),
+            line: OutboundLine::Twilio {
+                from: "+15550199".into(),
+            },
+        }),
+        ..settings(&api)
+    };
+    let server = serve(settings, &llm);
+    for (from, to, shown) in [
+        ("+266696687", "+15551230001", "+15551230001"),
+        ("sip:anna@example.com", "sip:100@example.com", "+15550199"),
+        ("client:anna", "+15559990000", "+15550199"),
+    ] {
+        let form = [
+            ("AccountSid", ACCOUNT),
+            ("CallSid", CALL),
+            ("From", from),
+            ("To", to),
+        ];
+        let answered = tell(&server, "voice", &form, None).await;
+        let mut phone = Phone::answered_as(&server, answered).await;
+        phone.until("mark").await;
+        phone.order(Order::Noise(30)).await;
+        phone.rest().await;
+        let (_, _, body) = asked.recv().await.expect("Twilio is told");
+        let told = url::form_urlencoded::parse(body.as_bytes()).next();
+        let (_, verbs) = told.expect("TwiML");
+        let dial = format!("callerId=\"{shown}\">+15557654321</Dial>");
+        assert!(verbs.contains(&dial), "{from}: {verbs}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_frame_of_an_interrupted_answer_follows_the_clear() {
     let (api, _asked) = twilio_api().await;
@@ -573,6 +618,30 @@ async fn after_an_unanswered_transfer_the_agent_takes_the_call_back() {
     assert_eq!(code, 403);
 }
 
+/// The operator saw nothing of a transfer that Twilio refused to dial.
+#[tokio::test]
+async fn a_transfer_that_twilio_cannot_dial_is_logged_with_its_reason() {
+    const REASON: &str = "callerId must be provided for SIP calls when using Dial";
+    let (log, _guard) = Log::begin();
+    let server = serve(settings("http://127.0.0.1:1"), &Scripted::default());
+    let dialed = |status| {
+        [
+            ("AccountSid", ACCOUNT),
+            ("CallSid", CALL),
+            ("DialCallStatus", status),
+            ("ErrorCode", "13214"),
+            ("ErrorMessage", REASON),
+        ]
+    };
+    let is_told = |line: &str| line.contains("WARN") && line.contains(REASON);
+    for (status, lines) in [("no-answer", 0), ("failed", 1)] {
+        tell(&server, "dialed", &dialed(status), None).await;
+        let log = log.text();
+        let told = log.lines().filter(|line| is_told(line));
+        assert_eq!(told.count(), lines, "{log}");
+    }
+}
+
 /// A place was held for the caller, and the next one heard that all lines were busy.
 #[tokio::test]
 async fn a_caller_who_hangs_up_while_a_transfer_rings_takes_no_place() {
@@ -619,7 +688,7 @@ async fn a_server_that_drains_serves_calls_that_it_has_answered_or_takes_back_fr
 #[tokio::test]
 async fn what_twilio_says_is_in_the_language_of_the_agent_that_the_call_leads_to() {
     let called = "+15551230009";
-    let mut builders = of_calls(None, without_models(Arc::new(Scripted::default())));
+    let mut builders = of_calls(&local(), without_models(Arc::new(Scripted::default())));
     builders.policy.speaker.language = Some("de".into());
     builders.agents = Cast {
         agents: vec![AgentSettings {
@@ -662,7 +731,7 @@ async fn a_call_that_one_server_has_answered_streams_to_another_once() {
             ..settings("http://127.0.0.1:1")
         };
         let llm = Scripted::default();
-        let engines = of_calls(None, without_models(Arc::new(llm)));
+        let engines = of_calls(&local(), without_models(Arc::new(llm)));
         Server::serve(App {
             tickets: Arc::new(used.clone()),
             ..App::new(settings, live::sessions(engines))
@@ -930,7 +999,7 @@ async fn pipecats_client_asks_is_answered_and_interrupts() {
         .on(Cue::Always, Step::Hang);
     let server = live::serve_with(
         settings(&api),
-        of_calls(None, real::engines(&weights, &llm)),
+        of_calls(&local(), real::engines(&weights, &llm)),
     );
     let (signature, ticket) = announced(&server).await;
     let folder = tempfile::tempdir().expect("a folder");

@@ -27,14 +27,21 @@ impl Twilio {
         tracing::warn!(refused, call, "cannot hang up the call at Twilio");
     }
 
-    /// Transfers a call to a telephone number, which ends its stream to this server. When the
-    /// dialled leg ends, or nobody answers, Twilio calls the webhook [`DIALED`].
+    /// Transfers a call to a telephone number, which ends its stream to this server. The other side is shown the number
+    /// `shown`, in E.164, or the caller's if it is `None`. When the dialled leg ends, or nobody answers, Twilio calls
+    /// the webhook [`DIALED`].
     ///
     /// # Errors
     /// The error of Twilio or the network, as text.
-    pub(super) async fn put_through(&self, call: &str, number: &str) -> Result<(), String> {
+    pub(super) async fn put_through(
+        &self,
+        call: &str,
+        number: &str,
+        shown: Option<&str>,
+    ) -> Result<(), String> {
         let back = in_xml(self.at(DIALED).as_str());
-        let verbs = format!("<Response><Dial action=\"{back}\">{number}</Dial></Response>");
+        let shown = shown.map_or_else(String::new, |shown| format!(" callerId=\"{shown}\""));
+        let verbs = format!("<Response><Dial action=\"{back}\"{shown}>{number}</Dial></Response>");
         match self.update(call, &[("Twiml", &verbs)]).await? {
             status if status.is_success() => Ok(()),
             status => Err(format!("Twilio answered {status}")),

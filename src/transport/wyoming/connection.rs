@@ -5,7 +5,7 @@ use super::agent::Talk;
 use super::event::{BadEvent, Event, encode};
 use super::info::{answered, info};
 use super::kept::{ConversationName, ConversationStore};
-use super::recording::{Format, Recording};
+use super::recording::{Format, PART, Recording, followed};
 use crate::audio::{to_i16, to_pcm16le};
 use crate::conversation::Clauses;
 use crate::language::{base, is_tag};
@@ -18,9 +18,10 @@ use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -34,9 +35,13 @@ pub(super) const MOST_TEXT: usize = 4_096;
 /// The longest conversation id, bytes: Home Assistant's have 26.
 pub(super) const MOST_NAME: usize = 256;
 
-/// How many times longer a client may be silent between requests than within one. With the default
-/// limits this is five minutes, after which Home Assistant, too, considers a conversation over.
+/// How many times longer a client may be silent than while it sends audio: between requests, or in a text that an agent
+/// with slow tools writes. With the default limits this is five minutes, after which Home Assistant, too, considers a
+/// conversation over.
 const PATIENCE: u32 = 10;
+
+/// The most missing voices that are warned of.
+const MOST_MISSING: usize = 16;
 
 /// Samples of one `audio-chunk`.
 const CHUNK: usize = 4_096;
@@ -46,6 +51,9 @@ const MOST_REASON: usize = 200;
 
 /// The reason a connection ends.
 type End = pump::End<Refused>;
+
+/// The reason if a recording was not transcribed.
+const NOT_HEARD: &str = "the recogniser is busy or has failed";
 
 impl From<Refused> for End {
     fn from(refused: Refused) -> Self {
@@ -59,6 +67,8 @@ pub struct Service {
     engines: Arc<dyn LiveEngines>,
     kept: Arc<dyn ConversationStore>,
     connections: Arc<AtomicU64>,
+    /// The voices that clients named and that are not there.
+    missing: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Service {
@@ -68,12 +78,25 @@ impl Service {
             engines,
             kept,
             connections: Arc::default(),
+            missing: Arc::default(),
         }
     }
 
     /// The engines of an event that comes now.
     fn engines(&self) -> Arc<Engines> {
         self.engines.clone().now()
+    }
+
+    /// Warns once of a voice that is not there.
+    fn misses(&self, voice: &str) {
+        let voice = excerpt(voice);
+        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        if missing.len() < MOST_MISSING && missing.insert(voice.clone()) {
+            tracing::warn!(
+                voice,
+                "a Wyoming client asks for a voice that is not there: the server's speaks; choose another in the client"
+            );
+        }
     }
 }
 
@@ -243,10 +266,10 @@ impl Connection {
     async fn next(&mut self) -> Result<Event, End> {
         let idle = self.recording.is_none() && self.reading_out.is_none();
         let limits = &self.context.limits;
-        let patience = match (self.asked, idle) {
+        let patience = match (self.asked, &self.recording) {
             (false, _) => limits.open_within,
-            (true, false) => limits.gone_after,
-            (true, true) => PATIENCE * limits.gone_after,
+            (true, Some(_)) => limits.gone_after,
+            (true, None) => PATIENCE * limits.gone_after,
         };
         tokio::select! {
             biased;
@@ -284,7 +307,7 @@ impl Connection {
                 self.recording = Some(Recording::begin(says(event)?)?);
                 Ok(())
             }
-            "audio-chunk" => Ok(self.record(says(event)?, &event.payload)?),
+            "audio-chunk" => self.record(says(event)?, &event.payload).await,
             "audio-stop" => self.transcribe().await,
             "synthesize" => self.synthesize(&says(event)?).await,
             "synthesize-start" => {
@@ -306,22 +329,38 @@ impl Connection {
         }
     }
 
-    fn record(&mut self, format: Format, payload: &[u8]) -> Result<(), Refused> {
-        let recording = match self.recording.take() {
+    /// Records audio. What is too long for the recogniser is transcribed at once, so that it takes no more memory.
+    async fn record(&mut self, format: Format, payload: &[u8]) -> Result<(), End> {
+        let mut recording = match self.recording.take() {
             Some(recording) => recording,
             None => Recording::begin(format)?,
         };
-        self.recording.insert(recording).push(format, payload)
+        for part in payload.chunks(PART) {
+            recording.push(format, part)?;
+            while let Some(audio) = recording.cut() {
+                let (engines, spoken) = (self.service.engines(), self.spoken.as_deref());
+                let heard = engines.transcribe_aside(audio, spoken).await;
+                let heard = heard.map_err(|failure| {
+                    tracing::warn!(failure, "a long recording was not transcribed");
+                    End::Closed(NOT_HEARD)
+                })?;
+                recording.heard(&heard.text);
+            }
+        }
+        self.recording = Some(recording);
+        Ok(())
     }
 
     async fn transcribe(&mut self) -> Result<(), End> {
-        let audio = self.recording.take().map(Recording::end);
+        let recorded = self.recording.take().map(Recording::end);
         let (engines, spoken) = (self.service.engines(), self.spoken.take());
-        let text = match audio {
-            Some(audio) => engines.transcribe(audio, spoken.as_deref()).await,
-            None => Some(String::new()),
+        let text = match recorded {
+            Some((words, audio)) => {
+                let last = engines.transcribe(audio, spoken.as_deref()).await;
+                followed(&words, &last.ok_or(End::Closed(NOT_HEARD))?)
+            }
+            None => String::new(),
         };
-        let text = text.ok_or(End::Closed("the recogniser is busy or has failed"))?;
         let language = spoken.unwrap_or_else(|| engines.language());
         let transcript = json!({"text": text, "language": language});
         self.send("transcript", &transcript, &[]).await
@@ -414,7 +453,8 @@ impl Connection {
         }
     }
 
-    /// The voice of a request, with the language that it speaks: the server's if the request names neither.
+    /// The voice of a request, with the language that it speaks: the server's if the request names neither, or a voice
+    /// that is no longer there, whose name Home Assistant keeps.
     fn speaker(&self, request: &Synthesize) -> Result<Speaker, Refused> {
         let format = request.text_format.as_deref().unwrap_or("text");
         if format != "text" {
@@ -427,18 +467,20 @@ impl Connection {
         let engines = self.service.engines();
         let own = engines.policy().speaker.language.as_ref();
         let spoken = language.as_ref().or(own);
-        let mut voices = engines.local_voices();
-        let known = match (name, spoken) {
-            (Some(name), _) => {
-                let named = voices.find(|known| known.name == name);
-                Some(named.ok_or_else(|| Refused::Voice(name.to_owned()))?)
+        let named = name.and_then(|name| {
+            let named = engines.local_voices().find(|known| known.name == name);
+            if named.is_none() {
+                self.service.misses(name);
             }
-            (None, Some(tag)) => {
-                let spoken = base(tag);
-                voices.find(|known| known.language.is_none_or(|own| own == spoken))
+            named
+        });
+        let known = named.or_else(|| {
+            let mut voices = engines.local_voices();
+            match spoken.map(|tag| base(tag)) {
+                Some(spoken) => voices.find(|known| known.language.is_none_or(|own| own == spoken)),
+                None => voices.next(),
             }
-            (None, None) => voices.next(),
-        };
+        });
         let speaker = match (known, language.as_ref()) {
             (Some(known), _) => Speaker {
                 language: known.language.map(str::to_owned).or(spoken.cloned()),

@@ -13,8 +13,9 @@ const MOST_LINE: u64 = 64 * 1024;
 /// The most data, bytes: a `transcribe` may list every device in a house.
 const MOST_DATA: u64 = 256 * 1024;
 
-/// The largest payload, bytes: 1.3 s of stereo audio at 48 kHz. Clients send about 64 ms at once.
-const MOST_PAYLOAD: u64 = 256 * 1024;
+/// The largest payload, bytes: 131 s of mono audio at 16 kHz. Most clients send about 64 ms at once, some a whole
+/// recording.
+const MOST_PAYLOAD: u64 = 4 * 1024 * 1024;
 
 /// One event.
 #[derive(Debug, Clone, PartialEq)]

@@ -41,8 +41,6 @@ enum Refused {
     },
     #[error("the language \"{0}\" is not supported; `describe` lists the languages")]
     Language(String),
-    #[error("there is no voice \"{0}\"; `describe` lists the voices")]
-    Voice(String),
     #[error("text in the format \"{0}\" is not supported; use \"text\"")]
     TextFormat(String),
     #[error("more than {} characters of text", connection::MOST_TEXT)]
@@ -55,7 +53,10 @@ enum Refused {
     Format(recording::Format),
     #[error("the audio's format changed before audio-stop")]
     FormatChanged,
-    #[error("more than 30 s of audio before audio-stop")]
+    #[error(
+        "more than {} minutes of audio before audio-stop",
+        recording::MOST_MINUTES
+    )]
     LongAudio,
 }
 
@@ -70,7 +71,10 @@ pub(crate) fn read_events(mut bytes: &[u8]) {
         };
         match &mut begun {
             None => begun = recording::Recording::begin(format).ok(),
-            Some(recording) => drop(recording.push(format, &event.payload)),
+            Some(recording) => {
+                drop(recording.push(format, &event.payload));
+                while recording.cut().is_some() {}
+            }
         }
     }
     begun.map(recording::Recording::end);

@@ -2,7 +2,7 @@
 
 use super::Refused;
 use crate::asr::MAX_SAMPLES;
-use crate::audio::{Resampler, to_f32};
+use crate::audio::{Resampler, stretches, to_f32};
 use crate::conversation::Samples;
 use serde::Deserialize;
 
@@ -10,6 +10,15 @@ use serde::Deserialize;
 const RATES: [u32; 9] = [
     8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000,
 ];
+
+/// The longest recording, minutes.
+pub(super) const MOST_MINUTES: usize = 10;
+
+/// The same in samples.
+const LONGEST: usize = MOST_MINUTES * 60 * Samples::RATE as usize;
+
+/// The most bytes to push at once: 2 s of mono audio at 16 kHz, so that converting a large chunk takes little memory.
+pub(super) const PART: usize = 64 * 1024;
 
 /// The format of a client's audio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -28,7 +37,12 @@ pub(super) struct Recording {
     /// The start of a sample frame that the next chunk completes.
     begun: Vec<u8>,
     resampler: Resampler,
+    /// The audio that is not transcribed yet.
     samples: Vec<f32>,
+    /// Samples before that.
+    before: usize,
+    /// The words in those.
+    words: String,
 }
 
 impl Recording {
@@ -43,6 +57,8 @@ impl Recording {
             begun: Vec::new(),
             resampler: Resampler::new(format.rate, Samples::RATE),
             samples: Vec::new(),
+            before: 0,
+            words: String::new(),
         })
     }
 
@@ -67,17 +83,37 @@ impl Recording {
             .map(|frame| frame.iter().sum::<f32>() / f32::from(format.channels))
             .collect();
         self.samples.extend(self.resampler.push(&mono));
-        if self.samples.len() > MAX_SAMPLES {
+        if self.before + self.samples.len() > LONGEST {
             return Err(Refused::LongAudio);
         }
         Ok(())
     }
 
-    /// The whole recording, mono at 16 kHz, without an incomplete frame at its end.
-    pub(super) fn end(mut self) -> Vec<f32> {
-        self.samples.extend(self.resampler.flush());
-        self.samples
+    /// Takes the audio up to a pause out of more than the recogniser takes at once: mono at 16 kHz.
+    pub(super) fn cut(&mut self) -> Option<Vec<f32>> {
+        if self.samples.len() <= MAX_SAMPLES {
+            return None;
+        }
+        let length = stretches(&self.samples).first()?.len();
+        self.before += length;
+        Some(self.samples.drain(..length).collect())
     }
+
+    /// Adds the words in audio that was cut off.
+    pub(super) fn heard(&mut self, words: &str) {
+        self.words = followed(&self.words, words);
+    }
+
+    /// The words so far, and the rest of the audio: mono at 16 kHz, without an incomplete frame at its end.
+    pub(super) fn end(mut self) -> (String, Vec<f32>) {
+        self.samples.extend(self.resampler.flush());
+        (self.words, self.samples)
+    }
+}
+
+/// Words, and those that follow them.
+pub(super) fn followed(words: &str, others: &str) -> String {
+    format!("{words} {}", others.trim()).trim().to_owned()
 }
 
 #[cfg(test)]
@@ -98,7 +134,7 @@ mod tests {
         for chunk in to_pcm16le(&quarter_and_silence).chunks(4 * 1_000) {
             recording.push(STEREO, chunk).unwrap();
         }
-        let samples = recording.end();
+        let (_, samples) = recording.end();
         assert_eq!(samples.len(), 16_000);
         let steady = &samples[1_000..15_000];
         assert!(steady.iter().all(|s| (s - 0.125).abs() < 1e-3));
@@ -147,10 +183,37 @@ mod tests {
             ..STEREO
         };
         assert!(reason(recording.push(other, &[])).contains("changed"));
-        let second = vec![0; 4 * 48_000];
-        for _ in 0..30 {
-            recording.push(STEREO, &second).unwrap();
+        let mono = Format {
+            rate: 16_000,
+            ..other
+        };
+        let mut recording = Recording::begin(mono).unwrap();
+        let minute = vec![0; 60 * 2 * 16_000];
+        for _ in 0..MOST_MINUTES {
+            recording.push(mono, &minute).unwrap();
+            while recording.cut().is_some() {}
         }
-        assert!(reason(recording.push(STEREO, &second)).contains("30 s"));
+        assert!(recording.samples.len() <= MAX_SAMPLES);
+        assert!(reason(recording.push(mono, &[0; 2])).contains("10 minutes"));
+    }
+
+    #[test]
+    fn a_recording_that_is_too_long_for_the_recogniser_is_cut_at_a_pause() {
+        let mono = Format {
+            rate: 16_000,
+            channels: 1,
+            ..STEREO
+        };
+        let sound = |seconds: usize| vec![8_192; seconds * 16_000];
+        let audio = [sound(12), vec![0; 16_000], sound(18)].concat();
+        let mut recording = Recording::begin(mono).unwrap();
+        recording.push(mono, &to_pcm16le(&audio)).unwrap();
+        let first = recording.cut().unwrap();
+        assert_eq!(first.len(), 25 * 16_000 / 2, "half of the pause");
+        assert_eq!(recording.cut(), None);
+        recording.heard(" One. ");
+        let (words, rest) = recording.end();
+        assert_eq!(first.len() + rest.len(), audio.len());
+        assert_eq!(followed(&words, "Two."), "One. Two.");
     }
 }

@@ -4,6 +4,7 @@
 //! cannot be taken back.
 
 use super::frame::{Decoder, Malformed, Message, encode_audio, encode_hang_up};
+use super::pace::{self, Pace};
 use crate::audio::{Resampler, to_f32, to_i16};
 use crate::conversation::Micros;
 use crate::session::{Outbound, Profile, SessionOptions};
@@ -96,6 +97,7 @@ struct Call {
     decoder: Decoder,
     /// Resamples audio whose rate, Hz, differs from the session's.
     resampler: Option<(u32, Resampler)>,
+    pace: Pace,
     uuid: Option<Uuid>,
     pacer: FramePacer,
     /// The unwritten part of the current frame.
@@ -123,6 +125,7 @@ impl Call {
             link: Link::of_call(intake, DEFAULT_RATE, context),
             decoder: Decoder::default(),
             resampler: None,
+            pace: Pace::default(),
             uuid: None,
             pacer: FramePacer::new(DEFAULT_RATE, Micros(0)),
             writing: BytesMut::new(),
@@ -273,6 +276,14 @@ impl Call {
     fn audio(&mut self, rate: u32, samples: Vec<i16>) -> Result<(), End> {
         if self.over || samples.is_empty() {
             return Ok(());
+        }
+        if rate == pace::RATE
+            && let Some(hint) = self.pace.heard(self.now(), samples.len())
+        {
+            tracing::warn!(
+                hint,
+                "the caller's audio is not the 8 kHz PCM that Asterisk says"
+            );
         }
         if !self.link.is_open() {
             self.open(rate)?;

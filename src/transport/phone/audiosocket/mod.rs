@@ -14,6 +14,7 @@
 
 mod call;
 mod frame;
+mod pace;
 
 pub use frame::{Decoder, Malformed, Message, RATES, encode_audio, encode_hang_up};
 
