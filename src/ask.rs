@@ -331,6 +331,7 @@ mod tests {
         Event::ResponseStarted {
             turn: TurnId(1),
             requested: false,
+            opens: false,
         }
     }
 

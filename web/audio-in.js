@@ -1,5 +1,7 @@
 // The microphone: permission, device, level and audio frames.
 
+import { start } from './audio-out.js';
+
 /** The reason that the microphone is unavailable, as a message for the user. */
 export class MicrophoneError extends Error {}
 
@@ -45,10 +47,10 @@ export class Microphone {
       node.port.onmessage = ({ data }) => onFrame(data.samples, data.level);
       // The node outputs silence; it only runs if it is connected to the output.
       context.createMediaStreamSource(stream).connect(node).connect(context.destination);
-      await context.resume();
+      await start(context);
     } catch (error) {
       stream.getTracks().forEach((track) => track.stop());
-      await context.close();
+      context.close().catch(() => {});
       throw new MicrophoneError(`The microphone could not be started: ${error.message}`);
     }
     const [track] = stream.getAudioTracks();

@@ -7,6 +7,22 @@ export const RATE = 24000;
 /** Silence after which the output is suspended, so that an idle page costs nothing, ms. */
 const SLEEP_AFTER = 4000;
 
+/** How long a browser may take to start sound, ms: wireless headphones may change their profile for a microphone. */
+const START_PATIENCE = 8000;
+
+const NO_OUTPUT = 'the browser starts no sound, perhaps because it has no sound output. Connect a loudspeaker or headphones and try again, or type.';
+
+/**
+ * Starts a context. Firefox starts none without a sound output, and does not say so.
+ * @param {AudioContext} context
+ * @throws {Error} if it does not start; the message is the reason, as the end of a sentence, and what to do
+ */
+export async function start(context) {
+  if (context.state === 'running') return;
+  const late = new Promise((_, reject) => setTimeout(() => reject(new Error(NO_OUTPUT)), START_PATIENCE));
+  await Promise.race([context.resume(), late]);
+}
+
 /** The samples in base64 of PCM16. */
 export function pcm(base64) {
   const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
@@ -31,20 +47,29 @@ export class Speaker extends EventTarget {
 
   /**
    * Prepares playback. The first call must come from a click or key press, as browsers require.
-   * @returns {Promise<boolean>} false if its code could not be loaded; the next call tries again
+   * @throws {Error} if this page cannot play sound, with a message for the user; the next call tries again
    */
-  async wake() {
+  async start() {
     clearTimeout(this.#sleep);
     const ready = (this.#ready ??= this.#build());
     try {
-      await ready;
-    } catch {
-      if (this.#ready === ready) this.#ready = null;
-      return false;
+      await ready.catch(() => {
+        if (this.#ready === ready) this.#ready = null;
+        throw new Error('the server does not answer.');
+      });
+      await start(this.#context);
+    } catch (error) {
+      throw new Error(`This page cannot play sound: ${error.message}`);
     }
-    if (this.#context.state !== 'running') await this.#context.resume();
     this.#rest();
-    return true;
+  }
+
+  /** Prepares playback as `start` does, where sound may be missing. Returns whether it can play. */
+  wake() {
+    return this.start().then(
+      () => true,
+      () => false,
+    );
   }
 
   /** Whether something is playing. */
@@ -107,7 +132,7 @@ export class Speaker extends EventTarget {
    * track that carries the sound and then silence.
    */
   async aside(samples, volume) {
-    if (!(await this.wake())) throw new Error('This page cannot play sound: the server does not answer.');
+    await this.start();
     const context = this.#context;
     const buffer = context.createBuffer(1, samples.length, RATE);
     buffer.copyToChannel(Float32Array.from(samples, (sample) => sample / 32768), 0);

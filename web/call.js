@@ -3,6 +3,9 @@
 /** How long the server's UDP port may stay silent until the call is given up, ms. */
 const PATIENCE = 4000;
 
+/** How long both sides' addresses may be known until the browser's statistics show how it pairs them, ms. */
+const PAIRING = 300;
+
 /** How long a call that receives nothing may recover, ms. */
 const RECOVERY = 4000;
 
@@ -25,6 +28,26 @@ export class Refused extends Error {}
 /** The header that shows a token; none if it is empty. */
 export const bearer = (token) => (token ? { Authorization: `Bearer ${token}` } : {});
 
+/** Resolves after some ms. */
+export const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Resolves once a peer's `state`, such as `iceGatheringState`, is as wanted. */
+const reached = (peer, state, wanted) =>
+  new Promise((resolve) => {
+    const look = () => peer[state] === wanted && resolve();
+    peer.addEventListener(`${state.toLowerCase()}change`, look);
+    look();
+  });
+
+/** Does something with the browser's WebRTC, whose errors become a `NoCall`. */
+async function inBrowser(act) {
+  try {
+    return await act();
+  } catch (error) {
+    throw new NoCall(`this browser refuses the call (${error.message}).`);
+  }
+}
+
 /** A line of a conversation, as `SocketLine` is. `track` gets the agent's track. */
 export class CallLine {
   onTrack = true;
@@ -35,7 +58,7 @@ export class CallLine {
   #channel = null;
   #sender = null;
   #outgoing = null;
-  #place = null;
+  #id = null;
   #watching = 0;
   #over = false;
 
@@ -51,15 +74,17 @@ export class CallLine {
   }
 
   /**
-   * Calls the server.
+   * Calls the server, or gives the call's place back.
    * @throws {NoCall} if WebRTC does not work here
    */
   async open() {
     try {
       await this.#dial();
     } catch (error) {
+      const isClosed = this.#over;
       this.close();
-      throw error;
+      await this.#hangUp();
+      throw isClosed ? new Error('closed') : error;
     }
   }
 
@@ -94,42 +119,61 @@ export class CallLine {
 
   async #dial() {
     if (typeof RTCPeerConnection !== 'function') throw new NoCall('this browser has no WebRTC.');
+    const { receiver, opened } = await inBrowser(() => this.#prepare());
+    const peer = this.#peer;
+    const answer = await this.#offer(peer.localDescription.sdp);
+    await inBrowser(() => peer.setRemoteDescription({ type: 'answer', sdp: answer }));
+    this.#told.track(receiver, new MediaStream([receiver.track]));
+    await this.#within(opened);
+    this.#channel.onclose = () => this.#told.closed(UNKNOWN, '');
+    peer.onconnectionstatechange = () => this.#watch();
+  }
+
+  /** Makes the offer. Returns the receiver of the agent's track, and a promise for when events can be sent. */
+  async #prepare() {
     const peer = (this.#peer = new RTCPeerConnection());
     const { sender, receiver } = peer.addTransceiver('audio', { direction: 'sendrecv' });
     this.#sender = sender;
     if (this.#outgoing) await sender.replaceTrack(this.#outgoing);
     const channel = (this.#channel = peer.createDataChannel('oai-events'));
-    const opened = new Promise((resolve) => (channel.onopen = resolve));
+    const opened = new Promise((resolve) => (channel.onopen = () => resolve(null)));
     channel.onmessage = ({ data }) => this.#told.message(data);
     await peer.setLocalDescription();
-    await peer.setRemoteDescription({ type: 'answer', sdp: await this.#offer(peer.localDescription.sdp) });
-    this.#told.track(receiver, new MediaStream([receiver.track]));
-    await this.#within(opened);
-    channel.onclose = () => this.#told.closed(UNKNOWN, '');
-    peer.onconnectionstatechange = () => this.#watch();
+    return { receiver, opened };
   }
 
   /** Sends the offer. Returns the answer. */
   async #offer(sdp) {
     const headers = { 'Content-Type': 'application/sdp', ...bearer(this.#token) };
-    const answer = await fetch(`/v1/realtime/calls?${this.#query}`, { method: 'POST', headers, body: sdp });
+    const answer = await fetch(`v1/realtime/calls?${this.#query}`, { method: 'POST', headers, body: sdp });
     const body = await answer.text();
     if (!answer.ok) throw refusal(answer.status, errorIn(body));
-    this.#place = answer.headers.get('Location');
+    // Its path is the server's, which a proxy may show under another.
+    this.#id = answer.headers.get('Location')?.split('/').at(-1);
     return body;
   }
 
-  /** Waits until the call is up, or gives its place back. */
+  /** Waits until the call is up, or cannot come up any more. */
   async #within(opened) {
-    const late = new Promise((resolve) => setTimeout(() => resolve('late'), PATIENCE));
-    if ((await Promise.race([opened, late])) !== 'late') return;
-    await this.#hangUp();
-    if (this.#over) throw new Error('closed');
-    throw new NoCall(`the server’s UDP port did not answer within ${PATIENCE / 1000} s; a firewall may be in between.`);
+    const silent = (told) => `the server’s UDP port did not answer${told}; a firewall may be in between.`;
+    const late = pause(PATIENCE).then(() => silent(` within ${PATIENCE / 1000} s`));
+    const failed = reached(this.#peer, 'iceConnectionState', 'failed').then(() => silent(''));
+    const trouble = await Promise.race([opened, late, failed, this.#unpaired()]);
+    if (trouble !== null) throw new NoCall(trouble);
+  }
+
+  /** Resolves with the reason if no address of the browser goes with one of the server's, all of which the answer has. */
+  async #unpaired() {
+    await reached(this.#peer, 'iceGatheringState', 'complete');
+    await pause(PAIRING);
+    const stats = await this.#peer.getStats().catch(() => null);
+    const mayReach = stats === null || [...stats.values()].some(({ type }) => type === 'candidate-pair');
+    if (mayReach) return new Promise(() => {});
+    return 'this browser finds no way to the server’s address for calls; Firefox, for one, makes none to its own machine.';
   }
 
   async #hangUp() {
-    if (this.#place) await fetch(this.#place, { method: 'DELETE', headers: bearer(this.#token) }).catch(() => {});
+    if (this.#id) await fetch(`v1/realtime/calls/${this.#id}`, { method: 'DELETE', headers: bearer(this.#token) }).catch(() => {});
   }
 
   #watch() {

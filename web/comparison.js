@@ -22,7 +22,7 @@ const WITHOUT = 'Without the early start';
 const find = (id) => document.getElementById(id);
 
 /** A question that is played in a conversation of its own, so that neither playing knows of the other. */
-class Playing {
+export class Playing {
   turns = new Turns();
   #session = new Session();
   #speaker;
@@ -82,8 +82,8 @@ class Playing {
     const { type } = event;
     if (type === 'response.output_audio.delta') return this.#hear(event);
     const turn = this.turns.take(event, arrived);
-    if (type === 'session.created') this.#session.send({ type: 'session.update', session: { type: 'realtime', undertone: { speculation: this.early } } });
-    if (type === 'session.updated') this.#switched = true;
+    if (type === 'session.created') this.#switch();
+    if (type === 'input_audio_buffer.cleared') this.#switched = true;
     if (type === 'response.created') this.#talking = true;
     if (type === 'response.done') this.#talking = false;
     if (type === 'undertone.clear' && !this.#session.onTrack) this.#speaker.flush();
@@ -95,6 +95,13 @@ class Playing {
     const clause = type === 'response.output_audio_transcript.delta' && turn?.clauses.at(-1);
     if (clause) this.#transcript.clause(event.item_id, clause.id, clause.text);
     this.#check();
+  }
+
+  /** Sets the early start. */
+  #switch() {
+    this.#session.send({ type: 'session.update', session: { type: 'realtime', undertone: { speculation: this.early } } });
+    // The answer comes behind the beginning of a greeting, for which an update is the signal.
+    this.#session.send({ type: 'input_audio_buffer.clear' });
   }
 
   #hear({ item_id: item, delta }) {
@@ -182,7 +189,7 @@ export class Comparison extends EventTarget {
     this.#begin(text, language);
     try {
       // Within the click, as browsers require.
-      await this.#speaker.wake();
+      await this.#speaker.start();
       for (const early of [true, false]) {
         // Stopped while the loudspeaker woke up, or a moment ago.
         if (run !== this.#run) return;

@@ -38,10 +38,12 @@ export class Demo {
     this.stop();
     const stops = this.#stops;
     const fetched = this.#fetch(number);
-    // Its failure is told once there is a conversation: without one the session tells why.
-    fetched.catch(() => {});
     // Within the click, as browsers require.
-    await Promise.all([this.#session.open(), this.#speaker.wake()]);
+    const started = this.#speaker.start();
+    // A failure is told once there is a conversation: without one the session tells why.
+    for (const pending of [fetched, started]) pending.catch(() => {});
+    await this.#session.open();
+    await started;
     const samples = await fetched;
     if (stops !== this.#stops) return;
     const sound = await this.#speaker.aside(samples, 0.4);
@@ -79,7 +81,7 @@ export class Demo {
   }
 
   async #fetch(number) {
-    const answer = await fetch(`/playground/questions/${number}`, { headers: this.#session.headers() });
+    const answer = await fetch(`playground/questions/${number}`, { headers: this.#session.headers() });
     if (!answer.ok) throw new Error(`The question could not be played: ${await reasonOf(answer)}`);
     const wav = await answer.arrayBuffer();
     return new Int16Array(wav.slice(dataAt(wav)));

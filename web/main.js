@@ -58,7 +58,8 @@ const REACTIONS = {
     agent = model;
     hold.usual = audio.input.turn_detection;
     if (voice.held) sayHowTurnsEnd();
-    if (!find('early').checked) switchSpeculation();
+    // A greeting waits for the first update.
+    switchSpeculation();
   },
   'session.updated': noteAgent,
   'undertone.session.resumed': () => {
@@ -128,7 +129,7 @@ const REACTIONS = {
   },
   'undertone.stage_failed': ({ stage: name, message }) => transcript.note(`${stage(name)}: ${message}`, 'failed'),
   error: ({ error }) => {
-    // A greeting, for instance, which had begun before the page could know.
+    // One that had begun before the page could know.
     if (error.code === 'conversation_already_has_active_response') {
       typed.unanswered = true;
       return;

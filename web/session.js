@@ -1,6 +1,6 @@
 // One conversation with the server and its state.
 
-import { bearer, CallLine, CUT_OFF, errorIn, NoCall, UNKNOWN } from './call.js';
+import { bearer, CallLine, CUT_OFF, errorIn, NoCall, pause, UNKNOWN } from './call.js';
 import { Kept } from './kept.js';
 import { SocketLine } from './socket.js';
 
@@ -26,8 +26,6 @@ const NOT_ACCEPTED = 'The server does not accept this token.';
 
 /** The usual reasons for which a server that answers opens no conversation, as the end of a sentence. */
 const USUALLY = 'all places may be taken, or it does not know this address (server.allowed_origins).';
-
-const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** The reason that a response gives for a refusal; its status if that is a proxy's. */
 export async function reasonOf(answer) {
@@ -91,7 +89,7 @@ export class Session extends EventTarget {
   /** The server's description: its tools, and questions to play. Null if it is unavailable. */
   async about() {
     try {
-      const answer = await fetch('/playground/about', { headers: this.headers() });
+      const answer = await fetch('playground/about', { headers: this.headers() });
       if (answer.status === 401) this.#lock();
       else if (answer.ok) return this.#offered(await answer.json());
       else this.#tell('refused', `The server refuses this page: ${await reasonOf(answer)}`);
@@ -334,7 +332,7 @@ export class Session extends EventTarget {
 
   async #readiness() {
     try {
-      const answer = await fetch('/readyz', { cache: 'no-store', signal: AbortSignal.timeout(READY_PATIENCE) });
+      const answer = await fetch('readyz', { cache: 'no-store', signal: AbortSignal.timeout(READY_PATIENCE) });
       return answer.ok ? 'ready' : 'draining';
     } catch {
       return 'gone';
@@ -342,7 +340,7 @@ export class Session extends EventTarget {
   }
 
   async #refusal(reason) {
-    const answer = await fetch('/playground/about', { headers: this.headers() }).catch(() => null);
+    const answer = await fetch('playground/about', { headers: this.headers() }).catch(() => null);
     if (answer?.status === 401) return this.#lock();
     const told = reason || (answer?.ok === false && (await reasonOf(answer)));
     this.#tell('refused', `The server answers but opens no conversation: ${told || USUALLY}`);

@@ -36,7 +36,7 @@ export class SocketLine {
   async open() {
     const key = FIT.test(this.#token) ? this.#token : await this.#secret();
     if (this.#over) throw new Error('closed');
-    const address = new URL(`/v1/realtime?${this.#query}`, location.href);
+    const address = new URL(`v1/realtime?${this.#query}`, location.href);
     address.protocol = location.protocol === 'https:' ? 'wss:' : 'ws:';
     this.#socket = new WebSocket(address, ['realtime', ...(key ? [`openai-insecure-api-key.${key}`] : [])]);
     this.#socket.onmessage = ({ data }) => this.#told.message(data);
@@ -88,7 +88,7 @@ export class SocketLine {
     const wishes = { session: { type: 'realtime', audio }, undertone: { ...(agent && { agent }) } };
     const body = JSON.stringify({ expires_after: { anchor: 'created_at', seconds: VALID }, ...wishes });
     const headers = { 'Content-Type': 'application/json', ...bearer(this.#token) };
-    const answer = await fetch('/v1/realtime/client_secrets', { method: 'POST', headers, body });
+    const answer = await fetch('v1/realtime/client_secrets', { method: 'POST', headers, body });
     if (!answer.ok) throw new Refused(errorIn(await answer.text())?.message);
     return (await answer.json()).value;
   }

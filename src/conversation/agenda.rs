@@ -15,6 +15,7 @@ mod tests;
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
     announcements: VecDeque<String>,
+    opening: WaitingOpening,
     next: Option<NextAnswer>,
     /// A spoken response outside the conversation that waits for the words of its context.
     aloud: Option<Box<ResponseTerms>>,
@@ -24,6 +25,61 @@ pub(super) struct Agenda {
     noticed: bool,
     pub(super) silence: Silence,
     pub(super) absence: Absence,
+}
+
+/// The state of an opening that waits for the client.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum WaitingOpening {
+    /// The client has not set up the session.
+    Held,
+    /// It is spoken before all else.
+    Due,
+    /// The response that is open says it.
+    Spoken,
+    /// It was spoken, or never waited.
+    #[default]
+    Over,
+}
+
+/// An opening that waits for the client.
+impl Agenda {
+    /// Holds the opening.
+    pub(super) fn hold_opening(&mut self) {
+        self.opening = WaitingOpening::Held;
+    }
+
+    /// Has the opening spoken, if it is held.
+    pub(super) fn release_opening(&mut self) {
+        if self.opening == WaitingOpening::Held {
+            self.opening = WaitingOpening::Due;
+        }
+    }
+
+    /// Takes the opening, whose response begins now. `false` if it is not due.
+    pub(super) fn take_opening(&mut self) -> bool {
+        let is_due = self.opening == WaitingOpening::Due;
+        if is_due {
+            self.opening = WaitingOpening::Spoken;
+        }
+        is_due
+    }
+
+    /// Whether an opening that waited is still held or spoken.
+    pub(super) fn is_opening(&self) -> bool {
+        self.opening != WaitingOpening::Over
+    }
+
+    /// Whether the response that is open, or begins now, says an opening that waited.
+    pub(super) fn says_opening(&self) -> bool {
+        self.opening == WaitingOpening::Spoken
+    }
+
+    /// Notes that the open response has ended.
+    pub(super) fn response_ended(&mut self) {
+        if self.says_opening() {
+            self.opening = WaitingOpening::Over;
+        }
+    }
 }
 
 /// Announcements.
@@ -45,9 +101,10 @@ impl Agenda {
         self.announcements.push_front(text);
     }
 
-    /// Replaces all announcements with this one.
+    /// Replaces all announcements with this one, and an opening that waits.
     pub(super) fn announce_only(&mut self, text: String) {
-        self.announcements = VecDeque::from([text]);
+        self.clear_announcements();
+        self.announcements.push_back(text);
     }
 
     /// Queues the `notice` before all others unless it `was_heard`. `true` if it did.
@@ -77,6 +134,7 @@ impl Agenda {
 
     pub(super) fn clear_announcements(&mut self) {
         self.announcements.clear();
+        self.opening = WaitingOpening::Over;
     }
 
     pub(super) fn take_announcement(&mut self) -> Option<String> {

@@ -9,6 +9,7 @@ use crate::time::Micros;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
+mod opening;
 mod speech;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,8 @@ pub(super) struct History {
     items: Vec<Item>,
     /// The number of items added so far, with those that were deleted.
     added: u64,
+    /// That number when an opening began that has waited, until an answer begins.
+    opening: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -312,6 +315,7 @@ impl History {
     /// Marks the user's message as not to be answered, if nothing has followed it. Items in `untranscribed`
     /// count, too.
     pub(super) fn give_up_question(&mut self, untranscribed: &BTreeSet<ItemId>) {
+        self.put_opening_first();
         let says = |item: &Item| item.message().is_some() || untranscribed.contains(&item.id);
         let last = self.items.iter_mut().rfind(|item| says(item));
         if let Some(item) = last.filter(|item| item.is_users()) {
@@ -332,6 +336,7 @@ impl History {
 
     /// Marks the user's last message as to be answered after all.
     pub(super) fn take_up_question(&mut self) {
+        self.put_opening_first();
         if let Some(item) = self.items.iter_mut().rfind(|item| item.is_users()) {
             item.given_up = false;
         }

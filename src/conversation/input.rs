@@ -336,6 +336,9 @@ pub struct Settings {
     /// Only transcribe and answer nothing, from now on.
     #[serde(skip_serializing_if = "is_false")]
     pub transcribe_only: bool,
+    /// The client has set up the session: an opening that waits for it begins.
+    #[serde(skip_serializing_if = "is_false")]
+    pub opens: bool,
 }
 
 /// The token limit of a response, calls included.

@@ -1,6 +1,10 @@
 //! The words with which the agent begins a conversation.
 
+use crate::time::Micros;
 use serde::{Deserialize, Serialize};
+
+/// The longest that an opening waits for the client.
+pub(super) const LONGEST_WAIT: Micros = Micros::from_ms(500);
 
 /// The agent's words before anybody has said something.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -11,14 +15,17 @@ pub struct Opening {
     pub notice: String,
     /// The greeting; nothing if empty.
     pub greeting: String,
+    /// Whether it waits until the client has set up the session, half a second at most.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waits_for_client: bool,
 }
 
 impl Opening {
     /// A greeting without a notice.
     pub fn greeting(text: impl Into<String>) -> Self {
         Self {
-            notice: String::new(),
             greeting: text.into(),
+            ..Self::default()
         }
     }
 

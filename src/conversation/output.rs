@@ -248,6 +248,9 @@ pub enum Event {
         /// The client requested it.
         #[serde(default)]
         requested: bool,
+        /// It says the opening, which has waited for the client.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        opens: bool,
     },
     /// The agent begins an item of speech.
     AgentItemStarted {

@@ -6,6 +6,8 @@ use crate::time::Time;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub(super) enum Timer {
+    /// The opening has waited for the client for long enough.
+    OpeningHeld,
     /// The silence is long enough to end the user's turn.
     EndOfTurn,
     /// The final transcript is overdue.
@@ -37,7 +39,8 @@ pub(super) enum Timer {
 }
 
 impl Timer {
-    const ALL: [Timer; 14] = [
+    const ALL: [Timer; 15] = [
+        Timer::OpeningHeld,
         Timer::EndOfTurn,
         Timer::TranscriptOverdue,
         Timer::TranscribeAgain,

@@ -7,7 +7,7 @@ use super::settings::ServerSettings;
 use super::shared::Shared;
 use crate::metrics::Refusal;
 use crate::tools::SessionValues;
-use crate::transport::realtime::Fault;
+use crate::transport::realtime::{self, Fault};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, SEC_WEBSOCKET_PROTOCOL, WWW_AUTHENTICATE};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use secrecy::{ExposeSecret, SecretString};
-use serde_json::{Value, json};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::net::{IpAddr, SocketAddr};
 use subtle::ConstantTimeEq;
@@ -23,6 +23,9 @@ use subtle::ConstantTimeEq;
 /// The prefix of a subprotocol that carries a token, since browsers cannot set headers on a
 /// WebSocket.
 const KEY_PROTOCOL: &str = "openai-insecure-api-key.";
+
+/// The header in which clients written for Azure show their key.
+const API_KEY: &str = "api-key";
 
 /// Headers that proxies and content delivery networks add.
 const FORWARDED: [&str; 12] = [
@@ -136,6 +139,7 @@ pub(super) fn shown(headers: &HeaderMap) -> Vec<String> {
     let basic = authorization
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("basic"))
         .and_then(|(_, shown)| password(shown));
+    let key = headers.get(API_KEY).and_then(|value| value.to_str().ok());
     let offered = headers
         .get_all(SEC_WEBSOCKET_PROTOCOL)
         .iter()
@@ -145,6 +149,7 @@ pub(super) fn shown(headers: &HeaderMap) -> Vec<String> {
     bearer
         .into_iter()
         .chain(basic.as_deref())
+        .chain(key)
         .chain(offered)
         .map(str::to_owned)
         .collect()
@@ -239,12 +244,7 @@ pub(super) struct Admitted {
 impl Admitted {
     /// Whether its secret configures the session beyond naming the agent.
     pub(super) fn configures(&self) -> bool {
-        let mut fields = self.session.as_object().into_iter().flatten();
-        fields.any(|(name, value)| match (name.as_str(), value) {
-            (_, Value::Null) => false,
-            ("type", kind) => kind != "realtime",
-            (name, value) => name != "model" && *value != json!({}),
-        })
+        realtime::configures(&self.session)
     }
 
     /// The agent that the client gets, if it has a choice: that of its secret, or the one it names.
@@ -448,9 +448,12 @@ mod tests {
             auth_token: Some("secret".into()),
             ..ServerSettings::default()
         };
+        let api_key = || HeaderName::from_static(API_KEY);
         for (fields, result) in [
             (vec![], Err(Denied::Token)),
             (vec![(AUTHORIZATION, "Bearer secret")], Ok(())),
+            (vec![(api_key(), "secret")], Ok(())),
+            (vec![(api_key(), "secre")], Err(Denied::Token)),
             (vec![(AUTHORIZATION, "bearer secret")], Ok(())),
             (vec![(AUTHORIZATION, "Bearer secre")], Err(Denied::Token)),
             (vec![(AUTHORIZATION, "Basic secret")], Err(Denied::Token)),

@@ -33,6 +33,9 @@ use tokio::net::{TcpListener, TcpStream};
 
 const SDP: &str = "application/sdp";
 
+/// The longest offer, bytes, with the session's configuration.
+const MAX_OFFER: usize = 1024 * 1024;
+
 /// The address to which clients of the protocol's beta post their offers.
 const BETA: &str = "/v1/realtime";
 
@@ -164,7 +167,7 @@ async fn offer(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<Offer
             return Err(error(status, "unsupported_content_type", None, message));
         }
     };
-    let bytes = read(shared, body, shared.settings().max_realtime_message).await?;
+    let bytes = read(shared, body, MAX_OFFER).await?;
     match form {
         Form::Sdp => text(&bytes).map(|sdp| Offer {
             sdp,

@@ -8,7 +8,7 @@
 use super::access;
 use super::connections::{Place, is_here};
 use super::errors::error;
-use super::realtime_client::RealtimeQuery;
+use super::realtime_client::{PATHS, RealtimeQuery};
 use super::resume::Resumptions;
 use super::secrets;
 use super::shared::Shared;
@@ -148,7 +148,7 @@ pub(super) async fn limit(
 /// Whether a client comes back to its session with a valid secret. Other routes take no secrets, so there they prove
 /// nothing.
 fn comes_back(sessions: &Resumptions, method: &Method, uri: &Uri) -> bool {
-    if method != Method::GET || uri.path() != "/v1/realtime" {
+    if method != Method::GET || !PATHS.contains(&uri.path()) {
         return false;
     }
     let query = Query::<RealtimeQuery>::try_from_uri(uri).ok();
@@ -265,6 +265,7 @@ mod tests {
         assert!(comes_back(format!(
             "/v1/realtime?last_event_id=event_1&resume={secret}"
         )));
+        assert!(comes_back(format!("/openai/realtime?resume={secret}")));
         for opening in [
             "/v1/realtime".to_owned(),
             format!("/v1/realtime?resume={secret}0"),

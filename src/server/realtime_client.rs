@@ -14,10 +14,18 @@ use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+/// The addresses of the Realtime API: OpenAI's, Azure's, and that of Azure's preview.
+pub(super) const PATHS: [&str; 3] = ["/v1/realtime", "/openai/v1/realtime", PREVIEW];
+
+/// The address of Azure's preview, which speaks the protocol's beta.
+const PREVIEW: &str = "/openai/realtime";
+
 /// The query of a Realtime client.
 #[derive(Default, Deserialize)]
 pub(super) struct RealtimeQuery {
     pub(super) model: Option<String>,
+    /// Azure's name of `model`.
+    pub(super) deployment: Option<String>,
     pub(super) call_id: Option<String>,
     pub(super) intent: Option<String>,
     pub(super) vendor_events: Option<String>,
@@ -40,7 +48,7 @@ impl RealtimeQuery {
         is_set(self.resumable.as_deref())
     }
 
-    /// The session's configuration in it, which unlike `session.update` comes before the greeting.
+    /// The session's configuration in it, for clients that do not send `session.update`.
     fn session(&self) -> Value {
         let mut audio = Map::new();
         if let Some(voice) = &self.voice {
@@ -76,10 +84,11 @@ pub(super) fn realtime_client(
     let admitted = admit(shared, headers)?;
     let asked = query.session();
     let vendor_events = is_set(query.vendor_events.as_deref());
+    let model = query.model.or(query.deployment);
     let agents = &shared.settings().agents;
-    let agent = admitted.agent(agents, query.agent.as_deref(), query.model.as_deref());
+    let agent = admitted.agent(agents, query.agent.as_deref(), model.as_deref());
     let agent = agent.map_err(|wrong| errors::fault(&wrong))?;
-    let dialect = Realtime::new(query.model.map(clip), name(headers), vendor_events);
+    let dialect = Realtime::new(model.map(clip), name(headers), vendor_events);
     // What a configuration leaves open depends on it.
     let dialect = match query.intent.as_deref() {
         Some("transcription") => dialect.transcribing(),
@@ -96,10 +105,12 @@ pub(super) fn realtime_client(
     let dialect = dialect.map_err(|wrong| errors::fault(&wrong))?;
     let dialect = dialect
         .offering(session_offer(shared, admitted.is_trusted))
-        .configured(asked)
+        .preset(asked)
         .map_err(|wrong| errors::fault(&wrong))?;
+    let is_preview = uri.path() == PREVIEW;
     Ok(dialect
-        .beta(realtime::asks_for_beta(headers))
+        .beta(is_preview || realtime::asks_for_beta(headers))
+        .for_azure(is_preview)
         .traced(parent(headers))
         .demonstrating(is_set(query.demonstration.as_deref())))
 }

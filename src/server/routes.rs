@@ -1,7 +1,7 @@
 //! The server's own routes.
 
 use super::access::{self, admit, admit_with_token, refusal};
-use super::realtime_client::{RealtimeQuery, realtime_client};
+use super::realtime_client::{PATHS, RealtimeQuery, realtime_client};
 use super::shared::Shared;
 use super::speech::session_offer;
 use super::upgrade::{Limits, Upgrade, open_admitted, open_with};
@@ -29,8 +29,11 @@ use std::sync::Arc;
 
 /// Builds the router.
 pub(super) fn router(shared: Arc<Shared>) -> Router {
-    let openings = Router::new()
-        .route("/v1/realtime", get(open_realtime))
+    let mut openings = Router::new();
+    for path in PATHS {
+        openings = openings.route(path, get(open_realtime));
+    }
+    let openings = openings
         .route("/v1/pcm", get(open_pcm))
         .route("/asterisk/media", get(open_asterisk))
         .route("/telnyx/media", get(open_telnyx))

@@ -31,7 +31,7 @@ pub struct ServerSettings {
     /// Whether clients other than browsers may connect without a token even if the server listens
     /// beyond loopback or a proxy forwards them.
     pub insecure: bool,
-    /// Longest message from a Realtime client, bytes: by default about 16 s of audio in one append.
+    /// Longest message from a Realtime client, bytes: by default a minute of audio in one append.
     pub max_realtime_message: usize,
     /// Longest message from a PCM client, bytes.
     pub max_pcm_message: usize,
@@ -81,7 +81,7 @@ impl Default for ServerSettings {
             client_secret_key: None,
             allowed_origins: Vec::new(),
             insecure: false,
-            max_realtime_message: 1024 * 1024,
+            max_realtime_message: 4 * 1024 * 1024,
             max_pcm_message: 64 * 1024,
             header_timeout: Duration::from_secs(5),
             socket: SocketLimits::default(),

@@ -366,6 +366,7 @@ impl Engines {
             opening: Opening {
                 notice: calls.map_or_else(String::new, |calls| calls.notice(speaker.pack())),
                 greeting: notes::greeting(policy.opening.greeting, &options.values),
+                waits_for_client: options.opens_later,
             },
             speaker,
             briefing: self.briefing_of(agent, options, &Found::new()),
@@ -514,8 +515,7 @@ impl Engines {
 
     /// Whether the local recogniser knows a language.
     pub fn hears(&self, language: &str) -> bool {
-        let language = base(language);
-        self.heard_languages().contains(&language)
+        self.recognisers.hears(None, language)
     }
 
     /// The languages that the local recogniser knows, without regions.

@@ -17,6 +17,8 @@ pub struct SessionOptions {
     pub output_rate: u32,
     /// The side that makes the agent's voice.
     pub spoken_by: SpokenBy,
+    /// Whether the opening waits until the client has set up the session, half a second at most.
+    pub opens_later: bool,
     /// The agent's voice and language; the server's default voice if the name is unknown.
     pub speaker: Speaker,
     /// The name of the recogniser, which listens in the speaker's language; the server's default if
@@ -53,6 +55,7 @@ impl SessionOptions {
             input_rate: rate,
             output_rate: rate,
             spoken_by: SpokenBy::Server,
+            opens_later: false,
             speaker: Speaker::default(),
             recogniser: None,
             keyterms: None,

@@ -72,6 +72,7 @@ fn output(digit: u8) -> Outbound {
         b'0' => Event::ResponseStarted {
             turn,
             requested: true,
+            opens: false,
         },
         b'1' => Event::AgentItemStarted { item },
         b'2' => Event::AgentSpeech {

@@ -48,7 +48,7 @@ pub(crate) type Reader = fn(&[u8]);
 
 /// Each door's reader, by name.
 #[cfg(any(test, feature = "fuzzing"))]
-pub(crate) const READERS: [(&str, Reader); 12] = {
+pub(crate) const READERS: [(&str, Reader); 13] = {
     use fuzzing::{admit, messages, realtime_client};
     use phone::chan_websocket::ChanWebsocket;
     use phone::conversation_relay::ConversationRelay;
@@ -80,6 +80,7 @@ pub(crate) const READERS: [(&str, Reader); 12] = {
         ("audiosocket", fuzzing::audiosocket),
         ("wyoming", wyoming::read_events),
         ("webrtc", webrtc::read_packets),
+        ("sdp", webrtc::read_offer),
     ]
 };
 

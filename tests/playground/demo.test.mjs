@@ -16,9 +16,9 @@ function begin() {
   const played = [];
   const session = { open: () => new Promise((resolve) => (begun.open = resolve)), headers: () => ({}), audio: () => true };
   const speaker = {
-    wake: async () => {
-      begun.woken += 1;
-      return true;
+    start: async () => {
+      begun.started += 1;
+      if (begun.trouble) throw new Error(begun.trouble);
     },
     aside: async () => {
       const sound = { stopped: false, stop: () => (sound.stopped = true) };
@@ -26,7 +26,7 @@ function begin() {
       return sound;
     },
   };
-  const begun = { demo: new Demo(session, speaker), played, woken: 0 };
+  const begun = { demo: new Demo(session, speaker), played, started: 0, trouble: '' };
   globalThis.fetch = async () => new Response(wav());
   return begun;
 }
@@ -41,10 +41,24 @@ test('a question that is stopped before its conversation is open is not played',
   assert.equal(begun.played.length, 0);
 });
 
-test('the loudspeaker is woken within the click', () => {
+test('the loudspeaker is started within the click', () => {
   const begun = begin();
   begun.demo.play(0, () => {});
-  assert.equal(begun.woken, 1);
+  assert.equal(begun.started, 1);
+});
+
+test('why a question cannot be heard is told once there is a conversation', async () => {
+  const begun = begin();
+  begun.trouble = 'This page cannot play sound.';
+  let told = false;
+  const playing = begun.demo.play(0, () => {}).catch(({ message }) => (told = message));
+  // All that its failure leads to has happened by the next timer.
+  await new Promise((resolve) => setTimeout(resolve, 0));
+  assert.equal(told, false);
+  begun.open();
+  await playing;
+  assert.equal(told, begun.trouble);
+  assert.ok(!begun.demo.playing);
 });
 
 test('of two questions that are clicked at once the second is played', async () => {

@@ -62,6 +62,19 @@ async function unreachable(browser) {
   await context.close();
 }
 
+async function unpaired(browser) {
+  step('a browser that pairs none of its addresses with the server’s, as Firefox at 127.0.0.1, does not wait for the port');
+  const { context, page, complaints } = await open(browser, address);
+  await page.evaluate(() => {
+    RTCPeerConnection.prototype.getStats = async () => new Map();
+  });
+  await page.click('#questions button >> nth=0');
+  assert.match(await connected(page, 'WebSocket'), /^Connected over WebSocket: this browser finds no way to the server’s address for calls;/);
+  await page.waitForSelector('.message.user', { timeout: PATIENCE });
+  assert.deepEqual(complaints, []);
+  await context.close();
+}
+
 async function withoutWebrtc(browser) {
   step('a browser without WebRTC goes on over the WebSocket, too');
   const { context, page, complaints } = await open(browser, address);
@@ -146,4 +159,4 @@ async function withAToken(browser) {
   network.close();
 }
 
-await run(settings.sounds.silence, unreachable, withoutWebrtc, refused, voiceless, withAToken);
+await run(settings.sounds.silence, unreachable, unpaired, withoutWebrtc, refused, voiceless, withAToken);

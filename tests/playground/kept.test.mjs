@@ -28,7 +28,7 @@ test('a page that may keep nothing asks the server all the same, with the token 
   session.unlock('a token');
   assert.deepEqual(await session.about(), { tools: [] });
   assert.deepEqual(states, ['locked', 'ready']);
-  assert.deepEqual(asked, [['/playground/about', undefined], ['/playground/about', 'Bearer a token']]);
+  assert.deepEqual(asked, [['playground/about', undefined], ['playground/about', 'Bearer a token']]);
   // The comparison has a session of its own.
   assert.deepEqual(new Session().headers(), { Authorization: 'Bearer a token' });
 });

@@ -1,14 +1,16 @@
 // Tests the page's way to the server and back, with doubles of browser and server. Run by `node --test`.
 
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import test from 'node:test';
+import { Playing } from '../../web/comparison.js';
 import { Session, way } from '../../web/session.js';
 
 /** The answers of the server, by path. */
 let answers = {};
 globalThis.fetch = async (path, { signal } = {}) => {
-  const [place] = path.split('?');
-  const answer = answers[place]?.(signal);
+  const { pathname } = new URL(path, location);
+  const answer = answers[pathname]?.(signal);
   if (answer) return answer;
   throw new TypeError('Failed to fetch');
 };
@@ -16,20 +18,47 @@ globalThis.fetch = async (path, { signal } = {}) => {
 /** As the server words its errors. */
 const fault = (status, code, message) => () => Response.json({ error: { message, code } }, { status });
 
-globalThis.RTCPeerConnection = class {
+/** The addresses that a browser pairs, of which it tells once `asked`; it fails in the step `failing`, if that is set. */
+const webrtc = { failing: '', pairs: [], asked: () => {}, peer: null };
+
+globalThis.RTCPeerConnection = class extends EventTarget {
+  iceGatheringState = 'gathering';
+  iceConnectionState = 'new';
+  constructor() {
+    super();
+    webrtc.peer = this;
+    this.#step('constructor');
+  }
   addTransceiver() {
     return { sender: { replaceTrack: async () => {} }, receiver: {} };
   }
   createDataChannel() {
-    return {};
+    return (this.channel = { readyState: 'connecting' });
   }
   async setLocalDescription() {
     this.localDescription = { sdp: 'v=0' };
   }
+  async setRemoteDescription() {
+    this.#step('setRemoteDescription');
+  }
+  async getStats() {
+    webrtc.asked();
+    return new Map(webrtc.pairs.map((pair) => [pair, { type: 'candidate-pair' }]));
+  }
+  /** Its addresses or its way to the server are in this state now. */
+  become(state, value) {
+    this[state] = value;
+    this.dispatchEvent(new Event(`${state.toLowerCase()}change`));
+  }
   close() {}
+  #step(name) {
+    if (webrtc.failing === name) throw new DOMException(`${name} is forbidden`, 'NotAllowedError');
+  }
 };
+globalThis.MediaStream = class {};
 
-globalThis.location = new URL('http://127.0.0.1:8787/');
+const AT_THE_ROOT = new URL('http://127.0.0.1:8787/');
+globalThis.location = AT_THE_ROOT;
 
 /** The sockets that the page has opened. */
 const sockets = [];
@@ -58,6 +87,7 @@ globalThis.WebSocket = class {
 function begin() {
   [answers, way.socket, way.trouble] = [{ '/readyz': () => new Response('ready'), '/playground/about': () => Response.json({ agents: [] }) }, false, null];
   sockets.splice(0);
+  Object.assign(webrtc, { failing: '', pairs: [], asked: () => {}, peer: null });
   const [session, told] = [new Session(), []];
   session.addEventListener('state', ({ detail: { state, reason } }) => told.push([state, reason]));
   return { session, told };
@@ -135,6 +165,112 @@ test('an offer that the server cannot use goes on over a socket', async () => {
   session.close();
 });
 
+/** The server answers a call. Returns what it is asked to end. */
+function answering() {
+  const ended = [];
+  answers['/v1/realtime/calls'] = () => new Response('v=0', { status: 201, headers: { Location: '/v1/realtime/calls/call_1' } });
+  answers['/v1/realtime/calls/call_1'] = () => (ended.push('call_1'), new Response(''));
+  return ended;
+}
+
+/** The conversation begins over a socket. */
+async function overASocket(opening) {
+  await until(() => sockets.length === 1);
+  sockets[0].tell({ type: 'session.created', event_id: 'event_1' });
+  await opening;
+}
+
+test('a browser that pairs no address with one of the server’s, as Firefox at 127.0.0.1, does not wait for its port', async () => {
+  const { session } = begin();
+  const ended = answering();
+  const opening = session.open();
+  await until(() => webrtc.peer?.channel);
+  webrtc.peer.become('iceGatheringState', 'complete');
+  await overASocket(opening);
+  assert.match(way.trouble, /^this browser finds no way to the server’s address for calls;/);
+  assert.deepEqual(ended, ['call_1'], 'its place is given back');
+  session.close();
+});
+
+test('a call that comes up after its addresses were paired is not given up', async () => {
+  const { session } = begin();
+  const ended = answering();
+  webrtc.pairs = ['of a slow network'];
+  const asked = new Promise((resolve) => (webrtc.asked = resolve));
+  const opening = session.open();
+  await until(() => webrtc.peer?.channel);
+  webrtc.peer.become('iceGatheringState', 'complete');
+  await asked;
+  // All that the statistics lead to has happened by the next timer.
+  await new Promise((resolve) => setTimeout(resolve, 0));
+  const { channel } = webrtc.peer;
+  channel.readyState = 'open';
+  channel.onopen();
+  channel.onmessage({ data: JSON.stringify({ type: 'session.created', event_id: 'event_1' }) });
+  await opening;
+  assert.equal(session.onTrack, true);
+  assert.equal(way.trouble, null);
+  assert.deepEqual(ended, []);
+  session.close();
+});
+
+test('a call whose browser has tried all addresses in vain is given up at once', async () => {
+  const { session } = begin();
+  const ended = answering();
+  const opening = session.open();
+  await until(() => webrtc.peer?.channel);
+  webrtc.peer.become('iceConnectionState', 'failed');
+  await overASocket(opening);
+  assert.equal(way.trouble, 'the server’s UDP port did not answer; a firewall may be in between.');
+  assert.deepEqual(ended, ['call_1']);
+  session.close();
+});
+
+for (const [failing, places] of [
+  ['constructor', []],
+  ['setRemoteDescription', ['call_1']],
+]) {
+  test(`a browser whose WebRTC fails in ${failing} goes on over a socket, and keeps no place`, async () => {
+    const { session } = begin();
+    const ended = answering();
+    webrtc.failing = failing;
+    await overASocket(session.open());
+    assert.equal(way.trouble, `this browser refuses the call (${failing} is forbidden).`);
+    assert.deepEqual(ended, places);
+    session.close();
+  });
+}
+
+test('an offer that gets lost in the network is no reason to give WebRTC up', async () => {
+  const { session, told } = begin();
+  delete answers['/readyz'];
+  await assert.rejects(session.open());
+  await until(() => told.length === 2);
+  assert.equal(told[1][0], 'lost');
+  assert.equal(way.trouble, null);
+  assert.equal(sockets.length, 0);
+  session.close();
+});
+
+test('behind a proxy that serves it under a path, the page asks for everything below that path', async (context) => {
+  const page = readFileSync(new URL('../../web/index.html', import.meta.url), 'utf8');
+  assert.doesNotMatch(page, /(?:href|src)="\//);
+  globalThis.location = new URL('http://127.0.0.1/voice/');
+  context.after(() => (globalThis.location = AT_THE_ROOT));
+  const { session } = begin();
+  const ended = answering();
+  for (const [path, answer] of Object.entries(answers)) {
+    delete answers[path];
+    answers[`/voice${path}`] = answer;
+  }
+  assert.deepEqual(await session.about(), { agents: [] });
+  webrtc.failing = 'setRemoteDescription';
+  await overASocket(session.open());
+  assert.deepEqual(ended, ['call_1']);
+  assert.equal(sockets[0].address.pathname, '/voice/v1/realtime');
+  session.close();
+});
+
 test('a page that may not ask what the server can do is told why in words', async () => {
   const { session, told } = begin();
   answers['/playground/about'] = fault(403, 'forbidden', 'clients behind a proxy need a token');
@@ -208,4 +344,35 @@ test('who ends a conversation while the page asks why its line was closed hears 
   await another;
   assert.deepEqual(told.map(([state]) => state), ['opening', 'open', 'ended', 'opening', 'open']);
   session.close();
+});
+
+/** It was played into the greeting, which begins behind the answer to the update. */
+test('the comparison plays its question behind the greeting', async () => {
+  begin();
+  way.socket = true;
+  let plays = false;
+  answers['/playground/questions/0'] = () => {
+    plays = true;
+    return fault(404, 'not_found', 'There is no such question.')();
+  };
+  const speaker = Object.assign(new EventTarget(), { playing: false, start: async () => {}, leave() {} });
+  const playing = new Playing(true, { preRoll: 0, language: '' }, speaker, {}, () => {});
+  const played = playing.play(0).catch(({ message }) => message);
+  await until(() => sockets.length === 1);
+  const sent = [];
+  sockets[0].send = (text) => sent.push(JSON.parse(text).type);
+  const tell = (type) => {
+    sockets[0].tell({ type, event_id: `event_${type}` });
+    // All that it leads to has happened by the next timer.
+    return new Promise((resolve) => setTimeout(resolve, 0));
+  };
+  await tell('session.created');
+  assert.deepEqual(sent, ['session.update', 'input_audio_buffer.clear']);
+  for (const type of ['session.updated', 'response.created', 'input_audio_buffer.cleared']) {
+    await tell(type);
+    assert.ok(!plays, type);
+  }
+  await tell('response.done');
+  assert.ok(plays);
+  assert.match(await played, /There is no such question/);
 });

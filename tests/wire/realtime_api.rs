@@ -195,6 +195,65 @@ async fn a_history_with_pictures_is_added_whole() {
     assert_fits_the_types(&events);
 }
 
+/// The socket was closed with the code 1009.
+#[tokio::test]
+async fn a_picture_and_half_a_minute_of_audio_fit_into_a_message() {
+    let llm = fine();
+    let server = talking(&llm);
+    let mut client = server.realtime().await;
+    let picture = format!("data:image/png;base64,{}", "A".repeat(1_500_000));
+    let item = json!({"type": "message", "role": "user", "content": [
+        {"type": "input_text", "text": "What is this?"},
+        {"type": "input_image", "image_url": picture},
+    ]});
+    client
+        .send(json!({"type": "conversation.item.create", "item": item}))
+        .await;
+    client.send(json!({"type": "response.create"})).await;
+    let mut events = client.until("response.done").await;
+    client.append(&vec![0; 30 * 24_000]).await;
+    client
+        .send(json!({"type": "input_audio_buffer.clear"}))
+        .await;
+    events.extend(client.until("input_audio_buffer.cleared").await);
+    assert!(!support::types(&events).contains(&"error"), "{events:?}");
+    let seen = "What is this? (a picture, which cannot be seen here)";
+    let user = |text: &str| Message::User { text: text.into() };
+    assert_eq!(llm.prompts()[0].messages, [user(seen)]);
+}
+
+/// Their paths, their header and their name of the model were unknown.
+#[tokio::test]
+async fn clients_written_for_azure_get_in() {
+    let llm = fine();
+    let server = live::serve_with(with_token(), live::without_models(Arc::new(llm)));
+    for (path, is_beta) in [
+        ("/openai/v1/realtime?model=mine", false),
+        (
+            "/openai/realtime?api-version=2024-10-01-preview&deployment=mine",
+            true,
+        ),
+    ] {
+        assert_eq!(server.try_open(path, &[]).await.err(), Some(401), "{path}");
+        let key = [("api-key", "the operator's token")];
+        let mut client = server.try_open(path, &key).await.expect("a session");
+        let created = client.event().await;
+        assert_eq!(created["session"]["model"], "mine");
+        assert_eq!(
+            created["session"]["input_audio_format"] == "pcm16",
+            is_beta,
+            "{created}"
+        );
+        type_in(&mut client, "Hello.").await;
+        client.send(json!({"type": "response.create"})).await;
+        let events = client.until("response.done").await;
+        let kinds = support::types(&events);
+        assert_eq!(kinds.contains(&"response.audio.delta"), is_beta);
+        assert_eq!(kinds.contains(&"response.output_audio.delta"), !is_beta);
+        assert!(!kinds.contains(&"conversation.created"), "{kinds:?}");
+    }
+}
+
 async fn post(server: &Server, path: &str, token: Option<&str>, body: &Value) -> (u16, Value) {
     let request = reqwest::Client::new()
         .post(format!("http://{}{path}", server.address))

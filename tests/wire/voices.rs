@@ -1,12 +1,15 @@
 //! Clients choose the voice of their session, over real sockets. Voices are told apart by their loudness.
 
 use crate::support;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use support::live::{self, Call, Heard, said};
 use support::speech_services::{self, KEY, SpeechService};
 use support::{Client, Server, local};
 use tokio_tungstenite::tungstenite::Message;
+use undertone::audio::g711::Law;
 use undertone::conversation::Opening;
 use undertone::llm::scripted::Scripted;
 use undertone::server::ServerSettings;
@@ -311,6 +314,69 @@ async fn an_agent_has_a_speed_of_its_own_and_what_was_prepared_has_it_too() {
         .expect("an answer");
     let bytes = speech.bytes().await.expect("audio").len();
     assert!((7_000..8_000).contains(&bytes), "{bytes} bytes");
+}
+
+fn greeting() -> Builders {
+    let mut builders = builders();
+    builders.policy.opening = Opening::greeting("Hello there.");
+    builders
+}
+
+/// The bytes of the agent's audio in events.
+fn audio_of(events: &[Value]) -> Vec<u8> {
+    let deltas = events
+        .iter()
+        .filter(|event| event["type"] == "response.output_audio.delta");
+    let bytes = deltas.map(|event| STANDARD.decode(event["delta"].as_str().expect("text")));
+    bytes.flat_map(|bytes| bytes.expect("base64")).collect()
+}
+
+/// A telephone bridge updates its session as soon as it is told of it. The greeting went on as PCM, and the update was
+/// refused because the agent was speaking.
+#[tokio::test]
+async fn the_first_update_of_a_client_that_is_greeted_is_taken_whole() {
+    let server = live::serve(greeting());
+    let mut client = server.open("/v1/realtime").await;
+    assert_eq!(client.event().await["type"], "session.created");
+    let output = json!({"format": {"type": "audio/pcmu"}, "voice": "second", "speed": 1.5});
+    let session =
+        json!({"type": "realtime", "instructions": "Be brief.", "audio": {"output": output}});
+    client
+        .send(json!({"type": "session.update", "session": session}))
+        .await;
+    client.send(json!({"type": "response.create"})).await;
+    let mut events = Vec::new();
+    for _ in 0..2 {
+        events.extend(client.until("response.done").await);
+    }
+    assert!(!support::types(&events).contains(&"error"), "{events:?}");
+    let mut after = events.iter();
+    let updated = after.find(|event| event["type"] == "session.updated");
+    assert!(updated.is_some(), "{events:?}");
+    let audio = audio_of(after.as_slice());
+    // Five words at most, with 8 bytes a millisecond: as PCM, two would have 12,800.
+    assert!((3_000..9_000).contains(&audio.len()), "{}", audio.len());
+    let heard = Law::Mu.decode(&audio).into_iter();
+    let loudest = heard.map(i16::unsigned_abs).max().expect("audio");
+    // What is not G.711 is as loud as can be.
+    is_about(f32::from(loudest) / 32_768.0, SECOND);
+}
+
+/// It was refused while the agent greeted, and clients end on that.
+#[tokio::test]
+async fn a_response_that_is_requested_during_the_greeting_follows_it() {
+    let server = live::serve(greeting());
+    let mut client = server.open("/v1/realtime").await;
+    let mut events = client.until("response.created").await;
+    client.send(json!({"type": "response.create"})).await;
+    for _ in 0..2 {
+        events.extend(client.until("response.done").await);
+    }
+    assert!(!support::types(&events).contains(&"error"), "{events:?}");
+    let kind = "response.output_audio_transcript.done";
+    let said = events.iter().filter(|event| event["type"] == kind);
+    let said: Vec<&Value> = said.map(|event| &event["transcript"]).collect();
+    assert_eq!(said, ["Hello there.", WELL]);
 }
 
 #[tokio::test]

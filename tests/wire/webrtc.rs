@@ -224,6 +224,16 @@ async fn a_bad_offer_is_refused_with_a_message_for_the_developer() {
     }
     let silent = OFFER.replace("m=audio", "m=video");
     refused(send(with("application/sdp", &silent)).await, bad).await;
+    // A call without Opus was answered, and silent.
+    let telephone = OFFER.replace("SAVPF 111 63 0 8", "SAVPF 0 8");
+    let is_kept = |line: &&str| !line.contains(":111 ") && !line.contains(":63 ");
+    let telephone: Vec<&str> = telephone.lines().filter(is_kept).collect();
+    let telephone = telephone.join("\r\n") + "\r\n";
+    let refusal = send(with("application/sdp", &telephone)).await;
+    assert_eq!(refusal.status(), bad);
+    let error: Value = refusal.json().await.expect("JSON");
+    let message = error["error"]["message"].as_str().expect("text");
+    assert!(message.contains("no Opus (opus/48000/2)"), "{message}");
     let session = json!({"sdp": OFFER, "session": {"type": "realtime", "prompt": {"id": "p"}}});
     let code = refused(send(offer(&server).json(&session)).await, bad).await;
     assert_eq!(code, "unsupported_parameter");

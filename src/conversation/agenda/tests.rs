@@ -33,6 +33,19 @@ fn a_goodbye_is_the_only_thing_said_and_may_be_retracted() {
 }
 
 #[test]
+fn an_opening_is_over_with_the_response_that_says_it_and_with_no_other() {
+    let mut agenda = Agenda::default();
+    agenda.hold_opening();
+    agenda.release_opening();
+    agenda.response_ended();
+    assert!(agenda.is_opening() && !agenda.says_opening());
+    assert!(agenda.take_opening() && agenda.says_opening());
+    assert!(!agenda.take_opening());
+    agenda.response_ended();
+    assert!(!agenda.is_opening());
+}
+
+#[test]
 fn an_answer_waits_for_transcripts() {
     let mut agenda = Agenda::default();
     agenda.wait_for(ItemId(1));

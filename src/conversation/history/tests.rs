@@ -109,6 +109,34 @@ fn an_answer_is_cut_after_the_words_that_the_client_reports() {
 }
 
 #[test]
+fn an_opening_that_has_waited_goes_before_what_was_said_to_the_agent_meanwhile() {
+    let user = |text: &str| Message::User { text: text.into() };
+    let mut history = History::default();
+    let (text, interrupted) = ("Earlier.".into(), false);
+    history.push(ItemId(1), Message::Agent { text, interrupted });
+    let text = "Note.".into();
+    history.push(ItemId(2), Message::System { text });
+    history.push(ItemId(3), user("One."));
+    history.opens();
+    history.push(ItemId(4), user("Two."));
+    for id in [5, 6] {
+        history.begin_speech(ItemId(id), false);
+        history.add_clause(ItemId(id), "Hello.");
+    }
+    history.push(ItemId(7), user("Three."));
+    let order = |history: &History| -> Vec<u64> {
+        let ids = history.items.iter().map(|item| item.id.0);
+        ids.collect()
+    };
+    history.take_up_question();
+    assert_eq!(order(&history), [1, 5, 6, 2, 3, 4, 7]);
+    assert!(!history.ends_with_the_agent());
+    history.begin_speech(ItemId(8), false);
+    history.take_up_question();
+    assert_eq!(order(&history), [1, 5, 6, 2, 3, 4, 7, 8]);
+}
+
+#[test]
 fn a_result_joins_its_call_once() {
     let mut history = History::default();
     history.add_call(ItemId(1), CallId(7), "clock", Map::new());

@@ -871,6 +871,160 @@ fn a_greeting_is_the_first_thing_said() {
     assert_eq!(sim.spoken(), ["Hello there."]);
 }
 
+/// A session whose client sets it up first.
+fn waiting() -> Sim {
+    Sim::new(Policy {
+        opening: Opening {
+            waits_for_client: true,
+            ..Opening::greeting("Hello there.")
+        },
+        ..Policy::default()
+    })
+}
+
+/// When the first words were to be spoken, and in which voice.
+fn first_words(sim: &Sim) -> Option<(Time, Speaker)> {
+    let mut outputs = sim.outputs.iter();
+    outputs.find_map(|(at, output)| match output {
+        Output::Speak { speaker, .. } => Some((*at, speaker.clone())),
+        _ => None,
+    })
+}
+
+/// It began before the client's settings had come, in another voice and format.
+#[test]
+fn an_opening_waits_for_the_clients_settings_but_not_for_long() {
+    let mut sim = waiting();
+    let speaker = Speaker {
+        voice: Some("anna".into()),
+        ..Speaker::default()
+    };
+    sim.no_audio(400);
+    assert_eq!(first_words(&sim), None);
+    // Those of the query leave the rest to come.
+    sim.input(Input::Configure(Box::default()));
+    assert_eq!(first_words(&sim), None);
+    sim.input(Input::Configure(Box::new(Settings {
+        speaker: Some(speaker.clone()),
+        opens: true,
+        ..Settings::default()
+    })));
+    let at = Time(0) + Micros::from_ms(400);
+    assert_eq!(first_words(&sim), Some((at, speaker)));
+    sim.no_audio(5_000);
+    assert_eq!(sim.spoken(), ["Hello there."]);
+
+    let mut sim = waiting();
+    sim.no_audio(5_000);
+    let at = Time(0) + Micros::from_ms(500);
+    assert_eq!(first_words(&sim), Some((at, Speaker::default())));
+    assert_eq!(sim.spoken(), ["Hello there."]);
+}
+
+/// It was refused.
+#[test]
+fn a_response_that_is_requested_while_the_opening_waits_or_is_spoken_follows_it() {
+    for ms in [100, 700] {
+        for place in [ResponsePlace::Conversation, ResponsePlace::Aloud] {
+            let mut sim = waiting();
+            sim.no_audio(ms);
+            sim.input(Input::RespondWith(Box::new(ResponseTerms {
+                place,
+                ..ResponseTerms::default()
+            })));
+            sim.no_audio(5_000);
+            let expected = ["Hello there.", "All right."];
+            assert_eq!(sim.spoken(), expected, "{place:?} after {ms} ms");
+            assert_eq!(sim.ended(), [ResponseStatus::Completed; 2]);
+            assert_eq!(openings(&sim), [true, false]);
+            assert!(!sim.saw(|event| matches!(event, Event::Refused { .. })));
+        }
+    }
+}
+
+/// Whether each response says an opening that has waited.
+fn openings(sim: &Sim) -> Vec<bool> {
+    let opens = |(_, event): &(Time, Event)| match event {
+        Event::ResponseStarted { opens, .. } => Some(*opens),
+        _ => None,
+    };
+    sim.events.iter().filter_map(opens).collect()
+}
+
+/// Any response that ended while the opening was due was taken for it, and an answer that was requested during the
+/// opening was refused then.
+#[test]
+fn an_announcement_while_the_opening_waits_is_not_the_opening() {
+    let mut sim = waiting();
+    sim.input(Input::Announce {
+        text: "Ding dong.".into(),
+    });
+    sim.no_audio(100);
+    sim.input(Input::Configure(Box::new(Settings {
+        opens: true,
+        ..Settings::default()
+    })));
+    sim.no_audio(900);
+    assert_eq!(openings(&sim), [false, true]);
+    sim.input(Input::RespondWith(Box::new(ResponseTerms {
+        place: ResponsePlace::Aloud,
+        ..ResponseTerms::default()
+    })));
+    sim.no_audio(5_000);
+    let expected = ["Ding dong.", "Hello there.", "All right."];
+    assert_eq!(sim.spoken(), expected);
+}
+
+/// The messages of a prompt for the answer to a question behind the greeting.
+fn greeted(question: &str) -> [Message; 2] {
+    let greeting = Message::Agent {
+        text: "Hello there.".into(),
+        interrupted: false,
+    };
+    let text = question.into();
+    [greeting, Message::User { text }]
+}
+
+/// The answer was lost, because the opening followed the question; and it was asked for early, in vain.
+#[test]
+fn who_speaks_while_the_opening_waits_hears_it_before_the_answer() {
+    let mut sim = waiting();
+    sim.scripts = vec![vec![say("It is noon."), end()]; 3].into();
+    ask(&mut sim, "what time is it", 6_000);
+    assert_eq!(sim.spoken(), ["Hello there.", "It is noon."]);
+    let [prompt] = &sim.prompts[..] else {
+        panic!("{:?}", sim.prompts);
+    };
+    assert_eq!(prompt.messages, greeted("what time is it"));
+}
+
+/// The same with a client that asks in writing as soon as it is connected.
+#[test]
+fn what_is_written_while_the_opening_waits_is_answered_behind_it() {
+    for place in [ResponsePlace::Conversation, ResponsePlace::Aloud] {
+        let mut sim = waiting();
+        sim.no_audio(100);
+        typed(&mut sim, "what time is it");
+        sim.input(Input::RespondWith(Box::new(ResponseTerms {
+            place,
+            ..ResponseTerms::default()
+        })));
+        sim.no_audio(5_000);
+        assert_eq!(sim.spoken(), ["Hello there.", "All right."]);
+        let prompt = sim.prompts.last().unwrap();
+        assert_eq!(prompt.messages, greeted("what time is it"), "{place:?}");
+    }
+}
+
+#[test]
+fn an_opening_that_waits_is_not_said_after_the_goodbye() {
+    let mut sim = waiting();
+    sim.input(Input::Farewell);
+    sim.no_audio(10_000);
+    assert_eq!(sim.spoken().join(" "), Phrases::default().goodbye_too_long);
+    assert_eq!(sim.hung_up, Some(HangUpReason::Shutdown));
+}
+
 /// A caller who said "Hello?" while the agent told of the recording was recorded without having heard of it. A notice
 /// that is said with other spaces than it is written with was repeated before every answer.
 #[test]
@@ -891,7 +1045,7 @@ fn a_notice_is_repeated_until_it_was_heard() {
         let mut sim = Sim::new(Policy {
             opening: Opening {
                 notice: notice.into(),
-                greeting: "Hello there.".into(),
+                ..Opening::greeting("Hello there.")
             },
             ..Policy::default()
         });

@@ -25,6 +25,10 @@ enum Move {
     Commit,
     Clear,
     Respond,
+    /// The client requests a response outside the conversation, to be spoken.
+    Aloud,
+    /// The client has set up the session.
+    SetUp,
     Announce,
     Confirm(bool),
     Key(char),
@@ -78,6 +82,14 @@ fn act(sim: &mut Sim, step: &Move) {
         Move::Commit => Input::CommitAudio,
         Move::Clear => Input::ClearAudio,
         Move::Respond => Input::Respond { instructions: None },
+        Move::Aloud => Input::RespondWith(Box::new(ResponseTerms {
+            place: ResponsePlace::Aloud,
+            ..ResponseTerms::default()
+        })),
+        Move::SetUp => Input::Configure(Box::new(Settings {
+            opens: true,
+            ..Settings::default()
+        })),
         Move::Announce => Input::Announce {
             text: "Ding dong.".into(),
         },
@@ -152,6 +164,8 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         1 => Just(Move::Commit),
         1 => Just(Move::Clear),
         1 => Just(Move::Respond),
+        1 => Just(Move::Aloud),
+        1 => Just(Move::SetUp),
         1 => Just(Move::Announce),
         1 => shed(),
         2 => relayed(),
@@ -211,8 +225,16 @@ proptest! {
         client_speaks in any::<bool>(),
         is_polite in any::<bool>(),
         listening_words in listening_words(),
+        greets in prop::option::of(any::<bool>()),
     ) {
-        let mut sim = Sim::new(Policy::default());
+        let opening = |waits_for_client| Opening {
+            waits_for_client,
+            ..Opening::greeting("Hello there.")
+        };
+        let mut sim = Sim::new(Policy {
+            opening: greets.map(opening).unwrap_or_default(),
+            ..Policy::default()
+        });
         sim.policy().vad.barge_in.listening_words = listening_words;
         sim.scripts.extend(scripts);
         sim.completeness = completeness;

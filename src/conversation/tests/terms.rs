@@ -860,6 +860,84 @@ fn a_session_that_transcribes_answers_nothing_and_runs_nothing() {
     assert!(sim.prompts.is_empty() && sim.heard.is_empty() && sim.spoken().is_empty());
 }
 
+/// Its user was asked whether they were still there, in silence, and sent off.
+#[test]
+fn a_session_that_only_transcribes_does_not_end_for_want_of_speech() {
+    let mut sim = Sim::new(Policy {
+        timeouts: Timeouts {
+            silence_prompt: Some(Micros::from_ms(1_000)),
+            idle: Micros::from_ms(5_000),
+            session: Micros::from_ms(30_000),
+            ..Timeouts::default()
+        },
+        ..Policy::default()
+    });
+    sim.silence(500);
+    let settings = Settings {
+        transcribe_only: true,
+        ..Settings::default()
+    };
+    configure(&mut sim, settings);
+    sim.no_audio(29_000);
+    assert_eq!(sim.hung_up, None);
+    sim.no_audio(1_000);
+    assert_eq!(sim.hung_up, Some(HangUpReason::TooLong));
+}
+
+/// The session ended under a client that asked for nothing else.
+#[test]
+fn answers_beside_the_conversation_keep_the_session_from_ending_as_idle() {
+    let mut sim = Sim::new(Policy {
+        timeouts: Timeouts {
+            idle: Micros::from_ms(5_000),
+            ..Timeouts::default()
+        },
+        ..Policy::default()
+    });
+    for _ in 0..3 {
+        let place = ResponsePlace::Aside;
+        respond(
+            &mut sim,
+            ResponseTerms {
+                place,
+                ..ResponseTerms::default()
+            },
+        );
+        sim.no_audio(4_000);
+    }
+    assert_eq!(sim.hung_up, None);
+    sim.no_audio(10_000);
+    assert_eq!(sim.hung_up, Some(HangUpReason::Idle));
+}
+
+/// They counted as a sign of the user, who was asked again and again.
+#[test]
+fn answers_beside_the_conversation_are_no_sign_of_a_silent_user() {
+    let mut sim = Sim::new(Policy {
+        timeouts: Timeouts {
+            silence_prompt: Some(Micros::from_ms(4_000)),
+            ..Timeouts::default()
+        },
+        ..Policy::default()
+    });
+    for _ in 0..20 {
+        if sim.hung_up.is_none() {
+            let place = ResponsePlace::Aside;
+            respond(
+                &mut sim,
+                ResponseTerms {
+                    place,
+                    ..ResponseTerms::default()
+                },
+            );
+            sim.no_audio(1_500);
+        }
+    }
+    assert_eq!(sim.hung_up, Some(HangUpReason::Idle));
+    let asked = sim.spoken().join(" ");
+    assert_eq!(asked.matches(&Phrases::default().still_there).count(), 2);
+}
+
 #[test]
 fn an_answer_beside_the_conversation_that_the_model_does_not_end_is_ended() {
     let mut sim = sim();
@@ -907,7 +985,9 @@ fn responses(sim: &Sim) -> Vec<(bool, Option<ResponseStatus>)> {
     let mut all: Vec<(TurnId, bool, Option<ResponseStatus>)> = Vec::new();
     for (_, event) in &sim.events {
         match event {
-            Event::ResponseStarted { turn, requested } => all.push((*turn, *requested, None)),
+            Event::ResponseStarted {
+                turn, requested, ..
+            } => all.push((*turn, *requested, None)),
             Event::ResponseDone { turn, status, .. } => {
                 let of_it = all.iter_mut().find(|(id, ..)| id == turn);
                 of_it.expect("it began").2 = Some(*status);

@@ -84,9 +84,12 @@ impl Conversation {
 
     /// Tells the client that a response which it requested was cancelled before it began.
     fn cancel_unbegun(&mut self) {
-        let (turn, requested) = (self.common.turn_id(), true);
-        self.common
-            .notify(Event::ResponseStarted { turn, requested });
+        let turn = self.common.turn_id();
+        self.common.notify(Event::ResponseStarted {
+            turn,
+            requested: true,
+            opens: false,
+        });
         self.common.notify(Event::ResponseDone {
             turn,
             status: ResponseStatus::Cancelled,
@@ -181,13 +184,17 @@ impl Conversation {
         let (now, most) = (self.common.now, self.common.policy.answer);
         let items = self.history.added();
         self.answer = Some(Answer::new(turn, now, latency, terms, items, most));
-        self.common
-            .notify(Event::ResponseStarted { turn, requested });
+        self.common.notify(Event::ResponseStarted {
+            turn,
+            requested,
+            opens: self.agenda.says_opening(),
+        });
     }
 
     /// Gives an answer that the user hears but that does not join the history.
     pub(super) fn respond_aloud(&mut self, terms: ResponseTerms) {
         let next = NextAnswer::requested(terms);
+        self.history.put_opening_first();
         self.open_untracked(TurnLatency::of_turn_at(self.common.now), next);
         self.start_generation(false);
     }
@@ -284,6 +291,7 @@ impl Conversation {
         self.confirmation
             .forget_wanted(&mut self.common, &mut self.history);
         self.running.plans.pause();
+        self.agenda.response_ended();
         if let Some(ending) = self.ending.take_promised() {
             self.call_off(ending.call);
         }

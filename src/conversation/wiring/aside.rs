@@ -6,6 +6,7 @@ use crate::llm::{Message, Prompt};
 
 impl Conversation {
     pub(super) fn respond_aside(&mut self, terms: ResponseTerms) {
+        self.common.mark_activity();
         self.asides.begin(&mut self.common, terms);
         self.ask_asides();
     }

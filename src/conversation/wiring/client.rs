@@ -6,6 +6,7 @@ use crate::conversation::client_settings::ClientTools;
 use crate::conversation::ids::{CallId, ItemId};
 use crate::conversation::latency::TurnLatency;
 use crate::conversation::outcome::ConfirmationOutcome;
+use crate::conversation::timer::Timer;
 use crate::conversation::utterance::Utterance;
 use crate::conversation::{
     EndOfTurnRule, Event, NewItem, Place, ResponsePlace, ResponseStatus, ResponseTerms, Settings,
@@ -63,6 +64,9 @@ impl Conversation {
             }
             self.client.turn_detection = turn_detection;
         }
+        if settings.opens {
+            self.release_opening();
+        }
     }
 
     /// Whether any call may begin before the model makes it.
@@ -76,6 +80,7 @@ impl Conversation {
         self.client.may_speculate = false;
         self.common.policy.speculation.enabled = false;
         self.agenda.clear_announcements();
+        self.common.timers.clear(Timer::Silence);
         self.stop_for_good(ResponseStatus::Cancelled);
         let (common, history) = (&mut self.common, &mut self.history);
         self.confirmation
@@ -207,15 +212,20 @@ impl Conversation {
         if let Some(message) = missing {
             return self.common.refuse(request, message);
         }
+        if terms.place != ResponsePlace::Aside {
+            self.release_opening();
+        }
+        let opens = self.agenda.is_opening();
+        let speaks = self.answer.is_some() || self.turn.is_open();
         match terms.place {
             ResponsePlace::Aside => self.respond_aside(terms),
-            ResponsePlace::Aloud if self.answer.is_some() || self.turn.is_open() => {
+            ResponsePlace::Aloud if speaks && !opens => {
                 self.common.refuse(
                     "Respond",
                     "somebody is speaking: wait until they are done".into(),
                 );
             }
-            ResponsePlace::Aloud if self.agenda.lacks_words(&terms) => {
+            ResponsePlace::Aloud if opens || self.agenda.lacks_words(&terms) => {
                 if !self.agenda.respond_later(terms) {
                     self.common.refuse(
                         "Respond",

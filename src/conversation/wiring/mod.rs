@@ -13,6 +13,7 @@ mod handoff;
 mod interruption;
 mod keypad;
 mod machine;
+mod opening;
 mod overlap;
 mod plan;
 mod preempt;
@@ -96,10 +97,7 @@ impl Conversation {
             keypad: Keypad::default(),
             common: Common::new(policy, experience),
         };
-        let opening = conversation.common.policy.opening.words();
-        if !opening.is_empty() {
-            conversation.agenda.announce(opening);
-        }
+        conversation.begin_opening();
         conversation.settle();
         conversation.route_before_words(Moment::Opened);
         conversation
@@ -237,6 +235,7 @@ impl Conversation {
         self.take_over_between_answers();
         while let Some(timer) = self.common.timers.take_due(self.common.now) {
             match timer {
+                Timer::OpeningHeld => self.release_opening(),
                 Timer::EndOfTurn => self.try_end_turn(),
                 Timer::TranscriptOverdue => self.on_transcript_overdue(),
                 Timer::TranscribeAgain => self.transcribe_again(),
@@ -253,8 +252,9 @@ impl Conversation {
                 Timer::PlayoutEnd => {}
                 Timer::KeysComplete => self.take_keys(),
                 Timer::Silence => self.on_silent_user(),
-                // Whoever is away is not idle: the shell decides how long it waits.
-                Timer::Idle if self.agenda.absence.is_on() => {}
+                // Whoever is away is not idle: the shell decides how long it waits. A session that only transcribes
+                // waits for the next words, however long.
+                Timer::Idle if self.agenda.absence.is_on() || self.client.transcribe_only => {}
                 Timer::Idle => self.say_goodbye(HangUpReason::Idle),
                 Timer::SessionEnd => {
                     self.lose_committed();
@@ -330,6 +330,9 @@ impl Conversation {
         }
         if self.client.transcribe_only {
             self.agenda.clear_announcements();
+        }
+        if self.say_opening() {
+            return true;
         }
         let goes_on = !self.is_too_long();
         // The rest of an answer is said before the goodbye.

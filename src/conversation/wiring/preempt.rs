@@ -13,6 +13,7 @@ impl Conversation {
         let policy = &self.common.policy.speculation;
         let free = self.answer.is_none()
             && !self.agenda.has_next_answer()
+            && !self.agenda.is_opening()
             && !self.confirmation.is_open()
             && self.held.preempt.is_idle();
         if !policy.enabled

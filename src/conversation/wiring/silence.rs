@@ -6,9 +6,10 @@ use crate::conversation::silence::Silent;
 use crate::time::Micros;
 
 impl Conversation {
-    /// Starts to count the user's silence. A machine that greets is not asked whether it is still there.
+    /// Starts to count the user's silence. A machine that greets is not asked whether it is still there, nor is anybody
+    /// in a session that only transcribes.
     pub(super) fn watch_silence(&mut self) {
-        if self.ending.machine.is_heard() {
+        if self.ending.machine.is_heard() || self.client.transcribe_only {
             return;
         }
         let set = self.idle_timeout();
@@ -18,9 +19,7 @@ impl Conversation {
     /// The silence that the client allows; `None` for the operator's setting.
     fn idle_timeout(&self) -> Option<Micros> {
         let timeout = self.client.turn_detection.idle_timeout_ms;
-        timeout
-            .filter(|_| !self.client.transcribe_only)
-            .map(Micros::from_ms)
+        timeout.map(Micros::from_ms)
     }
 
     /// Notes that the user is there.

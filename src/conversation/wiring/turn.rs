@@ -290,11 +290,10 @@ impl Conversation {
         }
         self.route(text, true);
         if self.client.answers_turns() {
+            self.release_opening();
             let (history, notice) = (&self.history, &self.common.policy.opening.notice);
-            if self
-                .agenda
-                .give_notice(notice, |notice| history.has_said(notice))
-            {
+            let has_said = |notice: &str| history.has_said(notice);
+            if self.agenda.is_opening() || self.agenda.give_notice(notice, has_said) {
                 let next = self.agenda.take_next_answer().unwrap_or_default();
                 self.respond_after_this(next);
             } else {

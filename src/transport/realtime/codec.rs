@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 /// Rate of a Realtime client's audio in both directions, Hz: the only one in the protocol.
 pub const RATE: u32 = 24_000;
 
+/// Bytes of G.711 that are decoded at once, so that a long message takes little memory beside its samples.
+const PIECE: usize = 8_000;
+
 /// An audio format.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Format {
@@ -67,8 +70,11 @@ impl Decoder {
                 Fault::new("invalid_value", "audio", message)
             }),
             Format::G711(law) => {
-                let samples = to_f32(&law.decode(bytes));
-                Ok(to_i16(&self.resampler.push(&samples)))
+                let pieces = bytes.chunks(PIECE).flat_map(|piece| {
+                    let samples = to_f32(&law.decode(piece));
+                    to_i16(&self.resampler.push(&samples))
+                });
+                Ok(pieces.collect())
             }
         }
     }

@@ -16,7 +16,7 @@ use super::fields::{Ineffective, MAX_NAMED};
 use super::items::{Items, Spot};
 use super::response::Response;
 use super::server_events::Writer;
-use super::session_config::SessionUpdate;
+use super::session_config::{SessionUpdate, configures};
 use super::session_object::Session;
 use super::voices::Offered;
 use crate::audio::Resampler;
@@ -148,6 +148,8 @@ pub struct Realtime {
     /// The name of the item that the next commit makes, if the client knows words of it.
     next_item: Option<String>,
     response: Option<Response>,
+    /// Whether the opening waits for the client's first update.
+    opening_waits: bool,
     /// Out-of-band text responses that were requested, each with the id of the client's event.
     /// Those that have begun are in `asides`.
     next_asides: VecDeque<(Option<String>, ResponseRequest)>,
@@ -205,6 +207,7 @@ impl Realtime {
         let options = SessionOptions {
             model,
             client,
+            opens_later: true,
             ..SessionOptions::new(Profile::Conversation, RATE)
         };
         Self {
@@ -217,6 +220,8 @@ impl Realtime {
             committed: VecDeque::new(),
             next_item: None,
             response: None,
+            // No session of OpenAI's speaks first, so the first update comes when this one is open.
+            opening_waits: true,
             next_asides: VecDeque::new(),
             asides: HashMap::new(),
             aside_items: 0,
@@ -261,11 +266,26 @@ impl Realtime {
     }
 
     /// Applies a session configuration that the client has before it connects, such as that of its secret;
-    /// null means none. A later one goes over an earlier one.
+    /// null means none. A later one goes over an earlier one. With one that does more than name type and model, the
+    /// opening does not wait for an update.
     ///
     /// # Errors
     /// If the configuration is invalid, or has more text than [`Realtime::within`] allows.
     pub fn configured(mut self, session: Value) -> Result<Self, Fault> {
+        self.opening_waits &= !configures(&session);
+        self.preset(session)
+    }
+
+    /// Has the opening begin with the session: nobody will update it.
+    pub fn open_at_once(&mut self) {
+        self.opening_waits = false;
+    }
+
+    /// Applies what the client's query asks for. Its first update is still to come.
+    ///
+    /// # Errors
+    /// As [`Realtime::configured`].
+    pub fn preset(mut self, session: Value) -> Result<Self, Fault> {
         let Some(update) = secret_update(session)? else {
             return Ok(self);
         };
@@ -341,6 +361,13 @@ impl Realtime {
     #[must_use]
     pub fn beta(mut self, beta: bool) -> Self {
         self.writer.beta = beta;
+        self
+    }
+
+    /// Leaves out events that Azure's own clients do not know.
+    #[must_use]
+    pub fn for_azure(mut self, azure: bool) -> Self {
+        self.writer.azure = azure;
         self
     }
 
@@ -423,11 +450,16 @@ impl Realtime {
     }
 
     /// Whether the client may request a response now. After a call to one of its tools it may do so
-    /// while the filler is still playing; the answer follows the filler.
+    /// while the filler is still playing, and while the opening is: the answer follows.
     fn may_respond(&self) -> bool {
         let called = self.response.as_ref().is_some_and(|r| r.client_called);
         let waits = |pending: &Pending| matches!(pending.asked, Asked::Respond(_));
-        !self.is_answering() || called && !self.pending.iter().any(waits)
+        !self.is_answering() || (called || self.is_opening()) && !self.pending.iter().any(waits)
+    }
+
+    /// Whether the open response is the opening.
+    fn is_opening(&self) -> bool {
+        self.response.as_ref().is_some_and(|r| r.opens)
     }
 
     /// Whether a truncation or deletion of an item is pending.
@@ -478,7 +510,9 @@ impl Realtime {
             } => self.aside_done(aside, status, usage),
             Event::ItemDeleted { item } => self.item_deleted(item),
             Event::ItemTruncated { item, heard, text } => self.item_truncated(item, heard, &text),
-            Event::ResponseStarted { requested, .. } => self.response_started(requested),
+            Event::ResponseStarted {
+                requested, opens, ..
+            } => self.response_started(requested, opens),
             Event::AgentItemStarted { item } => self.agent_item_started(item),
             Event::AgentSpeech { clause, text, .. } => self.agent_speech(clause, &text),
             Event::AgentItemDone {
@@ -555,6 +589,10 @@ impl Dialect for Realtime {
             }
         }
         self.actions.push(Action::Open(self.options.clone()));
+        self.configuration.push(Settings {
+            opens: !self.opening_waits,
+            ..Settings::default()
+        });
         for configuration in std::mem::take(&mut self.configuration) {
             if configuration != Settings::default() {
                 self.ask(Input::Configure(Box::new(configuration)));

@@ -145,11 +145,11 @@ const MCP: &str = "tools of MCP servers are not run for clients; declare a funct
 const PROMPT: &str = "templates are stored at OpenAI; send `instructions`";
 const REASONING: &str = "how a model thinks is the operator's choice";
 const VOICE: &str = "one of `GET /v1/audio/voices`; OpenAI's names, such as `marin`, mean the agent's own; cannot change \
-                     once the agent was heard";
+                     once the agent has said more than its greeting";
 const PICTURES: &str = "the models here see no pictures: beside words one is the remark `(a picture, which cannot \
                         be seen here)`; a message of pictures alone is not shown to the model";
-const SPEED: &str =
-    "0.25 to 1.5, by default the operator's `tts.speed`; can only change between responses";
+const SPEED: &str = "0.25 to 1.5, by default the operator's `tts.speed`; can only change between responses or during the \
+                     greeting";
 
 /// The fields of realtime and transcription sessions.
 pub(super) const SESSION: &[Field] = &[
@@ -163,7 +163,7 @@ pub(super) const SESSION: &[Field] = &[
     honoured("tools[].type", "`function`"),
     honoured(
         "tools[].name",
-        "replaces the server's tool of the same name",
+        "1 to 64 letters, digits, `_` and `-`; replaces the server's tool of the same name",
     ),
     honoured("tools[].description", ""),
     honoured("tools[].parameters", "JSON Schema"),

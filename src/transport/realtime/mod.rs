@@ -73,7 +73,7 @@ pub use dialect::{DEFAULT_MODEL, Edge, EdgeKind, Realtime};
 pub use fault::Fault;
 pub use fields::Ineffective;
 use server_events::Writer;
-pub use session_config::SessionUpdate;
+pub use session_config::{SessionUpdate, configures};
 pub use voices::{DEFAULT_VOICE, Offered};
 
 /// The `error` event for a client without a session.

@@ -1,7 +1,7 @@
 //! The active response and its end.
 
 use super::client_events::ResponseRequest;
-use super::codec::Encoder;
+use super::codec::{Encoder, Format};
 use super::session_config::tokens_json;
 use super::session_object::Session;
 use crate::conversation::{Micros, ResponseStatus};
@@ -26,6 +26,8 @@ pub(super) struct Response {
     pub(super) speech: Option<Speech>,
     /// Whether it called one of the client's tools.
     pub(super) client_called: bool,
+    /// Whether it is the opening of the session.
+    pub(super) opens: bool,
 }
 
 /// An open speech item.
@@ -54,6 +56,14 @@ impl Response {
             output: Vec::new(),
             speech: None,
             client_called: false,
+            opens: false,
+        }
+    }
+
+    /// Sends what follows of an opening in this format, which the client has chosen meanwhile.
+    pub(super) fn change_format(&mut self, format: Format) {
+        if self.opens && self.encoder.format() != format {
+            self.encoder = Encoder::new(format);
         }
     }
 

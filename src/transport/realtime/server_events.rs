@@ -6,6 +6,12 @@ use crate::conversation::Micros;
 use crate::llm::TokenUsage;
 use serde_json::{Map, Value, json};
 
+/// Events that clients of Azure's preview do not know: Azure's for JavaScript ends with the first one.
+const UNKNOWN_TO_AZURE: [&str; 2] = [
+    "conversation.created",
+    "conversation.item.input_audio_transcription.delta",
+];
+
 /// Makes ids and writes events. A random part keeps the ids of sessions apart.
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -14,6 +20,8 @@ pub(super) struct Writer {
     ids: u64,
     /// Whether the client uses the protocol's beta.
     pub(super) beta: bool,
+    /// Whether it is a client of Azure's preview.
+    pub(super) azure: bool,
 }
 
 impl Writer {
@@ -25,6 +33,7 @@ impl Writer {
             events: 0,
             ids: 0,
             beta: false,
+            azure: false,
         }
     }
 
@@ -50,6 +59,9 @@ impl Writer {
     /// An event with its type, its id and `fields`; `None` if the client's protocol version has no
     /// such event.
     pub(super) fn event(&mut self, kind: &str, fields: Value) -> Option<String> {
+        if self.azure && UNKNOWN_TO_AZURE.contains(&kind) {
+            return None;
+        }
         let (kind, fields) = match self.beta {
             true => beta::translate(kind, fields)?,
             false => (kind, fields),

@@ -9,6 +9,7 @@ use super::turn_detection::{Detection, read_detection};
 use crate::audio::g711::Law;
 use crate::conversation::{EarlyTool, MaxTokens};
 use crate::llm::ToolChoice;
+use crate::llm::markup::MAX_NAME_CHARS;
 use crate::tools::ToolSpec;
 use crate::tts::Speed;
 use serde::{Deserialize, Deserializer};
@@ -131,6 +132,16 @@ struct RawTool {
 /// Deserializes a field that is present, even as `null`.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
+}
+
+/// Whether the configuration of a session does more than name its type and model.
+pub fn configures(session: &Value) -> bool {
+    let mut fields = session.as_object().into_iter().flatten();
+    fields.any(|(name, value)| match (name.as_str(), value) {
+        (_, Value::Null) => false,
+        ("type", kind) => kind != "realtime",
+        (name, value) => name != "model" && *value != json!({}),
+    })
 }
 
 /// Parses the `session` of an update, in the GA shape or in the beta's flat one.
@@ -343,7 +354,7 @@ fn tool(value: &Value, param: &str) -> Result<ToolSpec, Fault> {
         ));
     }
     if !is_tool_name(&raw.name) {
-        let message = "A tool's name is a letter or _, then letters, digits, _ and -; at most 64.";
+        let message = "A tool's name has 1 to 64 letters, digits, _ and -.";
         return Err(Fault::new(
             "invalid_value",
             format!("{param}.name"),
@@ -362,12 +373,8 @@ fn tool(value: &Value, param: &str) -> Result<ToolSpec, Fault> {
 }
 
 fn is_tool_name(name: &str) -> bool {
-    let mut bytes = name.bytes();
-    name.len() <= 64
-        && bytes
-            .next()
-            .is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_')
-        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+    let is_sign = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    (1..=MAX_NAME_CHARS).contains(&name.len()) && name.bytes().all(is_sign)
 }
 
 /// Parses the tool choice. `param` is the path of the field.
@@ -484,6 +491,10 @@ mod tests {
                 "session.tools[0].name",
             ),
             (
+                json!({"tools": [{"type": "function", "name": ""}]}),
+                "session.tools[0].name",
+            ),
+            (
                 json!({"tools": [
                     {"type": "function", "name": "a"},
                     {"type": "function", "name": "b"},
@@ -524,6 +535,10 @@ mod tests {
         ];
         for (session, param) in cases {
             assert_eq!(fault(session.clone()).as_deref(), Some(param), "{session}");
+        }
+        for name in ["7zip", "-dash", "_", &"9".repeat(64)] {
+            let tools = json!({"tools": [{"type": "function", "name": name}]});
+            assert_eq!(fault(tools), None, "OpenAI takes {name}");
         }
     }
 

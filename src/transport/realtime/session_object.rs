@@ -38,7 +38,7 @@ pub(super) struct Session {
     recogniser: Option<String>,
     /// The voice and the speed that it has chosen; `None`: the agent's own.
     speaker: Speaker,
-    /// The agent was heard.
+    /// The agent was heard, with more than its opening.
     pub(super) has_spoken: bool,
     /// The operator's default for `interrupt_response`.
     interrupt: bool,
@@ -197,7 +197,7 @@ impl Session {
         json!({"output": {"format": format.to_json(), "voice": self.voice_name()}})
     }
 
-    /// Refuses a voice that does not exist, another one than that in which the agent was heard, and another speed
+    /// Refuses a voice that does not exist, another one than that in which the agent has answered, and another speed
     /// while the agent is answering.
     pub(super) fn check_voice(
         &self,
@@ -213,7 +213,8 @@ impl Session {
             return Ok(());
         };
         if self.has_spoken && self.voice_named(name)? != self.speaker.voice {
-            let message = "The voice cannot be changed once the agent was heard.";
+            let message =
+                "The voice cannot be changed once the agent has said more than its greeting.";
             return Err(Fault::new("cannot_update_voice", VOICE, message));
         }
         self.voice_named(name).map(drop)

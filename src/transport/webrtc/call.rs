@@ -362,10 +362,13 @@ impl Call {
             PeerEvent::Connected => {
                 self.is_up = true;
                 self.pacer = FramePacer::new(VOICE_RATE, self.now());
-                match self.seat.peer.wants_events() {
-                    true => Ok(()),
-                    false => self.open(),
+                if self.seat.peer.wants_events() {
+                    return Ok(());
                 }
+                if self.members.is_empty() {
+                    self.dialect.open_at_once();
+                }
+                self.open()
             }
             PeerEvent::Opened => self.open(),
             PeerEvent::Moved => self.begin_again(),
@@ -653,7 +656,17 @@ impl Call {
 }
 
 fn broken(error: impl ToString) -> End {
-    End::Bad(BadCall::Broken(error.to_string()))
+    let error = error.to_string();
+    let hint = hint(&error);
+    End::Bad(BadCall::Broken(error + hint))
+}
+
+/// A cause that the error of a connection may have, in parentheses, or nothing.
+pub(super) fn hint(error: &str) -> &'static str {
+    match error.contains("certificate") {
+        true => " (the client's certificate may be RSA: it must be ECDSA P-256 or P-384)",
+        false => "",
+    }
 }
 
 fn too_many(error: TooManyRequests) -> End {

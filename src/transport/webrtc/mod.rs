@@ -10,6 +10,7 @@
 //! | `port` | the UDP socket: hands each packet to its call |
 //! | `tcp` | the same over TCP connections |
 //! | `peer` | one connection's protocols, the only user of str0m |
+//! | `sdp` | PURE: an offer in the form that str0m reads, and its answer with what the client expects |
 //! | `call` | the pump between a client and its session |
 //! | `sideband` | WebSockets that take part in a call's session |
 //! | `gaps` | PURE: fills the gaps of lost packets |
@@ -24,6 +25,7 @@ mod peer;
 mod pieces;
 mod playout;
 mod port;
+mod sdp;
 mod sideband;
 mod tcp;
 #[cfg(test)]
@@ -34,6 +36,17 @@ pub use peer::BadOffer;
 pub use port::{Answered, Bound, Port, Tcp, bind};
 pub use sideband::Sideband;
 pub use tcp::is_call;
+
+/// Reads an offer, and an answer that says the same. For [`super::READERS`].
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn read_offer(bytes: &[u8]) {
+    let Ok(offer) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let readable = sdp::readable(offer);
+    drop(str0m::change::SdpOffer::from_sdp_string(&readable));
+    sdp::answer(offer, &readable);
+}
 
 /// Reads packets of a TCP connection: to whom they go, and their sound if they had some. For [`super::READERS`].
 #[cfg(any(test, feature = "fuzzing"))]

@@ -9,6 +9,8 @@ pub(super) mod client;
 
 use super::opus::CLOCK;
 use super::port::Way;
+use super::sdp;
+use std::iter;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,6 +20,7 @@ use str0m::config::{CryptoProvider, DtlsCert};
 use str0m::format::Codec;
 use str0m::media::{Frequency, MediaKind, MediaTime, Mid, Pt};
 use str0m::net::{Protocol, Receive, TcpType};
+use str0m::rtp::{Extension, Ssrc};
 use str0m::{Candidate, Event, IceCreds, Input, Output, Rtc, RtcError};
 
 /// The usual name of the data channel of the Realtime API's events.
@@ -33,9 +36,6 @@ const SEND_BUFFER: usize = 1024 * 1024;
 
 /// The longest message that a client takes if its offer does not say (RFC 8841).
 const DEFAULT_MESSAGE: usize = 64 * 1024;
-
-/// The line of an SDP with the names of the sections that share a connection.
-const BUNDLE: &str = "a=group:BUNDLE";
 
 /// How often the round trip is measured.
 const STATISTICS: Duration = Duration::from_secs(1);
@@ -72,6 +72,7 @@ pub(super) struct Peer {
     /// The name by which the client's first packets are recognised.
     ufrag: String,
     track: Option<(Mid, Pt)>,
+    unannounced: Option<Unannounced>,
     events: Option<ChannelId>,
     /// The channel of events has their usual name.
     is_named: bool,
@@ -83,6 +84,15 @@ pub(super) struct Peer {
     longest: usize,
     /// When [`Self::wait`] is due.
     wake: Instant,
+}
+
+/// A section of the client's audio whose packets are known by their format alone, and of which none has been heard yet:
+/// the offer announces no source of it, and its packets do not name it.
+struct Unannounced {
+    mid: Mid,
+    formats: Vec<Pt>,
+    /// That of the last packet.
+    source: Option<Ssrc>,
 }
 
 /// Something that a [`Peer`] has to say.
@@ -103,7 +113,7 @@ pub(super) enum PeerEvent {
     Moved,
     /// An event of the client.
     Text(String),
-    /// A binary message of the client.
+    /// A message of the client that is no text.
     Binary(Vec<u8>),
     /// An Opus packet of the client.
     Audio {
@@ -130,7 +140,7 @@ impl Peer {
         identity: &Identity,
         now: Instant,
     ) -> Result<(Self, String), BadOffer> {
-        let parsed = SdpOffer::from_sdp_string(offer)
+        let parsed = SdpOffer::from_sdp_string(&sdp::readable(offer))
             .map_err(|error| BadOffer(format!("The SDP offer cannot be read: {error}")))?;
         let credentials = IceCreds::new();
         let ufrag = credentials.ufrag.clone();
@@ -163,10 +173,19 @@ impl Peer {
             let message = "The SDP offer has no audio: add a track or an audio transceiver.";
             return Err(BadOffer(message.into()));
         }
+        let answer = sdp::answer(offer, &answer.to_sdp_string());
+        let is_accepted =
+            |line: &str| line.starts_with("m=audio ") && !line.starts_with("m=audio 0 ");
+        if !answer.lines().any(is_accepted) {
+            let message = "The SDP offer has no Opus (opus/48000/2): offer it for the track, alone or beside other \
+                           codecs.";
+            return Err(BadOffer(message.into()));
+        }
         let peer = Self {
             rtc,
             ufrag,
             track: None,
+            unannounced: None,
             events: None,
             is_named: false,
             has_told: false,
@@ -174,7 +193,7 @@ impl Peer {
             longest: longest_message(offer),
             wake: now,
         };
-        Ok((peer, without_video(offer, &answer.to_sdp_string())))
+        Ok((peer, answer))
     }
 
     /// The name by which the client's first packets are recognised.
@@ -203,6 +222,7 @@ impl Peer {
             Way::Udp => Protocol::Udp,
             Way::Tcp => Protocol::Tcp,
         };
+        self.learn_source(bytes);
         match Receive::new(protocol, from, to, bytes) {
             Ok(receive) => self.rtc.handle_input(Input::Receive(now, receive)),
             Err(_) => Ok(()),
@@ -253,21 +273,30 @@ impl Peer {
         match event {
             Event::Connected => Some(PeerEvent::Connected),
             // The direction is ours. Whatever is written on a line that does not send breaks the connection.
-            Event::MediaAdded(added)
-                if added.kind == MediaKind::Audio && added.direction.is_sending() =>
-            {
-                self.add_track(added.mid);
+            Event::MediaAdded(added) if added.kind == MediaKind::Audio => {
+                if added.direction.is_receiving() {
+                    self.add_source(added.mid);
+                }
+                if added.direction.is_sending() {
+                    self.add_track(added.mid);
+                }
                 None
             }
-            Event::MediaData(data) => Some(PeerEvent::Audio {
-                time: data.time.rebase(Frequency::FORTY_EIGHT_KHZ).numer(),
-                packet: data.data,
-            }),
+            Event::MediaData(data) => {
+                let waited = self.unannounced.as_ref();
+                if waited.is_some_and(|unannounced| unannounced.mid == data.mid) {
+                    self.unannounced = None;
+                }
+                Some(PeerEvent::Audio {
+                    time: data.time.rebase(Frequency::FORTY_EIGHT_KHZ).numer(),
+                    packet: data.data,
+                })
+            }
             Event::ChannelOpen(id, label) => self.channel_opened(id, label == EVENTS),
             Event::ChannelData(data) if Some(data.id) == self.events => {
+                // Also in a binary message: some clients send no others.
                 Some(match String::from_utf8(data.data) {
-                    Ok(text) if !data.binary => PeerEvent::Text(text),
-                    Ok(text) => PeerEvent::Binary(text.into_bytes()),
+                    Ok(text) => PeerEvent::Text(text),
                     Err(error) => PeerEvent::Binary(error.into_bytes()),
                 })
             }
@@ -289,6 +318,51 @@ impl Peer {
             true => PeerEvent::Moved,
             false => PeerEvent::Opened,
         })
+    }
+
+    fn add_source(&mut self, mid: Mid) {
+        let mut direct = self.rtc.direct_api();
+        let is_announced = direct.stream_rx_by_mid(mid, None).is_some();
+        let names_itself = self.rtc.media(mid).is_some_and(|media| {
+            let extensions = media.remote_extmap();
+            extensions.id_of(Extension::RtpMid).is_some()
+        });
+        if is_announced || names_itself {
+            return;
+        }
+        let Some(writer) = self.rtc.writer(mid) else {
+            return;
+        };
+        let params = writer.payload_params();
+        let formats = params.flat_map(|params| iter::once(params.pt()).chain(params.red()));
+        self.unannounced.get_or_insert(Unannounced {
+            mid,
+            formats: formats.collect(),
+            source: None,
+        });
+    }
+
+    /// Expects what comes from the source of an unannounced packet. It may be somebody else's, so until one has been
+    /// decrypted, that of the last packet counts.
+    fn learn_source(&mut self, packet: &[u8]) {
+        let Some(unannounced) = &mut self.unannounced else {
+            return;
+        };
+        let [128..192, format, _, _, _, _, _, _, a, b, c, d, ..] = *packet else {
+            return;
+        };
+        let source = Ssrc::from(u32::from_be_bytes([a, b, c, d]));
+        let is_audio = unannounced.formats.contains(&Pt::from(format & 0x7f));
+        let mut direct = self.rtc.direct_api();
+        if !is_audio || direct.stream_rx(&source).is_some() {
+            return;
+        }
+        if let Some(before) = unannounced.source.replace(source) {
+            direct.remove_stream_rx(before);
+        }
+        let stream = direct.expect_stream_rx(source, None, unannounced.mid, None);
+        // Without a stream of repairs nothing can be sent again.
+        stream.suppress_nack(true);
     }
 
     fn add_track(&mut self, mid: Mid) {
@@ -363,68 +437,6 @@ impl Peer {
 /// An event that can never be sent to this client. Contains its length, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Unsendable(pub(super) usize);
-
-/// The answer to an offer, with the video of its group accepted in all formats that the client offers, and inactive.
-/// str0m rejects it with a section without a codec, for which some clients take none of the answer.
-fn without_video(offer: &str, answer: &str) -> String {
-    let offered = sections(offer);
-    let bundles = offered[0].iter();
-    let bundles = bundles.filter_map(|line| line.strip_prefix(BUNDLE));
-    let bundled: Vec<&str> = bundles.flat_map(str::split_whitespace).collect();
-    // In the order of the sections, as str0m and others require.
-    let mut group = BUNDLE.to_owned();
-    let mut told = Vec::new();
-    for section in sections(answer) {
-        let mid = mid_of(&section);
-        let head = section.first().copied().unwrap_or_default();
-        let is_video = head.starts_with("m=video ");
-        let is_rejected = head.split(' ').nth(1) == Some("0");
-        let is_bundled = mid.is_some_and(|mid| bundled.contains(&mid));
-        let asked = offered.iter().find(|other| mid_of(other) == mid);
-        let asked = asked.filter(|_| is_video && is_bundled);
-        if let Some(mid) = mid.filter(|_| asked.is_some() || !is_rejected) {
-            group = format!("{group} {mid}");
-        }
-        let Some(asked) = asked else {
-            told.extend(section.into_iter().map(str::to_owned));
-            continue;
-        };
-        let formats: Vec<&str> = asked[0].split_whitespace().skip(3).collect();
-        let protocol = head.split(' ').nth(2).unwrap_or_default();
-        // Port 0, or to be none of the group, would reject it.
-        told.push(format!("m=video 9 {protocol} {}", formats.join(" ")));
-        let sends = ["a=inactive", "a=msid", "a=recv", "a=send", "a=ssrc"];
-        let rest = section[1..].iter();
-        let rest = rest.filter(|line| !sends.iter().any(|head| line.starts_with(head)));
-        let described = ["a=rtpmap:", "a=fmtp:"];
-        let formats = asked.iter();
-        let formats = formats.filter(|line| described.iter().any(|head| line.starts_with(head)));
-        told.extend(rest.chain(formats).map(|line| (*line).to_owned()));
-        told.push("a=inactive".to_owned());
-    }
-    for line in told.iter_mut().filter(|line| line.starts_with(BUNDLE)) {
-        line.clone_from(&group);
-    }
-    told.join("\r\n") + "\r\n"
-}
-
-/// The name of a section of an SDP.
-fn mid_of<'a>(section: &[&'a str]) -> Option<&'a str> {
-    let mut lines = section.iter();
-    lines.find_map(|line| line.strip_prefix("a=mid:"))
-}
-
-/// The lines of an SDP: those of the session, and those of each medium.
-fn sections(sdp: &str) -> Vec<Vec<&str>> {
-    let mut sections = vec![Vec::new()];
-    for line in sdp.lines() {
-        match sections.last_mut() {
-            Some(section) if !line.starts_with("m=") => section.push(line),
-            _ => sections.push(vec![line]),
-        }
-    }
-    sections
-}
 
 /// The longest message that a client takes according to its offer, bytes.
 fn longest_message(offer: &str) -> usize {

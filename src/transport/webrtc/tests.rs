@@ -1,7 +1,7 @@
 //! Calls under a paused clock: a client, a network that loses, delays and reorders, the pump, and a scripted
 //! session.
 
-use super::call::Seat;
+use super::call::{Seat, hint};
 use super::opus::{CLOCK, OpusDecoder, OpusEncoder};
 use super::peer::client::{Client, Direction, Got};
 use super::peer::{Identity, Peer};
@@ -165,13 +165,23 @@ impl World {
 
     fn with_lines(weather: Weather, seed: u64, lines: &[Direction], labels: &[&str]) -> Self {
         let begins = now();
-        let (mut client, offer) =
-            Client::offer_lines(CLIENT.into(), begins.into_std(), lines, labels);
+        let offered = Client::offer_lines(CLIENT.into(), begins.into_std(), lines, labels);
+        Self::with_offer(weather, seed, offered, str::to_owned)
+    }
+
+    /// A call of a client with this offer, which gets the answer with these changes.
+    fn with_offer(
+        weather: Weather,
+        seed: u64,
+        (mut client, offer): (Client, String),
+        changed: impl Fn(&str) -> String,
+    ) -> Self {
+        let begins = now();
         let identity = Identity::new().unwrap();
         let here = vec![SocketAddr::from(SERVER)];
         let answered = Peer::answer(&offer, &here, false, &identity, begins.into_std());
         let (peer, answer) = answered.unwrap();
-        client.accept(&answer);
+        client.accept(&changed(&answer));
         let down = Arc::new(Downlink {
             network: Mutex::new(Network::new(weather, seed + 1)),
             sent: Notify::new(),
@@ -317,6 +327,23 @@ impl World {
         self.got(got);
     }
 
+    /// Sends a binary message over the channel of events.
+    fn send_binary(&mut self, message: &[u8]) {
+        let got = self.client.send(true, message);
+        self.got(got);
+    }
+
+    /// Asserts that the session opens, and hears the client.
+    async fn is_heard(&mut self) {
+        self.pass(Duration::from_secs(5), |world| world.is_open)
+            .await;
+        self.speak(25, |_| true).await;
+        self.pass(ms(100), |_| false).await;
+        let (heard, _) = self.reached();
+        assert!(heard.len() >= 20 * HEARD, "{}", heard.len());
+        assert!(heard.iter().any(|sample| sample.unsigned_abs() > 2_000));
+    }
+
     /// Speaks `frames` frames in real time, loud in those for which `is_loud` says so.
     async fn speak(&mut self, frames: u64, is_loud: impl Fn(u64) -> bool) {
         for _ in 0..frames {
@@ -367,6 +394,7 @@ impl World {
         self.happens(Event::ResponseStarted {
             turn: TurnId(1),
             requested: false,
+            opens: false,
         });
         self.happens(Event::AgentItemStarted { item: ItemId(2) });
         self.happens(Event::AgentSpeech {
@@ -513,6 +541,28 @@ async fn events_that_move_to_their_own_channel_begin_with_the_session_and_go_on(
     assert!(!world.call.is_finished());
 }
 
+/// Its greeting waited half a second for an update that could not come.
+#[tokio::test(start_paused = true)]
+async fn a_call_without_events_opens_at_once_unless_a_second_client_may_update_it() {
+    for is_attended in [false, true] {
+        let mut world = World::with_channels(CALM, 1, &[]);
+        let (member, _events) = queue(64);
+        if is_attended {
+            world.joins.try_send(member).unwrap();
+        }
+        let is_open = |world: &World| world.options.lock().unwrap().is_some();
+        world.pass(Duration::from_secs(5), is_open).await;
+        assert!(is_open(&world), "the call did not come up");
+        world.pass(ms(100), |_| false).await;
+        let opens = |request: &Input| matches!(request, Input::Configure(set) if set.opens);
+        assert_eq!(world.reached().1.iter().any(opens), !is_attended);
+        let update = json!({"type": "session.update", "session": {"type": "realtime"}});
+        assert!(world.requests.send(update.to_string()));
+        world.pass(ms(100), |_| false).await;
+        assert_eq!(world.reached().1.iter().any(opens), is_attended);
+    }
+}
+
 /// The first frame for a line on which the client takes no audio broke the connection.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_takes_no_audio_on_a_line_is_not_cut_off() {
@@ -613,6 +663,60 @@ async fn video_is_answered_with_its_codecs_and_no_direction() {
     );
 }
 
+/// The offer of Espressif's esp-webrtc-solution: an older protocol, and the connection behind the attributes.
+const OFFER_OF_A_DEVICE: &str = "v=0\r\n\
+o=- 5512345678901234567 2 IN IP4 0.0.0.0\r\n\
+s=-\r\n\
+t=0 0\r\n\
+a=msid-semantic: esp-webrtc\r\n\
+a=group:BUNDLE 0 1\r\n\
+m=audio 9 UDP/TLS/RTP/SAVP 111\r\n\
+a=rtpmap:111 opus/48000/2\r\n\
+a=ssrc:6 cname:webrtc-opus\r\n\
+a=ssrc:6 msid:esp_stream a0\r\n\
+a=mid:0\r\n\
+a=msid:esp_stream a0\r\n\
+c=IN IP4 0.0.0.0\r\n\
+a=rtcp-mux\r\n\
+a=sendrecv\r\n\
+a=fingerprint:sha-256 00:11:22:33:44:55:66:77:88:99:AA:BB:CC:DD:EE:FF:00:11:22:33:44:55:66:77:88:99:AA:BB:CC:DD:EE:FF\r\n\
+a=setup:passive\r\n\
+a=ice-ufrag:abcd\r\n\
+a=ice-pwd:abcdefghijklmnopqrstuvwx\r\n\
+a=candidate:0 1 UDP 2130253311 192.0.2.2 40000 typ host\r\n\
+m=application 9 UDP/DTLS/SCTP webrtc-datachannel\r\n\
+a=mid:1\r\n\
+a=sctp-port:5000\r\n\
+c=IN IP4 0.0.0.0\r\n\
+a=max-message-size:262144\r\n";
+
+/// It was refused, and so was one with a title or two bandwidths.
+#[tokio::test(start_paused = true)]
+async fn an_offer_with_savp_and_lines_in_another_order_is_answered_with_its_protocol() {
+    let identity = Identity::new().unwrap();
+    let here = [SocketAddr::from(SERVER)];
+    let described = "SAVP 111\r\ni=A microphone\r\nb=AS:40\r\nb=TIAS:40000\r\n";
+    let described = OFFER_OF_A_DEVICE.replace("SAVP 111\r\n", described);
+    for offer in [OFFER_OF_A_DEVICE, &described] {
+        let answered = Peer::answer(offer, &here, false, &identity, now().into_std());
+        let (peer, answer) = answered.unwrap();
+        assert!(peer.wants_events());
+        let lines: Vec<&str> = answer.lines().collect();
+        for line in [
+            "a=group:BUNDLE 0 1",
+            "m=audio 9 UDP/TLS/RTP/SAVP 111",
+            "a=mid:0",
+            "a=rtpmap:111 opus/48000/2",
+            "a=sendrecv",
+            "m=application 9 UDP/DTLS/SCTP webrtc-datachannel",
+            "a=mid:1",
+            "a=sctp-port:5000",
+        ] {
+            assert!(lines.contains(&line), "{line}: {answer}");
+        }
+    }
+}
+
 /// The group named the sections in another order, and a section that the client had rejected.
 #[tokio::test(start_paused = true)]
 async fn the_answers_group_names_the_sections_in_order_without_those_that_the_client_rejects() {
@@ -643,6 +747,72 @@ async fn the_answers_group_names_the_sections_in_order_without_those_that_the_cl
         let section = format!("m=video {port} UDP/TLS/RTP/SAVPF ");
         assert_eq!(answer.matches(&section).count(), 1, "{answer}");
     }
+}
+
+/// An SDP with other names for its sections.
+fn renamed(sdp: &str, name: impl Fn(&str) -> String) -> String {
+    let lines = sdp.lines().map(|line| {
+        if let Some(mid) = line.strip_prefix("a=mid:") {
+            return format!("a=mid:{}", name(mid));
+        }
+        let Some(group) = line.strip_prefix("a=group:BUNDLE ") else {
+            return line.to_owned();
+        };
+        let names: Vec<String> = group.split(' ').map(&name).collect();
+        format!("a=group:BUNDLE {}", names.join(" "))
+    });
+    lines.collect::<Vec<_>>().join("\r\n") + "\r\n"
+}
+
+/// Everything but letters and digits was replaced in them, and they were cut at 16 bytes.
+#[tokio::test(start_paused = true)]
+async fn sections_keep_the_names_of_the_offer_and_both_sides_are_heard() {
+    const DEVICE: &str = "the-device-of-mine-";
+    let (client, offer) = Client::offer(CLIENT.into(), now().into_std());
+    assert!(offer.contains("sdes:mid"));
+    let offer = renamed(&offer, |mid| format!("{DEVICE}{mid}"));
+    let mut world = World::with_offer(CALM, 1, (client, offer), |answer| {
+        assert!(
+            !answer.contains("sdes:mid"),
+            "packets cannot carry them: {answer}"
+        );
+        renamed(answer, |mid| mid.strip_prefix(DEVICE).unwrap().to_owned())
+    });
+    world.is_heard().await;
+    let began = now();
+    world.answers();
+    world.plays(10);
+    world.pass(ms(500), |_| false).await;
+    assert!(world.loud_since(began) >= 10);
+}
+
+/// Their packets were dropped. Somebody else's must not take their place.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_announces_no_source_and_names_no_section_in_its_packets_is_heard() {
+    let (client, offer) = Client::offer(CLIENT.into(), now().into_std());
+    assert!(offer.contains("a=rtpmap:111 opus/48000/2"));
+    let is_kept = |line: &&str| !line.starts_with("a=ssrc:") && !line.contains("sdes:mid");
+    let bare: Vec<&str> = offer.lines().filter(is_kept).collect();
+    assert!(bare.len() < offer.lines().count());
+    let bare = bare.join("\r\n") + "\r\n";
+    let mut world = World::with_offer(CALM, 1, (client, bare), str::to_owned);
+    world
+        .pass(Duration::from_secs(5), |world| world.is_open)
+        .await;
+    let mut forged = [7u8; 60];
+    forged[..4].copy_from_slice(&[0x80, 111, 0, 1]);
+    world.up.send(&forged);
+    world.pass(ms(50), |_| false).await;
+    world.is_heard().await;
+    world.up.send(&forged);
+    world.is_heard().await;
+}
+
+#[test]
+fn a_connection_that_breaks_at_a_certificate_says_which_ones_work() {
+    let said = hint("certificate error: no client certificate received");
+    assert!(said.contains("RSA") && said.contains("ECDSA P-256 or P-384"));
+    assert_eq!(hint("the network is down"), "");
 }
 
 #[tokio::test(start_paused = true)]
@@ -913,6 +1083,22 @@ async fn audio_in_events_is_refused() {
     assert!(audio.len() >= 19 * HEARD);
     assert_eq!(requests, [Input::CommitAudio]);
     assert_eq!(world.of_kind("error").len(), 1);
+}
+
+/// They were taken for audio, and refused.
+#[tokio::test(start_paused = true)]
+async fn events_in_binary_messages_are_read_and_what_is_no_text_is_refused() {
+    let mut world = World::open(CALM, 1).await;
+    let event = json!({"type": "session.update", "session": {"type": "realtime"}});
+    world.send_binary(event.to_string().as_bytes());
+    world.pass(ms(100), |_| false).await;
+    assert_eq!(world.kinds(), ["session.created", "session.updated"]);
+    world.send_binary(&[0xff, 0xfe, 0, 1]);
+    world.pass(ms(100), |_| false).await;
+    let errors = world.of_kind("error");
+    assert_eq!(errors.len(), 1);
+    assert_eq!(errors[0]["error"]["code"], "invalid_event_for_transport");
+    assert!(world.reached().0.is_empty());
 }
 
 fn item(text: &str) -> Value {

@@ -21,7 +21,7 @@ impl Realtime {
         self.tell("session.updated", json!({ "session": session }));
     }
 
-    pub(super) fn response_started(&mut self, requested: bool) {
+    pub(super) fn response_started(&mut self, requested: bool, opens: bool) {
         let asked = requested.then(|| self.answered("respond")).flatten();
         let request = match asked.map(|pending| pending.asked) {
             Some(Asked::Respond(request)) => *request,
@@ -30,7 +30,8 @@ impl Realtime {
         // A pending cancellation referred to an earlier response, which has ended.
         let cancels = |asked: &Asked| matches!(asked, Asked::Cancel | Asked::ClearOutput);
         self.pending.retain(|pending| !cancels(&pending.asked));
-        let response = Response::new(self.writer.id("resp"), request, &self.session);
+        let mut response = Response::new(self.writer.id("resp"), request, &self.session);
+        response.opens = opens;
         let json = self.response_json(&response, "in_progress", Value::Null, Value::Null);
         self.failure = None;
         self.early.turns_to_other();
@@ -183,7 +184,7 @@ impl Realtime {
             return;
         };
         response.audio = response.audio + length;
-        self.session.has_spoken = true;
+        self.session.has_spoken |= !response.opens;
         if self.track.is_some() {
             let id = response.id.clone();
             return self.play(item, id, samples);

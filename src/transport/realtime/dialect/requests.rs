@@ -96,13 +96,15 @@ impl Realtime {
                 "A transcription session cannot become a conversation: open another session.";
             return Err(Fault::new("invalid_value", "session.type", message));
         }
-        self.session.check_voice(&update, self.is_answering())?;
+        let is_answering = self.is_answering() && !self.is_opening();
+        self.session.check_voice(&update, is_answering)?;
         self.check_set_up(&update)?;
         let update = match self.writer.beta {
             true => self.session.without_shown_detection(update),
             false => update,
         };
-        let settings = self.session.apply(update);
+        let mut settings = self.session.apply(update);
+        settings.opens = std::mem::take(&mut self.opening_waits);
         let detection = settings.turn_detection.as_ref();
         if detection.is_some_and(|detection| detection.rule != EndOfTurnRule::Client) {
             self.end_dictation();
@@ -112,6 +114,9 @@ impl Realtime {
         }
         if self.session.input != self.decoder.format() {
             self.decoder = Decoder::new(self.session.input);
+        }
+        if let Some(response) = &mut self.response {
+            response.change_format(self.session.output);
         }
         let session = self.shown();
         self.tell("session.updated", json!({ "session": session }));

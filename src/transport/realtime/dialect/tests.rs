@@ -85,7 +85,8 @@ fn any_session_event() -> impl Strategy<Value = Outbound> {
         }),
         Just(Event::ResponseStarted {
             turn: TurnId(1),
-            requested: true
+            requested: true,
+            opens: false,
         }),
         item.clone()
             .prop_map(|item| Event::AgentItemStarted { item }),
@@ -906,6 +907,7 @@ fn a_client_may_disable_speculation_for_its_session() {
     let actions = realtime.client(ClientMessage::Text(update));
     let settings = Settings {
         speculation: Some(false),
+        opens: true,
         ..Settings::default()
     };
     assert!(actions.contains(&Action::Request(Input::Configure(Box::new(settings)))));
@@ -939,6 +941,7 @@ fn with_server_tool() -> Vec<Event> {
     let mut events = vec![Event::ResponseStarted {
         turn,
         requested: true,
+        opens: false,
     }];
     events.extend(said(1, "One moment."));
     events.push(Event::ToolCalled {
@@ -1009,6 +1012,7 @@ fn a_second_cancel_while_the_first_is_pending_gets_openais_error() {
         vec![Event::ResponseStarted {
             turn,
             requested: true,
+            opens: false,
         }],
     );
     let cancel = r#"{"type":"response.cancel","event_id":"second"}"#;
@@ -1041,6 +1045,7 @@ fn a_cancel_that_crosses_the_end_of_the_response_gets_openais_error() {
             vec![Event::ResponseStarted {
                 turn,
                 requested: true,
+                opens: false,
             }],
         );
         realtime.client(ClientMessage::Text(&json!({"type": request}).to_string()));
@@ -1086,6 +1091,7 @@ fn a_truncation_beyond_the_end_means_the_whole_item() {
             Event::ResponseStarted {
                 turn,
                 requested: true,
+                opens: false,
             },
             Event::AgentItemStarted { item },
         ],
@@ -1399,6 +1405,7 @@ fn a_tool_result_during_the_filler_gets_one_answer_after_it() {
         vec![Event::ResponseStarted {
             turn,
             requested: true,
+            opens: false,
         }],
     );
     let create = r#"{"type":"response.create"}"#;
@@ -1431,7 +1438,11 @@ fn a_failed_transcription_is_not_an_error_event() {
 fn a_response_that_was_cancelled_before_it_began_does_not_block_the_next() {
     let mut realtime = realtime(false);
     let turn = TurnId(1);
-    let started = |requested| Event::ResponseStarted { turn, requested };
+    let started = |requested| Event::ResponseStarted {
+        turn,
+        requested,
+        opens: false,
+    };
     let create = |name: &str| {
         json!({"type": "response.create", "response": {"metadata": {"name": name}}}).to_string()
     };
@@ -1479,6 +1490,7 @@ fn audio_committed_without_turn_detection_is_counted() {
             Event::ResponseStarted {
                 turn,
                 requested: false,
+                opens: false,
             },
             response_done(ResponseStatus::Completed),
         ],
@@ -1718,6 +1730,7 @@ fn keywords_are_keyterms_of_the_session_from_its_opening_or_from_an_update_on() 
     let actions = realtime(false).client(ClientMessage::Text(&update));
     let settings = Settings {
         keyterms: Some(terms.to_vec()),
+        opens: true,
         ..Settings::default()
     };
     assert!(actions.contains(&Action::Request(Input::Configure(Box::new(settings)))));
@@ -1817,6 +1830,7 @@ fn response_started() -> Outbound {
     happened(Event::ResponseStarted {
         turn: TurnId(1),
         requested: false,
+        opens: false,
     })
 }
 
@@ -2165,5 +2179,139 @@ fn an_answer_at_its_token_limit_is_an_incomplete_message() {
         let response = &of_type(&all, "response.done")[0]["response"];
         assert_eq!(response["status"], "incomplete");
         assert_eq!(response["output"][0]["status"], "incomplete");
+    }
+}
+
+/// Whether the opening begins with the session.
+fn opens_at_once(dialect: Result<Realtime, Fault>) -> bool {
+    let actions = dialect.expect("a session").start();
+    assert!(matches!(&actions[0], Action::Open(options) if options.opens_later));
+    actions.iter().any(
+        |action| matches!(action, Action::Request(Input::Configure(settings)) if settings.opens),
+    )
+}
+
+/// The greeting began before the first update of clients that configure their session by that.
+#[test]
+fn an_opening_waits_unless_the_client_comes_with_a_configuration() {
+    let dialect = || Realtime::new(None, None, false);
+    let named = json!({"type": "realtime", "model": "gpt-realtime"});
+    let voice = json!({"type": "realtime", "audio": {"output": {"voice": "marin"}}});
+    assert!(!opens_at_once(dialect().configured(Value::Null)));
+    assert!(!opens_at_once(dialect().configured(named)));
+    assert!(!opens_at_once(dialect().preset(voice.clone())));
+    assert!(opens_at_once(dialect().configured(voice)));
+    let mut unattended = dialect();
+    unattended.open_at_once();
+    assert!(opens_at_once(Ok(unattended)));
+    let mut realtime = realtime(false);
+    let update = json!({"type": "session.update", "session": {"type": "realtime"}});
+    let opens = Settings {
+        opens: true,
+        ..Settings::default()
+    };
+    let first = send(&mut realtime, &update);
+    assert_eq!(first[0], Action::Request(Input::Configure(Box::new(opens))));
+    let second = send(&mut realtime, &update);
+    assert!(matches!(second[..], [Action::Send(_)]), "{second:?}");
+}
+
+/// The beginning of the opening.
+fn opening() -> Outbound {
+    happened(Event::ResponseStarted {
+        turn: TurnId(1),
+        requested: false,
+        opens: true,
+    })
+}
+
+/// It was guessed: behind a question the opening was none, and an announcement before a question was one.
+#[test]
+fn the_session_says_which_response_is_the_opening() {
+    for (begun, is_taken) in [(opening(), true), (response_started(), false)] {
+        for is_asked in [false, true] {
+            let mut realtime = realtime(false);
+            if is_asked {
+                told(&mut realtime, vec![spoken(1, "hello")]);
+            }
+            heard(&mut realtime, [begun.clone()]);
+            let create = json!({"type": "response.create"});
+            let asked = send(&mut realtime, &create);
+            let is_request = matches!(asked[..], [Action::Request(_)]);
+            assert_eq!(is_request, is_taken, "{begun:?}, {is_asked}: {asked:?}");
+        }
+    }
+}
+
+/// The audio went on in the format before, which was noise to the client, and the update was refused whole for its
+/// voice or its speed.
+#[test]
+fn during_the_opening_format_voice_and_speed_may_change_and_a_response_may_be_requested() {
+    let offered = Offered::from_iter(["amy".to_owned()]);
+    let mut realtime = Realtime::new(None, None, false).offering(offered);
+    realtime.start();
+    let sizes = |events: &[Value]| -> Vec<usize> {
+        let deltas = of_type(events, "response.output_audio.delta").into_iter();
+        let bytes = deltas.map(|event| STANDARD.decode(event["delta"].as_str().expect("text")));
+        bytes.map(|bytes| bytes.expect("base64").len()).collect()
+    };
+    let opening = [opening()].into_iter().chain(begins(1, "Hello", 100));
+    assert_eq!(sizes(&heard(&mut realtime, opening)), [4_800]);
+    let output = json!({"format": {"type": "audio/pcmu"}, "voice": "amy", "speed": 1.5});
+    let session = json!({"type": "realtime", "audio": {"output": output}});
+    let update = json!({"type": "session.update", "session": session});
+    let updated = events(&send(&mut realtime, &update));
+    assert_eq!(updated[0]["type"], "session.updated", "{updated:?}");
+    let rest = Outbound::Audio {
+        item: ItemId(1),
+        clause: ClauseId(1),
+        samples: vec![1; 24 * 100],
+    };
+    // The resampler holds a little back.
+    let rest = sizes(&heard(&mut realtime, [rest]));
+    assert!((600..=800).contains(&rest[0]), "{rest:?}");
+
+    let create = json!({"type": "response.create"});
+    let asked = send(&mut realtime, &create);
+    assert!(matches!(asked[..], [Action::Request(_)]), "{asked:?}");
+    let again = events(&send(&mut realtime, &create));
+    let code = "conversation_already_has_active_response";
+    assert_eq!(again[0]["error"]["code"], code);
+    let answer = Event::ResponseStarted {
+        turn: TurnId(2),
+        requested: true,
+        opens: false,
+    };
+    let session = [ends(1, "Hello", false), completed(), happened(answer)];
+    let session = session.into_iter().chain(begins(2, "Yes?", 100));
+    let all = heard(&mut realtime, session);
+    assert_eq!(count(&all, "response.done"), 1);
+    let output = json!({"voice": "alloy"});
+    let session = json!({"type": "realtime", "audio": {"output": output}});
+    let update = json!({"type": "session.update", "session": session});
+    let refused = events(&send(&mut realtime, &update));
+    assert_eq!(refused[0]["error"]["code"], "cannot_update_voice");
+}
+
+/// Azure's client for JavaScript ended with the first of them.
+#[test]
+fn clients_of_azures_preview_get_no_event_that_theirs_does_not_know() {
+    for azure in [false, true] {
+        let realtime = Realtime::new(None, None, false).transcribing().beta(true);
+        let mut realtime = realtime.for_azure(azure);
+        let mut all = events(&realtime.start());
+        let at = Samples::from_ms(100);
+        let words = [
+            Event::SpeechStarted { at },
+            partial("dear"),
+            partial("dear"),
+        ];
+        all.extend(told(&mut realtime, words.into()));
+        for kind in [
+            "conversation.created",
+            "conversation.item.input_audio_transcription.delta",
+        ] {
+            assert_eq!(count(&all, kind), usize::from(!azure), "{kind}");
+        }
     }
 }

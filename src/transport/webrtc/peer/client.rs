@@ -27,7 +27,7 @@ pub(in super::super) enum Got {
 pub(in super::super) struct Client {
     rtc: Rtc,
     mid: Mid,
-    events: ChannelId,
+    events: Option<ChannelId>,
     pending: Option<SdpPendingOffer>,
     address: SocketAddr,
     wake: Instant,
@@ -65,7 +65,7 @@ impl Client {
             .iter()
             .map(|label| change.add_channel((*label).to_owned()))
             .collect();
-        let events = *channels.last().unwrap();
+        let events = channels.last().copied();
         let (offer, pending) = change.apply().unwrap();
         let offer = offer.to_sdp_string();
         let bare: Vec<&str> = offer
@@ -90,7 +90,7 @@ impl Client {
             label: label.to_owned(),
             ..ChannelConfig::default()
         };
-        self.events = self.rtc.direct_api().create_data_channel(config);
+        self.events = Some(self.rtc.direct_api().create_data_channel(config));
         self.drain()
     }
 
@@ -131,10 +131,10 @@ impl Client {
                 }
                 Output::Transmit(transmit) => self.sends.push(transmit.contents.into()),
                 Output::Event(Event::Connected) => got.push(Got::Connected),
-                Output::Event(Event::ChannelOpen(id, _)) if id == self.events => {
+                Output::Event(Event::ChannelOpen(id, _)) if Some(id) == self.events => {
                     got.push(Got::Opened);
                 }
-                Output::Event(Event::ChannelData(data)) if data.id == self.events => {
+                Output::Event(Event::ChannelData(data)) if Some(data.id) == self.events => {
                     got.push(Got::Text(String::from_utf8(data.data).unwrap()));
                 }
                 Output::Event(Event::MediaData(data)) => {
@@ -147,8 +147,13 @@ impl Client {
     }
 
     pub(in super::super) fn tell(&mut self, event: &str) -> Vec<Got> {
-        let mut channel = self.rtc.channel(self.events).unwrap();
-        assert!(channel.write(false, event.as_bytes()).unwrap());
+        self.send(false, event.as_bytes())
+    }
+
+    /// Sends a message over the channel of events.
+    pub(in super::super) fn send(&mut self, is_binary: bool, message: &[u8]) -> Vec<Got> {
+        let mut channel = self.rtc.channel(self.events.unwrap()).unwrap();
+        assert!(channel.write(is_binary, message).unwrap());
         self.drain()
     }
 

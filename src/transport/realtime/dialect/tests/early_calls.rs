@@ -39,9 +39,12 @@ fn committed() -> Vec<Event> {
         by_client: true,
         run: Some(RUN),
     };
-    let turn = TurnId(1);
-    let requested = false;
-    vec![Event::ResponseStarted { turn, requested }, called]
+    let started = Event::ResponseStarted {
+        turn: TurnId(1),
+        requested: false,
+        opens: false,
+    };
+    vec![started, called]
 }
 
 fn added() -> Event {
