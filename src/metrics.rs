@@ -177,6 +177,7 @@ pub struct Metrics {
     service_failures: Family<ServiceFailure, Counter>,
     services_up: Family<ServiceLabel, Gauge>,
     refused: Family<Reason, Counter>,
+    certificate_begins: Family<CertificateLabel, Gauge>,
     certificate_expires: Family<CertificateLabel, Gauge>,
     webrtc_calls: Family<Outcome, Counter>,
     webrtc_dropped: Family<Reason, Counter>,
@@ -207,6 +208,7 @@ impl Default for Metrics {
             service_failures: Family::default(),
             services_up: Family::default(),
             refused: Family::default(),
+            certificate_begins: Family::default(),
             certificate_expires: Family::default(),
             webrtc_calls: Family::default(),
             webrtc_dropped: Family::default(),
@@ -278,6 +280,11 @@ impl Metrics {
             "refused_connections",
             "Refused connections, by reason",
             self.refused.clone(),
+        );
+        registry.register(
+            "certificate_begins_timestamp_seconds",
+            "When the TLS certificate begins to be valid, in seconds since 1970",
+            self.certificate_begins.clone(),
         );
         registry.register(
             "certificate_expires_timestamp_seconds",
@@ -497,14 +504,18 @@ impl Metrics {
         self.service_failures.get_or_create(&failure).inc();
     }
 
-    /// Records the TLS certificate that is shown: a name that it is for, and when it expires.
-    pub fn certificate(&self, name: &str, until: jiff::Timestamp) {
+    /// Records the TLS certificate that is shown: a name that it is for, when it begins to be valid, and when it expires.
+    pub fn certificate(&self, name: &str, from: jiff::Timestamp, until: jiff::Timestamp) {
         let label = CertificateLabel { name: name.into() };
-        if self.certificate_expires.get(&label).is_none() {
-            self.certificate_expires.clear();
+        for (figures, time) in [
+            (&self.certificate_begins, from),
+            (&self.certificate_expires, until),
+        ] {
+            if figures.get(&label).is_none() {
+                figures.clear();
+            }
+            figures.get_or_create(&label).set(time.as_second());
         }
-        let expires = self.certificate_expires.get_or_create(&label);
-        expires.set(until.as_second());
     }
 
     /// Records whether a speech service is asked.

@@ -70,9 +70,9 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use connections::{Connections, Place, Socket};
+use hyper::server::conn::http1::Builder;
 use hyper::service::{Service, service_fn};
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto::Builder;
+use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use outbound::PlacedCalls;
 use secrets::Secrets;
@@ -112,9 +112,9 @@ const GRACE: Duration = Duration::from_secs(2);
 /// The longest that answering a request may take, including reading its body.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// How long a connection may be idle before its next request, and the longest that a client may
-/// take to read a response: proxies keep connections open for about that long.
-const KEEP_ALIVE: Duration = Duration::from_secs(60);
+/// How long a connection may be idle before its next request: longer than load balancers keep theirs by default (ten
+/// minutes at most), so that none sends a request into a connection that is being closed here.
+const KEEP_ALIVE: Duration = Duration::from_secs(620);
 
 /// Everything that the server needs to serve.
 pub struct App {
@@ -327,9 +327,9 @@ async fn serve(stream: TcpStream, place: Arc<Place>, router: Router, shared: Arc
     };
     let header_timeout = shared.settings().header_timeout;
     let header_timeout = header_timeout.saturating_sub(accepted.elapsed());
-    let mut builder = Builder::new(TokioExecutor::new()).http1_only();
+    let mut builder = Builder::new();
     // hyper's header timeout starts with the first byte; `overdue` covers the time before it, too.
-    builder.http1().header_read_timeout(None);
+    builder.header_read_timeout(None);
     let (router, asked) = (TowerToHyperService::new(router), place.clone());
     let service = service_fn(move |mut request: hyper::Request<_>| {
         let is_served = asked.serve();
@@ -354,10 +354,8 @@ async fn serve(stream: TcpStream, place: Arc<Place>, router: Router, shared: Arc
             return;
         };
         let socket = TokioIo::new(Socket::new(stream, place.clone()));
-        let served = builder
-            .serve_connection_with_upgrades(socket, service)
-            .await;
-        if let Err(error) = served {
+        let served = builder.serve_connection(socket, service).with_upgrades();
+        if let Err(error) = served.await {
             tracing::debug!(%error, "the connection ended");
         }
     };

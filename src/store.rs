@@ -2,7 +2,9 @@
 //!
 //! A server writes to it once a second, with which it shows the others that it is alive, and notices
 //! whether the store works. While it does not, every question fails at once, and its users do what is right
-//! without it. All keys begin with `{undertone}:`, so that a cluster keeps them in one place.
+//! without it. All keys begin with `{undertone}:`, so that a store of several nodes behind one address keeps them in
+//! one place. The nodes of a cluster themselves are not supported: a client would have to find out which of them has
+//! the keys.
 
 mod tls;
 
@@ -150,9 +152,15 @@ impl From<RedisError> for StoreError {
     }
 }
 
+/// How to mend the answers of a cluster's node (MOVED, ASK, CLUSTERDOWN).
+const NODE: &str = "this is a node of a cluster, which is not supported: name a store without cluster mode in \
+                    store.url (on ElastiCache, cluster mode disabled; on Azure Managed Redis, the Enterprise or the \
+                    non-clustered policy)";
+
 /// The error, and how to mend it if that is known.
 fn told(error: &RedisError) -> String {
-    match tls::mend(error) {
+    let of_cluster = error.is_cluster_error().then_some(NODE);
+    match of_cluster.or_else(|| tls::mend(error)) {
         Some(mend) => format!("{error}: {mend}"),
         None => error.to_string(),
     }

@@ -7,10 +7,12 @@
 //! | `spans`, `names` | PURE: the spans of a turn; the names of attributes, those of the GenAI conventions included |
 //! | `export` | the queue, batches, and what happens when the collector does not take them |
 //! | `parent` | a client's `traceparent` |
+//! | `sampler` | which conversations are traced |
 
 mod export;
 mod names;
 mod parent;
+mod sampler;
 mod spans;
 #[cfg(test)]
 mod tests;
@@ -18,6 +20,7 @@ mod watch;
 
 pub use export::Traces;
 pub use parent::Parent;
+pub use sampler::Sampler;
 pub(crate) use watch::{Subject, Watch};
 
 use reqwest::header::HeaderMap;
@@ -35,6 +38,8 @@ pub struct TraceSettings {
     pub headers: HeaderMap,
     /// Attributes of this server, such as `service.name`.
     pub resource: Vec<(String, String)>,
+    /// The conversations that are traced.
+    pub sampler: Sampler,
     /// Whether spans contain words and arguments.
     pub content: bool,
 }

@@ -5,7 +5,8 @@
 //! `undertone.toml` in the working directory if it exists), `UNDERTONE_SECTION__KEY` variables,
 //! command-line options. A relative path in the file, or one that is the default, is resolved against
 //! the file's folder, any other against the working directory. Nothing else in the program reads the
-//! environment, except that reqwest looks there for the proxies to the language model and Twilio.
+//! environment, except that reqwest looks there for the proxies to the language model and Twilio, and
+//! that tools over HTTP say in the log that they use none.
 
 mod agents;
 mod check;
@@ -477,6 +478,8 @@ pub struct Loaded {
     pub file: Option<PathBuf>,
     /// Variables with our prefix that are not settings.
     pub ignored: Vec<Ignored>,
+    /// Requests of OpenTelemetry's variables that are not carried out: each names the variable.
+    pub warnings: Vec<String>,
 }
 
 impl Environment {
@@ -526,10 +529,12 @@ pub fn load(flags: &Flags, environment: &Environment) -> Result<Loaded, ConfigEr
     layers.environment(&environment.ours())?;
     lay_flags(&mut layers, flags);
     let raw = layers.raw()?;
-    let config = validate::check(&raw, &layers, environment, flags.scope)?;
+    let mut warnings = Vec::new();
+    let config = validate::check(&raw, &layers, environment, flags.scope, &mut warnings)?;
     Ok(Loaded {
         settings: settings(&raw, &layers, &config),
         ignored: layers.ignored().to_vec(),
+        warnings,
         config,
         file: file.map(|(path, _)| path),
     })

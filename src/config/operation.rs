@@ -6,7 +6,7 @@ use super::raw::{RawAcme, RawAudit, RawLimits, RawRetention, RawStore, RawTeleme
 use super::{AuditConfig, Retention, STORE_PASSWORD, Scope, TlsSettings};
 use crate::server::{AcmeSettings, OpeningLimits};
 use crate::store::{StoreSettings, StoreTls};
-use crate::traces::{self, TraceSettings};
+use crate::traces::{self, Sampler, TraceSettings};
 use percent_encoding::percent_decode_str;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
@@ -27,7 +27,23 @@ const PROTOCOLS: [&str; 2] = [
     "OTEL_EXPORTER_OTLP_PROTOCOL",
 ];
 
+/// OpenTelemetry's variables with the files of certificates for the collector. They are not read.
+const CERTIFICATES: [&str; 6] = [
+    "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE",
+    "OTEL_EXPORTER_OTLP_CERTIFICATE",
+    "OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE",
+    "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE",
+    "OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY",
+    "OTEL_EXPORTER_OTLP_CLIENT_KEY",
+];
+
 const RESOURCE: &str = "OTEL_RESOURCE_ATTRIBUTES";
+
+const EXPORTERS: &str = "OTEL_TRACES_EXPORTER";
+
+const SAMPLER: &str = "OTEL_TRACES_SAMPLER";
+
+const SAMPLER_ARGUMENT: &str = "OTEL_TRACES_SAMPLER_ARG";
 
 /// The protocol of traces.
 const PROTOCOL: &str = "http/protobuf";
@@ -167,29 +183,98 @@ impl Check<'_> {
         })
     }
 
-    /// Where traces go; `None` if neither the configuration nor OpenTelemetry's variables name a collector.
-    pub(super) fn telemetry(&self, raw: &RawTelemetry) -> Checked<Option<TraceSettings>> {
-        let is = |name: &str, value: &str| {
-            let set = self.env.get(name);
-            set.is_some_and(|set| set.trim().eq_ignore_ascii_case(value))
-        };
-        let is_off = is("OTEL_SDK_DISABLED", "true") || is("OTEL_TRACES_EXPORTER", "none");
-        if self.scope < Scope::Server || is_off {
+    /// Where traces go; `None` if neither the configuration nor OpenTelemetry's variables name a collector, or if those
+    /// switch traces off. What they ask for and does not happen is a warning.
+    pub(super) fn telemetry(
+        &self,
+        raw: &RawTelemetry,
+        warnings: &mut Vec<String>,
+    ) -> Checked<Option<TraceSettings>> {
+        let disabled = self.opentelemetry("OTEL_SDK_DISABLED");
+        let is_disabled = disabled.is_some_and(|set| set.eq_ignore_ascii_case("true"));
+        let has_none = self.exporters().is_some_and(|set| set.is_empty());
+        if self.scope < Scope::Server || is_disabled || has_none {
             return Ok(None);
         }
-        let Some(url) = self.collector(raw)? else {
+        let Some(url) = self.collector(raw, warnings)? else {
             return Ok(None);
         };
+        if url.scheme() == "https" {
+            let set = CERTIFICATES.into_iter();
+            let set = set.filter(|name| self.opentelemetry(name).is_some());
+            warnings.extend(set.map(|name| {
+                format!(
+                    "{name} is set and not read: the collector is trusted by the system's authorities, and shown no \
+                     certificate"
+                )
+            }));
+        }
         Ok(Some(TraceSettings {
             url,
             headers: self.headers(raw)?,
             resource: self.resource()?,
+            sampler: self.sampler(warnings),
             content: raw.content,
         }))
     }
 
+    /// The value of one of OpenTelemetry's variables.
+    fn opentelemetry(&self, name: &str) -> Option<&str> {
+        let typed = self.env.get(name)?.trim();
+        (!typed.is_empty()).then_some(typed)
+    }
+
+    /// The exporters of traces that are asked for; empty if the variable says "none".
+    fn exporters(&self) -> Option<Vec<&str>> {
+        let names = self.opentelemetry(EXPORTERS)?.split(',').map(str::trim);
+        Some(
+            names
+                .filter(|name| !name.eq_ignore_ascii_case("none"))
+                .collect(),
+        )
+    }
+
+    /// The conversations that are traced.
+    fn sampler(&self, warnings: &mut Vec<String>) -> Sampler {
+        let Some(typed) = self.opentelemetry(SAMPLER) else {
+            return Sampler::default();
+        };
+        let name = typed.to_ascii_lowercase();
+        let of_parent = name.strip_prefix("parentbased_");
+        let share = match of_parent.unwrap_or(&name) {
+            "always_on" => 1.0,
+            "always_off" => 0.0,
+            "traceidratio" => self.share(warnings),
+            _ => {
+                warnings.push(format!(
+                    "{SAMPLER} is \"{typed}\", which is not known: it counts as parentbased_always_on"
+                ));
+                return Sampler::default();
+            }
+        };
+        Sampler {
+            share,
+            follows_client: of_parent.is_some(),
+        }
+    }
+
+    /// The share of traces that are kept.
+    fn share(&self, warnings: &mut Vec<String>) -> f64 {
+        let Some(typed) = self.opentelemetry(SAMPLER_ARGUMENT) else {
+            return 1.0;
+        };
+        let share: Option<f64> = typed.parse().ok();
+        let share = share.filter(|share| (0.0..=1.0).contains(share));
+        share.unwrap_or_else(|| {
+            warnings.push(format!(
+                "{SAMPLER_ARGUMENT} is \"{typed}\", which is not a number from 0 to 1: it counts as 1"
+            ));
+            1.0
+        })
+    }
+
     /// The address of traces. That of the configuration goes before that of the environment.
-    fn collector(&self, raw: &RawTelemetry) -> Checked<Option<Url>> {
+    fn collector(&self, raw: &RawTelemetry, warnings: &mut Vec<String>) -> Checked<Option<Url>> {
         let example = "give the address of a collector that takes OTLP over HTTP, as in http://127.0.0.1:4318";
         if !raw.endpoint.trim().is_empty() {
             let base = self.address("telemetry.endpoint", &raw.endpoint, example)?;
@@ -200,16 +285,26 @@ impl Check<'_> {
         let Some((name, typed)) = set.next() else {
             return Ok(None);
         };
-        let url = self.address(name, typed, example)?;
-        let mut protocols = PROTOCOLS.into_iter();
-        let protocol = protocols.find_map(|name| Some((name, self.env.get(name)?.trim())));
-        if let Some((variable, other)) = protocol.filter(|(_, typed)| *typed != PROTOCOL) {
-            let problem =
-                format!("{variable} is \"{other}\", and traces are sent by {PROTOCOL} only");
-            let fix = "set it to http/protobuf and the address to the collector's port for that, usually 4318; \
-                       or set telemetry.endpoint";
-            return Err(self.wrong(variable, problem, fix));
+        let others = self.exporters().unwrap_or_default();
+        if !others.is_empty() && !others.iter().any(|name| name.eq_ignore_ascii_case("otlp")) {
+            warnings.push(format!(
+                "{EXPORTERS} is \"{}\", and traces are sent by otlp only: none are sent",
+                others.join(",")
+            ));
+            return Ok(None);
         }
+        let mut protocols = PROTOCOLS.into_iter();
+        let protocol = protocols.find_map(|name| Some((name, self.opentelemetry(name)?)));
+        let other = protocol.filter(|(_, typed)| !typed.eq_ignore_ascii_case(PROTOCOL));
+        // It is often set for all programs of a machine, and no reason to take no calls.
+        if let Some((variable, other)) = other {
+            warnings.push(format!(
+                "{variable} is \"{other}\", and traces are sent by {PROTOCOL} only: none are sent. Set it to {PROTOCOL} \
+                 and the address to the collector's port for that, usually 4318; or set telemetry.endpoint"
+            ));
+            return Ok(None);
+        }
+        let url = self.address(name, typed, example)?;
         Ok(Some(if name == ENDPOINTS[0] {
             url
         } else {

@@ -46,6 +46,7 @@ pub(super) fn check(
     layers: &Layers,
     env: &Environment,
     scope: Scope,
+    warnings: &mut Vec<String>,
 ) -> Checked<Config> {
     let check = Check { layers, env, scope };
     let policy = check.policy(raw)?;
@@ -119,7 +120,7 @@ pub(super) fn check(
         call_recording,
         webhook: check.webhook(&raw.webhook)?,
         log: check.log(&raw.log)?,
-        traces: check.telemetry(&raw.telemetry)?,
+        traces: check.telemetry(&raw.telemetry, warnings)?,
         audit: check.audit(&raw.audit),
         retention: check.retention(&raw.retention)?,
     })
@@ -469,7 +470,7 @@ impl Check<'_> {
             Dialect::Messages if raw.base_url.trim().is_empty() => ANTHROPIC,
             _ => &raw.base_url,
         };
-        let base_url = self.base_url(&key("base_url"), typed, needed)?;
+        let base_url = self.base_url(&key("base_url"), typed, needed, dialect)?;
         let fix = "name the model to ask for";
         let model = self.needed(&key("model"), &raw.model, needed, fix)?;
         let api_key = self.api_key(section, &raw.api_key_file, &raw.api_key_env)?;
@@ -983,13 +984,28 @@ impl Check<'_> {
         Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty()))
     }
 
-    fn base_url(&self, key: &str, typed: &str, needed: bool) -> Checked<Option<Url>> {
+    fn base_url(
+        &self,
+        key: &str,
+        typed: &str,
+        needed: bool,
+        dialect: Dialect,
+    ) -> Checked<Option<Url>> {
         let fix = "give the address up to /v1, as in http://127.0.0.1:11434/v1, and the key in \
                    api_key_file or the variable that api_key_env names";
         if self.needed(key, typed, needed, fix)?.is_empty() {
             return Ok(None);
         }
-        self.address(key, typed, fix).map(Some)
+        let is_azure = dialect == Dialect::ChatCompletions && typed.contains(".azure.com/");
+        let of_azure = match is_azure {
+            true => {
+                "; Azure's address is https://RESOURCE.openai.azure.com/openai/v1, and model is \
+                 the deployment's name"
+            }
+            false => "",
+        };
+        self.address(key, typed, &format!("{fix}{of_azure}"))
+            .map(Some)
     }
 
     fn needed(&self, key: &str, typed: &str, needed: bool, fix: &str) -> Checked<String> {

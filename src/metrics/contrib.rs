@@ -26,7 +26,8 @@ fn exported() -> Exported {
     metrics.service_failed("asr", "deepgram", "late");
     metrics.service_is_up("asr", "deepgram", true);
     metrics.refused(Refusal::Full);
-    metrics.certificate("example.com", jiff::Timestamp::UNIX_EPOCH);
+    let epoch = jiff::Timestamp::UNIX_EPOCH;
+    metrics.certificate("example.com", epoch, epoch);
     metrics.call_ended(CallEnd::Connected);
     metrics.udp_lost(UdpLoss::Busy);
     metrics.queued("asr", Duration::ZERO);

@@ -372,8 +372,8 @@ impl Receiver {
         };
         match sent.await.map(|answer| answer.status()) {
             Ok(status) if status.is_success() => Attempt::Taken,
-            Ok(status) if may_be_taken_later(status) => Attempt::Deferred(status),
-            Ok(status) => Attempt::Refused(status),
+            Ok(status) if is_final(status) => Attempt::Refused(status),
+            Ok(status) => Attempt::Deferred(status),
             Err(error) => Attempt::Unanswered(error.without_url().to_string()),
         }
     }
@@ -434,17 +434,26 @@ fn kept(folder: &Path) -> Vec<(String, Duration)> {
 /// Whether a status says something of the service, and not of one report.
 fn is_for_all(status: StatusCode) -> bool {
     let all = [
+        StatusCode::UNAUTHORIZED,
         StatusCode::TOO_MANY_REQUESTS,
         StatusCode::BAD_GATEWAY,
         StatusCode::SERVICE_UNAVAILABLE,
         StatusCode::GATEWAY_TIMEOUT,
     ];
-    all.contains(&status)
+    status.is_redirection() || all.contains(&status)
 }
 
-fn may_be_taken_later(status: StatusCode) -> bool {
-    let busy = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS];
-    status.is_server_error() || busy.contains(&status)
+/// Whether the service refuses this report for good, or wants none any more (410). A proxy before it answers 404 while
+/// it restarts, and 401 or 403 while its settings are wrong.
+fn is_final(status: StatusCode) -> bool {
+    let refusals = [
+        StatusCode::BAD_REQUEST,
+        StatusCode::GONE,
+        StatusCode::PAYLOAD_TOO_LARGE,
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        StatusCode::UNPROCESSABLE_ENTITY,
+    ];
+    refusals.contains(&status)
 }
 
 #[cfg(test)]
@@ -533,7 +542,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_report_that_is_refused_or_never_taken_is_counted_as_lost() {
-        let (service, url) = scripted(&[401]).await;
+        let (service, url) = scripted(&[422]).await;
         let refused = webhook(url);
         told(&refused).await;
         assert_eq!(service.got.lock().unwrap().len(), 1, "no second attempt");
@@ -575,6 +584,25 @@ mod tests {
         let (_, url) = scripted(&[]).await;
         told(&keeping(url)).await;
         assert_eq!(files(), 0);
+    }
+
+    /// It was deleted when a proxy answered for a service that was being replaced.
+    #[tokio::test]
+    async fn a_report_whose_receiver_is_not_found_for_a_while_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = || std::fs::read_dir(folder.path()).unwrap().count();
+        let (service, url) = scripted(&[404, 404, 200]).await;
+        let requests = || service.got.lock().unwrap().len();
+        let to_it = Some((url, Secret::new(KEY).unwrap()));
+        let webhook = Webhook::with(to_it, Some(folder.path().into()), Vec::new());
+        told(&webhook).await;
+        assert_eq!((webhook.lost().get(), files()), (0, 1));
+        write(&folder.path().join("8.json"), "{\"turns\":[]}").unwrap();
+        webhook.0.send_kept().await;
+        assert_eq!((requests(), files()), (3, 1), "it holds up no other");
+        webhook.0.send_kept().await;
+        assert_eq!((requests(), files()), (4, 0));
+        assert_eq!(webhook.lost().get(), 0);
     }
 
     /// Makes a file older by `seconds`.

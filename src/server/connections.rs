@@ -35,6 +35,9 @@ const WAITING_SHARE: usize = 4;
 /// The divisor for the share of all connections that one address may have served without giving way.
 const SERVED_SHARE: usize = 2;
 
+/// The longest that a client may take to read a response.
+const UNREAD: Duration = Duration::from_secs(60);
+
 /// How long a client's remaining data is read after the server has closed. Closing a socket with
 /// unread data resets it, and the client may lose the last response.
 const LINGER: Duration = Duration::from_secs(2);
@@ -258,7 +261,8 @@ pub(super) struct Place {
     standing: Mutex<Standing>,
     /// A response exists that has not been written completely.
     unwritten: AtomicBool,
-    /// Odd while a request is being served; grows with each request, response and sign of progress.
+    /// Odd while a request is being served; grows with each request, response and sign of progress. Also changes when a
+    /// response has been written.
     requests: watch::Sender<u64>,
 }
 
@@ -287,17 +291,17 @@ impl Place {
 
     /// The response takes long and makes progress: the time that it may take begins anew.
     pub(super) fn goes_on(&self) {
-        self.requests.send_modify(|requests| *requests += 2);
         // Not all of it was written so far.
         self.unwritten.store(true, Relaxed);
+        self.requests.send_modify(|requests| *requests += 2);
         // One that was displaced is being dropped.
         self.hold();
     }
 
     /// A response exists; once it is written, the connection is idle again.
     pub(super) fn answered(&self) {
-        self.requests.send_modify(|requests| *requests += 1);
         self.unwritten.store(true, Relaxed);
+        self.requests.send_modify(|requests| *requests += 1);
     }
 
     /// Everything has been written.
@@ -308,6 +312,10 @@ impl Place {
                 let idle = open.wait(self.address, &self.displaced);
                 self.stand(&mut open, idle);
             }
+            drop(open);
+            // While a request is being served, its answer gets no more time for this.
+            self.requests
+                .send_if_modified(|requests| *requests % 2 == 0);
         }
     }
 
@@ -341,14 +349,15 @@ impl Place {
         self.displaced.cancelled().await;
     }
 
-    /// Returns when the first request does not arrive within `first`, a response takes longer than
-    /// `answer`, or no further request arrives within `again`.
+    /// Returns when the first request does not arrive within `first`, a response takes longer than `answer`, the client
+    /// does not read it within [`UNREAD`], or no further request arrives within `again`.
     pub(super) async fn overdue(&self, first: Duration, answer: Duration, again: Duration) {
         let mut requests = self.requests.subscribe();
         loop {
             let patience = match *requests.borrow_and_update() {
                 0 => first,
                 number if number % 2 == 1 => answer,
+                _ if self.unwritten.load(Relaxed) => UNREAD,
                 _ => again,
             };
             if timeout(patience, requests.changed()).await.is_err() {
@@ -627,7 +636,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     #[expect(clippy::disallowed_methods, reason = "the paused clock is read")]
     async fn each_wait_has_its_own_deadline() {
-        let [first, answer, again] = [5, 30, 60].map(Duration::from_secs);
+        let [first, answer, again] = [5, 30, 620].map(Duration::from_secs);
         let connections = connections(4);
         let place = connections.place(HERE).await.unwrap();
         let began = tokio::time::Instant::now();
@@ -638,7 +647,12 @@ mod tests {
         assert_eq!(began.elapsed(), first + answer);
         place.answered();
         place.overdue(first, answer, again).await;
-        assert_eq!(began.elapsed(), first + answer + again);
+        assert_eq!(began.elapsed(), first + answer + UNREAD);
+        // The client reads it after all, while its time runs.
+        tokio::join!(place.overdue(first, answer, again), async {
+            place.written();
+        });
+        assert_eq!(began.elapsed(), first + answer + UNREAD + again);
     }
 
     #[test]

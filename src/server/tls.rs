@@ -157,7 +157,7 @@ impl Tls {
         }
     }
 
-    /// Tells the metrics when the certificate expires, and the log if that is soon.
+    /// Tells the metrics when the certificate begins and expires, and the log if that is soon.
     #[allow(clippy::disallowed_methods, reason = "an edge: certificates expire")]
     async fn warn(&self, metrics: &Metrics) {
         let mut last: Option<Timestamp> = None;
@@ -166,6 +166,7 @@ impl Tls {
             if let Some(certificate) = self.certificate() {
                 metrics.certificate(
                     certificate.names.first().map_or("", String::as_str),
+                    certificate.from,
                     certificate.until,
                 );
                 // Also by a clock that was set back.

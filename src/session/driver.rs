@@ -177,6 +177,7 @@ impl Driver {
         });
         let watch = engines.observers.traces.as_ref().and_then(|collector| {
             let subject = traces::Subject::new(
+                collector.sampler(),
                 key,
                 options.parent,
                 policy.briefing.agent.clone(),

@@ -3,7 +3,7 @@
 
 use super::spans::{self, text};
 use super::watch::{Ended, Turn};
-use super::{TraceSettings, names};
+use super::{Sampler, TraceSettings, names};
 use crate::backend::{Backend, KeyForm, retry_after};
 use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::trace::v1::{
@@ -57,6 +57,7 @@ struct Queue {
     /// The other end of the queue, until the first turn is over.
     waiting: Mutex<Option<mpsc::Receiver<Told>>>,
     collector: Arc<Collector>,
+    sampler: Sampler,
     content: bool,
     under_way: TaskTracker,
 }
@@ -118,6 +119,7 @@ impl Traces {
             url,
             headers,
             resource,
+            sampler,
             content,
         } = settings;
         let backend = Backend::new(url.clone(), None, CONNECT, PATIENCE)?;
@@ -134,9 +136,15 @@ impl Traces {
                 lost: Counter::default(),
                 closing: CancellationToken::new(),
             }),
+            sampler,
             content,
             under_way: TaskTracker::new(),
         })))
+    }
+
+    /// The conversations that are traced.
+    pub(crate) fn sampler(&self) -> Sampler {
+        self.0.sampler
     }
 
     /// Whether spans contain words and arguments.

@@ -5,7 +5,7 @@
 pub struct Parent {
     pub(super) trace: [u8; 16],
     pub(super) span: [u8; 8],
-    /// Whether the client's trace is kept. If not, neither is that of the conversation.
+    /// Whether the client's trace is kept.
     pub(super) sampled: bool,
 }
 

@@ -1,6 +1,6 @@
 use super::export::Told;
 use super::watch::Turn;
-use super::{Parent, Subject, Watch};
+use super::{Parent, Sampler, Subject, Watch};
 use super::{TraceSettings, Traces, spans};
 use crate::conversation::{
     CallId, ClauseId, Discard, Event, Fate, Input, ItemId, Micros, Output, RequestId,
@@ -25,12 +25,13 @@ fn watched(content: bool) -> (Watch, Receiver<Told>) {
         url: "http://127.0.0.1:9/v1/traces".parse().unwrap(),
         headers: reqwest::header::HeaderMap::new(),
         resource: Vec::new(),
+        sampler: Sampler::default(),
         content,
     };
     let traces = Traces::new(settings).unwrap();
     let told = traces.take();
     let session = Uuid::from_u128(7);
-    let subject = Subject::new(session, None, None, None, 1_000_000).unwrap();
+    let subject = Subject::new(Sampler::default(), session, None, None, None, 1_000_000).unwrap();
     (Watch::new(traces, subject), told)
 }
 
@@ -324,7 +325,8 @@ fn a_client_that_does_not_keep_its_trace_has_none_here() {
             "0".repeat(15)
         ))
     };
-    let subject = |flags| Subject::new(Uuid::nil(), parent(flags), None, None, 0);
+    let sampler = Sampler::default();
+    let subject = |flags| Subject::new(sampler, Uuid::nil(), parent(flags), None, None, 0);
     assert!(subject("00").is_none());
     let kept = subject("01").unwrap();
     assert_eq!(kept.trace[15], 1);

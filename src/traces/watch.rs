@@ -3,6 +3,7 @@
 
 use super::export::{Told, Traces};
 use super::parent::Parent;
+use super::sampler::Sampler;
 use crate::conversation::{
     CallId, ClauseId, Event, Fate, HangUpReason, Input, Job, Micros, NewItem, Output, RequestId,
     Samples, Time, TurnRecord,
@@ -39,17 +40,18 @@ pub(crate) struct Subject {
 
 impl Subject {
     /// A conversation that began at `began`, nanoseconds since 1970. Without a parent the trace has the id of the
-    /// session, so that it can be found by it. `None` if the client's trace is not kept.
+    /// session, so that it can be found by it. `None` if it is not traced.
     pub(crate) fn new(
+        sampler: Sampler,
         session: Uuid,
         parent: Option<Parent>,
         agent: Option<String>,
         transport: Option<&str>,
         began: u64,
     ) -> Option<Self> {
-        let is_kept = parent.is_none_or(|parent| parent.sampled);
-        is_kept.then(|| Self {
-            trace: parent.map_or(*session.as_bytes(), |parent| parent.trace),
+        let trace = parent.map_or(*session.as_bytes(), |parent| parent.trace);
+        sampler.keeps(trace, parent).then(|| Self {
+            trace,
             root: span_id(),
             parent: parent.map(|parent| parent.span),
             session,

@@ -251,6 +251,39 @@ fn a_variable_that_is_not_a_setting_is_told_of() {
     assert!(examined.contains(told), "{examined}");
 }
 
+/// Nothing was detected, and nothing said so.
+#[test]
+fn languages_that_no_service_detects_are_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let far = "[asr.services.far]\nbase_url = \"http://127.0.0.1:1/v1\"\nmodel = \"w\"\n";
+    let warned = |asr: &str| {
+        let config = format!("[asr]\n{asr}{far}");
+        std::fs::write(folder.path().join("undertone.toml"), config).unwrap();
+        let output = run(folder.path(), &["config", "check"]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        stderr(&output)
+    };
+    let told = warned("service = \"far\"\nlanguages = [\"de\"]\n");
+    assert!(told.contains("asr.languages"), "{told}");
+    assert!(told.contains("\"far\""), "{told}");
+    let fix = "give their agents a `language`";
+    assert!(!told.contains(fix), "{told}");
+    for asr in ["service = \"far\"\n", "languages = [\"de\"]\n"] {
+        assert!(!warned(asr).contains("asr.languages"), "{asr}");
+    }
+    std::fs::create_dir(folder.path().join("agents")).unwrap();
+    for (agent, is_told) in [
+        ("", false),
+        ("recogniser = \"far\"\n", true),
+        ("recogniser = \"far\"\nlanguage = \"en\"\n", false),
+    ] {
+        std::fs::write(folder.path().join("agents/desk.toml"), agent).unwrap();
+        let told = warned("languages = [\"de\"]\n");
+        assert_eq!(told.contains("asr.languages"), is_told, "{agent}: {told}");
+        assert_eq!(told.contains(fix), is_told, "{agent}: {told}");
+    }
+}
+
 /// `doctor` found nothing, and `serve` named no key.
 #[test]
 fn a_file_that_cannot_be_written_is_named_with_its_key() {
@@ -653,6 +686,29 @@ fn the_doctor_checks_a_draft_model_once() {
     let detail = draft["detail"].as_str().unwrap();
     assert!(detail.starts_with("(draft model) "), "{report}");
     assert_eq!(models.next(), None, "{report}");
+}
+
+/// The model was called broken, although its key may ask it.
+#[test]
+fn the_doctor_calls_no_model_broken_whose_list_its_key_may_not_read() {
+    async fn refused() -> (StatusCode, String) {
+        let message = "Insufficient permissions. Missing scopes: api.model.read.";
+        let error = json!({"error": {"message": message}});
+        (StatusCode::FORBIDDEN, error.to_string())
+    }
+    let address = serve_on_a_thread(Router::new().route("/v1/models", get(refused)));
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!(
+        "[llm]\nengine = \"openai-compatible\"\nmodel = \"m\"\nbase_url = \"http://{address}/v1\"\n"
+    );
+    std::fs::write(folder.path().join("undertone.toml"), text).unwrap();
+    let report = examined(folder.path());
+    let mut checks = report["checks"].as_array().unwrap().iter();
+    let check = checks.find(|check| check["name"] == "language model");
+    let check = check.unwrap();
+    assert_eq!(check["status"], "ok", "{check}");
+    let detail = check["detail"].as_str().unwrap();
+    assert!(detail.contains("may not list its models"), "{check}");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use undertone::conversation::Policy;
 use undertone::llm::remote::{Dialect, Settings};
 use undertone::llm::{Calls, Demands, Prompt};
 use undertone::server::TlsSettings;
+use undertone::traces::Sampler;
 
 const REMOTE: &str =
     "[llm]\nengine = \"openai-compatible\"\nbase_url = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\n";
@@ -407,6 +408,26 @@ fn a_remote_model_needs_an_address_and_a_name() {
         "http://127.0.0.1:1/v1"
     );
     file("[llm]\nbase_url = \"ftp://x\"\n").refused(&["llm.base_url", "http"]);
+}
+
+/// The error did not say what else to type.
+#[test]
+fn the_address_that_azures_portal_shows_is_refused_with_the_one_to_use() {
+    let shown = "https://hotel.openai.azure.com/openai/deployments/mini/chat/completions?api-version=2024-10-21";
+    let remote = |engine: &str| {
+        file(&format!(
+            "[llm]\nengine = \"{engine}\"\nbase_url = \"{shown}\"\n"
+        ))
+    };
+    remote("openai-compatible").refused(&[
+        "llm.base_url",
+        "up to /v1",
+        "https://RESOURCE.openai.azure.com/openai/v1",
+        "deployment's name",
+    ]);
+    let error = remote("anthropic").load().unwrap_err().to_string();
+    assert!(error.contains("up to /v1"), "{error}");
+    assert!(!error.contains("RESOURCE"), "{error}");
 }
 
 /// The local brain answered instead, without a word about it.
@@ -1226,4 +1247,78 @@ fn the_certificates_of_a_store_are_read_and_belong_to_rediss() {
     ] {
         store("rediss", keys).refused(told);
     }
+}
+
+/// They were ignored without a word, or kept the server from starting.
+#[test]
+fn what_opentelemetrys_variables_ask_for_happens_or_is_warned_of() {
+    let with = |variables: &[(&str, &str)]| {
+        let mut setup = file("").variable("OTEL_EXPORTER_OTLP_ENDPOINT", "https://collector:4318");
+        for (name, value) in variables {
+            setup = setup.variable(name, value);
+        }
+        let loaded = setup.load().unwrap();
+        (loaded.config.traces, loaded.warnings)
+    };
+    let sampler = |name: &str, argument: &str| {
+        let (name, argument) = (
+            ("OTEL_TRACES_SAMPLER", name),
+            ("OTEL_TRACES_SAMPLER_ARG", argument),
+        );
+        let (traces, warnings) = with(&[name, argument]);
+        let Sampler {
+            share,
+            follows_client,
+        } = traces.expect("a collector").sampler;
+        ((share, follows_client), warnings)
+    };
+    for (name, argument, share, follows_client) in [
+        ("", "", 1.0, true),
+        ("always_on", "0.5", 1.0, false),
+        ("always_off", "", 0.0, false),
+        ("traceidratio", "0.25", 0.25, false),
+        ("traceidratio", "", 1.0, false),
+        ("parentbased_always_on", "", 1.0, true),
+        ("PARENTBASED_ALWAYS_OFF", "", 0.0, true),
+        ("parentbased_traceidratio", " 0.1 ", 0.1, true),
+    ] {
+        let (read, warnings) = sampler(name, argument);
+        assert_eq!(read, (share, follows_client), "{name}");
+        assert!(warnings.is_empty(), "{warnings:?}");
+    }
+    for (name, argument, share, follows_client, variable) in [
+        ("jaeger_remote", "", 1.0, true, "SAMPLER"),
+        ("parentbased_xray", "", 1.0, true, "SAMPLER"),
+        ("traceidratio", "25", 1.0, false, "SAMPLER_ARG"),
+        ("traceidratio", "NaN", 1.0, false, "SAMPLER_ARG"),
+    ] {
+        let (read, warnings) = sampler(name, argument);
+        assert_eq!(read, (share, follows_client), "{name}");
+        let variable = format!("OTEL_TRACES_{variable} ");
+        assert!(warnings[0].starts_with(&variable), "{warnings:?}");
+    }
+    for (variable, value, is_on, is_told) in [
+        ("TRACES_EXPORTER", "otlp", true, false),
+        ("TRACES_EXPORTER", "console, otlp", true, false),
+        ("TRACES_EXPORTER", "None", false, false),
+        ("TRACES_EXPORTER", "zipkin", false, true),
+        ("SDK_DISABLED", "TRUE", false, false),
+        ("EXPORTER_OTLP_PROTOCOL", "HTTP/Protobuf", true, false),
+        ("EXPORTER_OTLP_PROTOCOL", "grpc", false, true),
+        ("EXPORTER_OTLP_TRACES_PROTOCOL", "http/json", false, true),
+        ("EXPORTER_OTLP_CERTIFICATE", "ca.pem", true, true),
+        ("EXPORTER_OTLP_TRACES_CLIENT_KEY", "key.pem", true, true),
+    ] {
+        let variable = format!("OTEL_{variable}");
+        let (traces, warnings) = with(&[(variable.as_str(), value)]);
+        assert_eq!(traces.is_some(), is_on, "{variable}={value}");
+        assert_eq!(warnings.len(), usize::from(is_told), "{warnings:?}");
+        assert!(warnings.iter().all(|told| told.starts_with(&variable)));
+    }
+    // The configuration goes before protocol and exporters of the environment.
+    let configured = file("[telemetry]\nendpoint = \"http://127.0.0.1:4318\"\n");
+    let configured = configured.variable("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
+    let configured = configured.variable("OTEL_TRACES_EXPORTER", "console");
+    let loaded = configured.load().unwrap();
+    assert!(loaded.config.traces.is_some() && loaded.warnings.is_empty());
 }

@@ -4,7 +4,7 @@ use crate::support::program::until;
 use crate::support::scripted;
 use crate::support::tls::{Authority, NAME, connector, shown};
 use crate::support::{PATIENCE, Script, Server, local};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -36,11 +36,17 @@ async fn start(name: &str, arguments: &[&str], port: u16) -> Child {
     child
 }
 
+/// The file with Pebble's settings.
+const CONFIG: &str = "pebble.json";
+
 /// An ACME server that connects to `port` of every domain, and its name server, which leads every domain here.
 struct Pebble {
     directory: String,
     management: String,
-    _programs: [Child; 2],
+    listen: u16,
+    names: String,
+    server: Child,
+    _resolver: Child,
 }
 
 impl Pebble {
@@ -57,8 +63,7 @@ impl Pebble {
             "ocspResponderURL": "",
             "externalAccountBindingRequired": false,
         }});
-        let file = folder.join("pebble.json");
-        std::fs::write(&file, config.to_string()).expect("written");
+        std::fs::write(folder.join(CONFIG), config.to_string()).expect("written");
         let (dns, manage) = (
             format!("127.0.0.1:{names}"),
             format!("127.0.0.1:{names_management}"),
@@ -80,13 +85,30 @@ impl Pebble {
             "",
         ];
         let resolver = start("pebble-challtestsrv", &arguments, names_management).await;
-        let file = file.to_str().expect("text");
-        let server = start("pebble", &["-config", file, "-dnsserver", &dns], listen).await;
         Self {
             directory: format!("https://127.0.0.1:{listen}/dir"),
             management: format!("https://127.0.0.1:{management}/roots/0"),
-            _programs: [resolver, server],
+            listen,
+            server: Self::spawn(folder, &dns, listen).await,
+            names: dns,
+            _resolver: resolver,
         }
+    }
+
+    async fn spawn(folder: &Path, names: &str, listen: u16) -> Child {
+        let file = folder.join(CONFIG);
+        let file = file.to_str().expect("text");
+        start("pebble", &["-config", file, "-dnsserver", names], listen).await
+    }
+
+    /// Starts it anew at the same address, without what it knew. From now on it connects to `port`.
+    async fn forget(&mut self, folder: &Path, port: u16) {
+        self.server.kill().await.expect("killed");
+        let config = std::fs::read(folder.join(CONFIG)).expect("its settings");
+        let mut config: Value = serde_json::from_slice(&config).expect("JSON");
+        config["pebble"]["tlsPort"] = json!(port);
+        std::fs::write(folder.join(CONFIG), config.to_string()).expect("written");
+        self.server = Self::spawn(folder, &self.names, self.listen).await;
     }
 
     /// The root of the certificates that it issues, in PEM form.
@@ -97,8 +119,10 @@ impl Pebble {
             .tls_certs_only([own])
             .timeout(PATIENCE)
             .build();
-        let answer = client.expect("a client").get(&self.management).send().await;
-        answer.expect("an answer").text().await.expect("text")
+        let client = client.expect("a client");
+        // This interface opens after that for certificates.
+        let answer = until(async || client.get(&self.management).send().await.ok()).await;
+        answer.text().await.expect("text")
     }
 }
 
@@ -153,6 +177,40 @@ async fn a_certificate_comes_from_an_acme_server_and_is_kept_for_the_next_start(
         issued,
         "without the ACME server"
     );
+}
+
+/// The account was used for ever, and no certificate came.
+#[tokio::test]
+async fn an_account_that_the_acme_server_does_not_know_any_more_is_replaced() {
+    let (authority, folder) = (Authority::new(), tempfile::tempdir().expect("a folder"));
+    let folder = folder.path();
+    let [first, second] = free_ports().await;
+    let (mut pebble, trusted) = issuer(folder, &authority, first).await;
+    let cache = folder.join("cache");
+    let kept = pebble.directory.trim_start_matches("https://");
+    let kept = cache.join(kept.replace([':', '/'], "_"));
+    let settings = AcmeSettings {
+        domains: vec![NAME.into()],
+        contact: Vec::new(),
+        cache,
+        directory: pebble.directory.parse().expect("an address"),
+        root: Some(trusted),
+    };
+    let account = || std::fs::read(kept.join("account.json")).expect("an account");
+    let issued = async |server: &Server, root: &str| {
+        let connector = connector(root, &[b"http/1.1"]);
+        until(async || shown(&connector, server.address, NAME).await.ok()).await
+    };
+    let server = serve(first, &settings);
+    issued(&server, &pebble.root(&authority).await).await;
+    drop(server);
+    let before = account();
+    std::fs::remove_file(kept.join(format!("{NAME}.pem"))).expect("removed");
+
+    pebble.forget(folder, second).await;
+    let server = serve(second, &settings);
+    issued(&server, &pebble.root(&authority).await).await;
+    assert_ne!(account(), before);
 }
 
 /// It used to be thrown away, and another one was asked for until the ACME server issued no more.

@@ -304,6 +304,24 @@ async fn connections_that_send_nothing_are_closed() {
     assert!(metrics.contains(counted), "{metrics}");
 }
 
+/// They were served, with WebSockets that failed and without the limits per connection.
+#[tokio::test]
+async fn clients_that_know_http_2_beforehand_are_not_served() {
+    let server = Server::start(Script::default()).await;
+    let mut stream = TcpStream::connect(server.address).await.expect("a socket");
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    stream.write_all(preface).await.expect("sent");
+    let mut answer = vec![];
+    // Closed or reset: there is no frame with settings before it.
+    let _ = timeout(PATIENCE, stream.read_to_end(&mut answer))
+        .await
+        .expect("closed in time");
+    assert!(
+        answer.is_empty() || answer.starts_with(b"HTTP/1.1 400"),
+        "{answer:?}"
+    );
+}
+
 #[tokio::test]
 async fn silent_connections_do_not_block_others() {
     let settings = ServerSettings {

@@ -12,8 +12,10 @@ use redis::cmd;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use undertone::session::{BudgetShared, BudgetStore, Spending};
-use undertone::store::{Store, StoreFigures, StoreTls, key};
+use undertone::store::{Store, StoreFigures, StoreSettings, StoreTls, key};
 use undertone::tools::journal::{
     Begun, Intent, Journal, JournalError, JournalFigures, JournalShared, JournalStore,
 };
@@ -409,6 +411,40 @@ async fn a_failed_handshake_with_the_store_is_told_with_its_mend() {
             error.contains(problem) && error.contains(mend),
             "{mend}: {error}"
         );
+    }
+}
+
+/// The server took it for a store that does not answer.
+#[tokio::test]
+async fn a_node_of_a_cluster_is_told_with_its_mend() {
+    for answer in [
+        "-MOVED 15495 10.0.0.6:6379\r\n",
+        "-ASK 15495 10.0.0.6:6379\r\n",
+        "-CLUSTERDOWN Hash slot not served\r\n",
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let node = tokio::spawn(async move {
+            let (mut client, _) = listener.accept().await.expect("a client");
+            let mut bytes = [0; 1_024];
+            while let Ok(read @ 1..) = client.read(&mut bytes).await {
+                // Each command is an array, and nothing in it has an asterisk.
+                let commands = bytes[..read].iter().filter(|byte| **byte == b'*');
+                let answers = answer.repeat(commands.count());
+                client.write_all(answers.as_bytes()).await.expect("sent");
+            }
+        });
+        let settings = StoreSettings {
+            url: format!("redis://{address}").parse().expect("a URL"),
+            password: None,
+            tls: StoreTls::default(),
+        };
+        let told = settings.try_out().await.expect_err("an error").to_string();
+        assert!(
+            told.contains("a node of a cluster") && told.contains("store.url"),
+            "{told}"
+        );
+        node.abort();
     }
 }
 

@@ -24,7 +24,7 @@ use undertone::session::{Builders, Observers};
 use undertone::tools::{
     CallContext, Declaration, Effect, Eligibility, Registry, Tool, ToolError, ToolSpec,
 };
-use undertone::traces::{TraceSettings, Traces};
+use undertone::traces::{Sampler, TraceSettings, Traces};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/foreign");
 
@@ -182,6 +182,7 @@ fn traces(url: &str, content: bool) -> Traces {
         url: format!("{url}/v1/traces").parse().expect("a URL"),
         headers: reqwest::header::HeaderMap::new(),
         resource: vec![("service.name".into(), "test".into())],
+        sampler: Sampler::default(),
         content,
     };
     Traces::new(settings).expect("traces")
@@ -381,12 +382,43 @@ async fn collectors_that_are_gone_or_never_answer_harm_no_call_and_losses_are_co
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_program_honours_opentelemetrys_variables() {
-    let mut collector = Collector::start().await;
+/// A folder with the program's settings.
+fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let settings = "[server]\nport = 0\n[playground]\ndemonstration = false\n";
     std::fs::write(folder.path().join("undertone.toml"), settings).expect("written");
+    folder
+}
+
+/// The sampler was ignored, and everything was traced.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_program_traces_what_opentelemetrys_sampler_keeps() {
+    let mut collector = Collector::start().await;
+    let folder = folder();
+    for sampler in ["always_off", "always_on"] {
+        let mut command = program::command(folder.path(), &common::weights(), "");
+        command
+            .env("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url)
+            .env("OTEL_TRACES_SAMPLER", sampler)
+            .env("OTEL_SERVICE_NAME", sampler);
+        let mut program = Program::start(command).await;
+        let mut client = program.open(None).await.expect("a session");
+        answer(&mut client, "What is twelve times seven?").await;
+        client.socket.close(None).await.expect("closed");
+        // It sends what waits before it ends.
+        program.signal(Signal::TERM);
+        assert!(program.ended().await.success());
+    }
+    let trace = collector.conversation().await;
+    for request in &trace.0 {
+        assert_eq!(request["resource"]["service.name"], "always_on");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_program_honours_opentelemetrys_variables() {
+    let mut collector = Collector::start().await;
+    let folder = folder();
     let mut command = program::command(folder.path(), &common::weights(), "");
     command
         .env("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url)

@@ -68,7 +68,9 @@ pub(super) struct Acme {
 enum AcmeError {
     #[error("{0}")]
     Protocol(#[from] instant_acme::Error),
-    #[error("{domain}: {problem}")]
+    #[error(
+        "{domain}: {problem}; the ACME server must reach port 443 of this domain, and that must lead here"
+    )]
     Refused { domain: String, problem: String },
     #[error(
         "the ACME server offers no TLS-ALPN-01 for {0}, the only challenge that this server supports"
@@ -144,7 +146,7 @@ impl Acme {
                     tracing::error!(
                         %error,
                         again_in_seconds = pause.as_secs(),
-                        "cannot get a TLS certificate; the ACME server must reach port 443 of each domain, and that must lead here"
+                        "cannot get a TLS certificate"
                     );
                     sleep(pause).await;
                     pause = (2 * pause).min(LONGEST_PAUSE);
@@ -169,12 +171,20 @@ impl Acme {
 
     /// A new certificate and its key, in PEM form.
     async fn order(&self, tls: &Tls) -> Result<(String, String), AcmeError> {
-        let account = self.account().await?;
         let domains = self.settings.domains.iter();
         let domains: Vec<_> = domains
             .map(|domain| Identifier::Dns(domain.clone()))
             .collect();
-        let mut order = account.new_order(&NewOrder::new(&domains)).await?;
+        let wanted = NewOrder::new(&domains);
+        let mut order = match self.account().await?.new_order(&wanted).await {
+            Err(error) if is_of_no_account(&error) => {
+                tracing::warn!(
+                    "the ACME server does not know this server's account any more: asking for another"
+                );
+                self.new_account().await?.new_order(&wanted).await?
+            }
+            order => order?,
+        };
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
             let mut authorization = authorization?;
@@ -205,9 +215,14 @@ impl Acme {
     async fn account(&self) -> Result<Account, AcmeError> {
         let kept = std::fs::read(&self.account).ok();
         let kept = kept.and_then(|kept| serde_json::from_slice::<AccountCredentials>(&kept).ok());
-        if let Some(kept) = kept {
-            return Ok(self.builder()?.from_credentials(kept).await?);
+        match kept {
+            Some(kept) => Ok(self.builder()?.from_credentials(kept).await?),
+            None => self.new_account().await,
         }
+    }
+
+    /// A new account, which is kept in place of another.
+    async fn new_account(&self) -> Result<Account, AcmeError> {
         let contact: Vec<&str> = self.settings.contact.iter().map(String::as_str).collect();
         let new = NewAccount {
             contact: &contact,
@@ -244,6 +259,14 @@ fn is_due(certificate: Option<&Certificate>) -> bool {
 fn is_due_at(from: Timestamp, until: Timestamp, now: Timestamp) -> bool {
     let left: SignedDuration = until.duration_since(now);
     left < until.duration_since(from) / 3
+}
+
+/// Whether the ACME server has no such account.
+fn is_of_no_account(error: &instant_acme::Error) -> bool {
+    let instant_acme::Error::Api(problem) = error else {
+        return false;
+    };
+    problem.r#type.as_deref() == Some("urn:ietf:params:acme:error:accountDoesNotExist")
 }
 
 /// The domain that the ACME server did not find here, and what it says about it.

@@ -12,11 +12,16 @@ use url::{Host, Url};
 /// A connection that takes longer does not help a conversation.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 
+/// The variables with the proxy that other programs reach servers through.
+const PROXIES: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
+
 /// The connections of all tools of a server: pools are shared, and so is what warmed them up.
 #[derive(Debug, Clone)]
 pub struct Web {
     public: reqwest::Client,
     any: reqwest::Client,
+    /// The variable with a proxy, which is not used.
+    pub(super) unused_proxy: Option<&'static str>,
 }
 
 impl Web {
@@ -25,9 +30,11 @@ impl Web {
     /// # Errors
     /// If TLS cannot be set up.
     pub fn new() -> Result<Self, reqwest::Error> {
+        let is_set = |name: &&str| std::env::var_os(name).is_some_and(|proxy| !proxy.is_empty());
         Ok(Self {
             public: client().dns_resolver(Arc::new(PublicOnly)).build()?,
             any: client().build()?,
+            unused_proxy: PROXIES.into_iter().find(is_set),
         })
     }
 }

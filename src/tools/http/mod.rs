@@ -296,9 +296,16 @@ impl Web {
         if let Some(json) = &request.json {
             builder = builder.json(json);
         }
-        builder.send().await.map_err(|error| Failure {
-            reason: reason(&error),
-            is_sent: !error.is_connect(),
+        builder.send().await.map_err(|error| {
+            let mut reason = reason(&error);
+            let is_sent = !error.is_connect();
+            // A private service would not be behind the proxy.
+            let is_public = allowed.is_none() && forbidden(&error).is_none();
+            let unused = self.unused_proxy.filter(|_| !is_sent && is_public);
+            if let Some(name) = unused {
+                reason += &format!("; {name} is set, but tools use no proxy");
+            }
+            Failure { reason, is_sent }
         })
     }
 
@@ -362,17 +369,23 @@ async fn read(mut response: reqwest::Response, limit: usize) -> Result<Answer, F
 
 /// The innermost cause: "connection refused" says more than "error sending request".
 fn reason(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(inner) = cause.source() {
-        if let Some(forbidden) = inner.downcast_ref::<Forbidden>() {
-            return forbidden.to_string();
-        }
-        cause = inner;
+    if let Some(forbidden) = forbidden(error) {
+        return forbidden.to_string();
     }
-    if cause.is::<reqwest::Error>() {
-        return "the connection failed".into();
-    }
-    cause.to_string()
+    let cause = causes(error).last();
+    let cause = cause.filter(|cause| !cause.is::<reqwest::Error>());
+    cause.map_or_else(|| "the connection failed".into(), ToString::to_string)
+}
+
+/// The address that must not be reached, if that is why a request failed.
+fn forbidden(error: &reqwest::Error) -> Option<&Forbidden> {
+    causes(error).find_map(|cause| cause.downcast_ref())
+}
+
+fn causes(
+    error: &dyn std::error::Error,
+) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    std::iter::successors(error.source(), |cause| cause.source())
 }
 
 /// A declared tool that sends a request.
@@ -477,6 +490,21 @@ pub(crate) fn refusal(answer: &Answer, pointer: Option<&str>, service: &str) -> 
 mod tests {
     use super::*;
     use serde_json::json;
+
+    /// The log said only that the host was not found.
+    #[tokio::test]
+    async fn a_failure_to_connect_names_the_proxy_that_is_not_used() {
+        let mut web = Web::new().unwrap();
+        web.unused_proxy = Some("HTTPS_PROXY");
+        let url = Url::parse("https://no-such-server.invalid/").unwrap();
+        let failed = web.fetch(Request::get(url), None, 1_024).await;
+        let failure = failed.err().unwrap();
+        let told = "; HTTPS_PROXY is set, but tools use no proxy";
+        assert!(failure.reason.ends_with(told), "{}", failure.reason);
+        assert!(!failure.is_sent);
+        let error = ToolError::NotBegun(failure.reason).to_string();
+        assert!(!error.contains("PROXY"), "{error}");
+    }
 
     #[test]
     fn what_a_service_says_of_our_own_faults_is_not_said_to_the_user() {

@@ -43,6 +43,7 @@ fn traces(url: Url) -> Traces {
         url,
         headers,
         resource: vec![("service.name".into(), "test".into())],
+        sampler: Sampler::default(),
         content: false,
     };
     let least = Duration::from_millis(1);
@@ -51,7 +52,7 @@ fn traces(url: Url) -> Traces {
 
 /// Tells of a conversation that had no turn: one span.
 fn tell(traces: &Traces) {
-    let subject = Subject::new(Uuid::new_v4(), None, None, None, 0).unwrap();
+    let subject = Subject::new(traces.sampler(), Uuid::new_v4(), None, None, None, 0).unwrap();
     Watch::new(traces.clone(), subject).end(Time::from_ms(5), None);
 }
 
