@@ -13,14 +13,17 @@ const START_PATIENCE = 8000;
 const NO_OUTPUT = 'the browser starts no sound, perhaps because it has no sound output. Connect a loudspeaker or headphones and try again, or type.';
 
 /**
- * Starts a context. Firefox starts none without a sound output, and does not say so.
+ * Starts a context, also one that is being suspended and still says that it runs. Firefox starts none without a sound
+ * output, and does not say so.
  * @param {AudioContext} context
  * @throws {Error} if it does not start; the message is the reason, as the end of a sentence, and what to do
  */
 export async function start(context) {
-  if (context.state === 'running') return;
-  const late = new Promise((_, reject) => setTimeout(() => reject(new Error(NO_OUTPUT)), START_PATIENCE));
-  await Promise.race([context.resume(), late]);
+  let patience;
+  const late = new Promise((_, reject) => {
+    patience = setTimeout(() => reject(new Error(NO_OUTPUT)), START_PATIENCE);
+  });
+  await Promise.race([context.resume(), late]).finally(() => clearTimeout(patience));
 }
 
 /** The samples in base64 of PCM16. */

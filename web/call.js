@@ -162,7 +162,7 @@ export class CallLine {
     if (trouble !== null) throw new NoCall(trouble);
   }
 
-  /** Resolves with the reason if no address of the browser goes with one of the server's, all of which the answer has. */
+  /** Resolves with the reason if the browser pairs none of its addresses with one of the server's. The answer lists all of those. */
   async #unpaired() {
     await reached(this.#peer, 'iceGatheringState', 'complete');
     await pause(PAIRING);

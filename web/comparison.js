@@ -100,7 +100,7 @@ export class Playing {
   /** Sets the early start. */
   #switch() {
     this.#session.send({ type: 'session.update', session: { type: 'realtime', undertone: { speculation: this.early } } });
-    // The answer comes behind the beginning of a greeting, for which an update is the signal.
+    // The greeting begins with this update. `session.updated` may come before it does; `input_audio_buffer.cleared` comes after.
     this.#session.send({ type: 'input_audio_buffer.clear' });
   }
 

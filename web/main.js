@@ -129,7 +129,7 @@ const REACTIONS = {
   },
   'undertone.stage_failed': ({ stage: name, message }) => transcript.note(`${stage(name)}: ${message}`, 'failed'),
   error: ({ error }) => {
-    // One that had begun before the page could know.
+    // A response had begun before the page could know.
     if (error.code === 'conversation_already_has_active_response') {
       typed.unanswered = true;
       return;

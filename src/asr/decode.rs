@@ -240,7 +240,12 @@ fn behind_sound<'a>(before: &str, begin: &str, inside: &'a str) -> Option<&'a st
     let (sound, behind) = match inside.split_once(end) {
         Some(closed) => closed,
         // The only sound was cut off.
-        None if end != '*' && !before.contains(char::is_alphanumeric) => (inside, ""),
+        None if end != '*'
+            && !before.contains(char::is_alphanumeric)
+            && inside.split_whitespace().count() <= 2 =>
+        {
+            (inside, "")
+        }
         None => return None,
     };
     let in_word = before.ends_with(|c: char| c == '*' || c.is_alphanumeric());
@@ -358,6 +363,7 @@ mod tests {
             "What the f**k is this sh*t, and who sold me that sh*t?",
             "Is it ** or () or neither?",
             "It opens (at noon, I think.",
+            "(Yes, I would like that",
         ] {
             assert_eq!(text(said), said);
         }

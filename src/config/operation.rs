@@ -204,8 +204,8 @@ impl Check<'_> {
             let set = set.filter(|name| self.opentelemetry(name).is_some());
             warnings.extend(set.map(|name| {
                 format!(
-                    "{name} is set and not read: the collector is trusted by the system's authorities, and shown no \
-                     certificate"
+                    "{name} is set but not supported: the collector's certificate is checked against the system's \
+                     authorities, and no client certificate is sent"
                 )
             }));
         }
@@ -281,7 +281,7 @@ impl Check<'_> {
             return Ok(Some(with_path(&base)));
         }
         let set = ENDPOINTS.into_iter();
-        let mut set = set.filter_map(|name| Some((name, self.env.get(name)?)));
+        let mut set = set.filter_map(|name| Some((name, self.opentelemetry(name)?)));
         let Some((name, typed)) = set.next() else {
             return Ok(None);
         };

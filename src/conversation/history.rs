@@ -22,7 +22,7 @@ pub(super) struct History {
     items: Vec<Item>,
     /// The number of items added so far, with those that were deleted.
     added: u64,
-    /// That number when an opening began that has waited, until an answer begins.
+    /// The value of `added` when an opening that had waited began; `None` once an answer has begun.
     opening: Option<u64>,
 }
 
@@ -253,13 +253,19 @@ impl History {
         speech.unwrap_or_default()
     }
 
-    /// The items of the agent's speech since the user's last message, but for those that are hidden from the model.
+    /// The items of the agent's speech that came after the user's last message, but for those that are hidden from the
+    /// model. An opening that was put before that message is one of them.
     pub(super) fn said_since_the_user(&self) -> Vec<ItemId> {
-        let since = self.items.iter().rev().take_while(|item| !item.is_users());
-        let said = |item: &&Item| matches!(&item.content, Content::Spoken(s) if !s.outside);
-        let mut said: Vec<ItemId> = since.filter(said).map(|item| item.id).collect();
-        said.reverse();
-        said
+        let last = self.items.iter().rfind(|item| item.is_users());
+        let asked = last.map_or(0, |item| item.number);
+        let is_since = |item: &&Item| {
+            item.number > asked && matches!(&item.content, Content::Spoken(s) if !s.outside)
+        };
+        self.items
+            .iter()
+            .filter(is_since)
+            .map(|item| item.id)
+            .collect()
     }
 
     /// The words of an item that were not heard.

@@ -338,7 +338,7 @@ pub struct Settings {
     pub transcribe_only: bool,
     /// The client has set up the session: an opening that waits for it begins.
     #[serde(skip_serializing_if = "is_false")]
-    pub opens: bool,
+    pub releases_opening: bool,
 }
 
 /// The token limit of a response, calls included.

@@ -433,6 +433,7 @@ fn kept(folder: &Path) -> Vec<(String, Duration)> {
 
 /// Whether a status says something of the service, and not of one report.
 fn is_for_all(status: StatusCode) -> bool {
+    // Not 403 or 404: a firewall may refuse the words of one report, and one must not hold up the others.
     let all = [
         StatusCode::UNAUTHORIZED,
         StatusCode::TOO_MANY_REQUESTS,

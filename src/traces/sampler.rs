@@ -2,8 +2,8 @@
 
 use super::Parent;
 
-/// The random bits of a trace's id, which are its last (W3C's Trace Context, level 2). The id of a session has fixed
-/// ones before them.
+/// The number of random bits at the end of a trace id (W3C Trace Context, level 2). In a session's id, a UUID, fixed
+/// bits come before them.
 const RANDOM: u32 = 56;
 
 /// Decides whether a conversation is traced.

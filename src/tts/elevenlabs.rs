@@ -239,10 +239,15 @@ impl Clause {
         lines.map(move |line| match line? {
             Some(line) => self.piece(&line),
             None => Ok(Piece {
+                samples: self.rest()?,
                 word_ends: self.timing.finish().into_iter().collect(),
-                ..Piece::default()
             }),
         })
+    }
+
+    fn rest(&mut self) -> Result<Vec<f32>, TtsError> {
+        let rest = self.pcm.finish();
+        rest.map_err(|found| TtsError::Run(format!("{} sent {found}", self.url)))
     }
 
     fn piece(&mut self, line: &[u8]) -> Result<Piece, TtsError> {

@@ -32,7 +32,9 @@ async function tells(page, whole) {
   const until = Date.now() + PATIENCE;
   while ((await told(page)) !== whole && Date.now() < until) await page.waitForTimeout(100);
   await calm(page);
-  assert.equal(await told(page), whole);
+  const found = await told(page);
+  if (found !== whole) console.error(await page.locator('#log').innerHTML());
+  assert.equal(found, whole);
 }
 
 async function ask(page) {

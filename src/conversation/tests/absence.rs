@@ -94,6 +94,29 @@ fn whoever_has_heard_everything_hears_nothing_again() {
 }
 
 /// The first return is lost, too, before any of its audio arrives: the client reports the same as before.
+/// It was taken for heard, because it stands before the question that had come first.
+#[test]
+fn a_greeting_that_was_lost_with_the_answer_behind_it_is_said_again() {
+    let mut sim = waiting();
+    sim.scripts.push_back(vec![say(COUNT), end()]);
+    sim.no_audio(100);
+    typed(&mut sim, "count");
+    sim.input(Input::RespondWith(Box::default()));
+    sim.no_audio(100);
+    let greeting = sim.heard_of_the_last_item(0);
+    sim.no_audio(2_000);
+    assert_eq!(sim.spoken()[..1], ["Hello there."]);
+    let before = sim.spoken().len();
+    assert!(before > 1, "the answer has begun");
+    lose(&mut sim);
+    come_back(&mut sim, greeting);
+    sim.silence(10_000);
+    assert_eq!(
+        sim.spoken()[before..].join(" "),
+        format!("Hello there. {COUNT}")
+    );
+}
+
 #[test]
 fn a_second_loss_repeats_nothing_twice() {
     let mut sim = counting();

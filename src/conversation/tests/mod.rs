@@ -906,7 +906,7 @@ fn an_opening_waits_for_the_clients_settings_but_not_for_long() {
     assert_eq!(first_words(&sim), None);
     sim.input(Input::Configure(Box::new(Settings {
         speaker: Some(speaker.clone()),
-        opens: true,
+        releases_opening: true,
         ..Settings::default()
     })));
     let at = Time(0) + Micros::from_ms(400);
@@ -961,7 +961,7 @@ fn an_announcement_while_the_opening_waits_is_not_the_opening() {
     });
     sim.no_audio(100);
     sim.input(Input::Configure(Box::new(Settings {
-        opens: true,
+        releases_opening: true,
         ..Settings::default()
     })));
     sim.no_audio(900);

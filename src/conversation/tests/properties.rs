@@ -87,7 +87,7 @@ fn act(sim: &mut Sim, step: &Move) {
             ..ResponseTerms::default()
         })),
         Move::SetUp => Input::Configure(Box::new(Settings {
-            opens: true,
+            releases_opening: true,
             ..Settings::default()
         })),
         Move::Announce => Input::Announce {

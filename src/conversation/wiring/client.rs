@@ -64,7 +64,7 @@ impl Conversation {
             }
             self.client.turn_detection = turn_detection;
         }
-        if settings.opens {
+        if settings.releases_opening {
             self.release_opening();
         }
     }

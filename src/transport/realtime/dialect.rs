@@ -590,7 +590,7 @@ impl Dialect for Realtime {
         }
         self.actions.push(Action::Open(self.options.clone()));
         self.configuration.push(Settings {
-            opens: !self.opening_waits,
+            releases_opening: !self.opening_waits,
             ..Settings::default()
         });
         for configuration in std::mem::take(&mut self.configuration) {

@@ -163,7 +163,7 @@ pub(super) const SESSION: &[Field] = &[
     honoured("tools[].type", "`function`"),
     honoured(
         "tools[].name",
-        "1 to 64 letters, digits, `_` and `-`; replaces the server's tool of the same name",
+        "1 to 64 letters, digits, `_` and `-`, the first a letter or `_` for Gemini's models; replaces the server's tool of the same name",
     ),
     honoured("tools[].description", ""),
     honoured("tools[].parameters", "JSON Schema"),

@@ -554,7 +554,8 @@ async fn a_call_without_events_opens_at_once_unless_a_second_client_may_update_i
         world.pass(Duration::from_secs(5), is_open).await;
         assert!(is_open(&world), "the call did not come up");
         world.pass(ms(100), |_| false).await;
-        let opens = |request: &Input| matches!(request, Input::Configure(set) if set.opens);
+        let opens =
+            |request: &Input| matches!(request, Input::Configure(set) if set.releases_opening);
         assert_eq!(world.reached().1.iter().any(opens), !is_attended);
         let update = json!({"type": "session.update", "session": {"type": "realtime"}});
         assert!(world.requests.send(update.to_string()));

@@ -94,7 +94,7 @@ impl Service {
         if missing.len() < MOST_MISSING && missing.insert(voice.clone()) {
             tracing::warn!(
                 voice,
-                "a Wyoming client asks for a voice that is not there: the server's speaks; choose another in the client"
+                "a Wyoming client asks for a voice that does not exist; the server's own is used. Choose another in the client"
             );
         }
     }

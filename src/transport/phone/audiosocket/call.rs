@@ -282,7 +282,7 @@ impl Call {
         {
             tracing::warn!(
                 hint,
-                "the caller's audio is not the 8 kHz PCM that Asterisk says"
+                "the caller's audio is not 8 kHz PCM, although Asterisk marks it so"
             );
         }
         if !self.link.is_open() {

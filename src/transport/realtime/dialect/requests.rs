@@ -104,7 +104,7 @@ impl Realtime {
             false => update,
         };
         let mut settings = self.session.apply(update);
-        settings.opens = std::mem::take(&mut self.opening_waits);
+        settings.releases_opening = std::mem::take(&mut self.opening_waits);
         let detection = settings.turn_detection.as_ref();
         if detection.is_some_and(|detection| detection.rule != EndOfTurnRule::Client) {
             self.end_dictation();

@@ -907,7 +907,7 @@ fn a_client_may_disable_speculation_for_its_session() {
     let actions = realtime.client(ClientMessage::Text(update));
     let settings = Settings {
         speculation: Some(false),
-        opens: true,
+        releases_opening: true,
         ..Settings::default()
     };
     assert!(actions.contains(&Action::Request(Input::Configure(Box::new(settings)))));
@@ -1730,7 +1730,7 @@ fn keywords_are_keyterms_of_the_session_from_its_opening_or_from_an_update_on() 
     let actions = realtime(false).client(ClientMessage::Text(&update));
     let settings = Settings {
         keyterms: Some(terms.to_vec()),
-        opens: true,
+        releases_opening: true,
         ..Settings::default()
     };
     assert!(actions.contains(&Action::Request(Input::Configure(Box::new(settings)))));
@@ -2187,7 +2187,7 @@ fn opens_at_once(dialect: Result<Realtime, Fault>) -> bool {
     let actions = dialect.expect("a session").start();
     assert!(matches!(&actions[0], Action::Open(options) if options.opens_later));
     actions.iter().any(
-        |action| matches!(action, Action::Request(Input::Configure(settings)) if settings.opens),
+        |action| matches!(action, Action::Request(Input::Configure(settings)) if settings.releases_opening),
     )
 }
 
@@ -2207,7 +2207,7 @@ fn an_opening_waits_unless_the_client_comes_with_a_configuration() {
     let mut realtime = realtime(false);
     let update = json!({"type": "session.update", "session": {"type": "realtime"}});
     let opens = Settings {
-        opens: true,
+        releases_opening: true,
         ..Settings::default()
     };
     let first = send(&mut realtime, &update);
