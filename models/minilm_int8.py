@@ -19,8 +19,8 @@ import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
-# A channel is multiplied apart if its largest value exceeds the median channel's by this factor. With 4, the vectors
-# of 400 sentences of CLINC150 have a cosine of 0.9994 in the mean with those of f32 products; with none apart, 0.9936.
+# A channel is multiplied apart if its largest value exceeds the median channel's by this factor. With 4, `check.py`
+# finds a cosine of more than 0.99 with f32 products for every sentence; with none apart the vectors are farther away.
 OUTLIER = 4
 # Which channels are large hardly depends on the words: random ones show them.
 SENTENCES, WORDS = 16, range(1000, 29000)

@@ -56,9 +56,9 @@ export class Speaker extends EventTarget {
     clearTimeout(this.#sleep);
     const ready = (this.#ready ??= this.#build());
     try {
-      await ready.catch(() => {
+      await ready.catch((error) => {
         if (this.#ready === ready) this.#ready = null;
-        throw new Error('the server does not answer.');
+        throw error;
       });
       await start(this.#context);
     } catch (error) {
@@ -119,7 +119,9 @@ export class Speaker extends EventTarget {
 
   /** Appends samples to the piece `id`; a new id starts a new piece. */
   play(id, samples) {
-    const woken = this.wake();
+    // Only the browser stops an output that plays, and its state then says so.
+    const sounds = this.#playing && this.#context.state === 'running';
+    const woken = sounds ? null : this.wake();
     if (this.#node) this.#node.port.postMessage({ id, samples });
     else woken.then((ready) => ready && this.#node.port.postMessage({ id, samples }));
   }
@@ -162,13 +164,15 @@ export class Speaker extends EventTarget {
   }
 
   async #build() {
+    // Browsers offer it only to pages that were loaded securely.
+    if (typeof AudioWorkletNode !== 'function') throw new Error('it was not loaded securely. Open it as http://localhost or over https.');
     const context = new AudioContext({ sampleRate: RATE, latencyHint: 'interactive' });
     try {
       await context.audioWorklet.addModule('audio-out.worklet.js');
-    } catch (error) {
+    } catch {
       // A context caches a failed load and would not try again.
       await context.close();
-      throw error;
+      throw new Error('the server does not answer.');
     }
     this.#context = context;
     if (this.#device) await context.setSinkId?.(this.#device).catch(() => {});

@@ -1,6 +1,7 @@
 // Plays one question twice, with the early start and without, and shows both turns on the same scale.
 
 import { pcm, Speaker } from './audio-out.js';
+import { pause } from './call.js';
 import { Demo } from './demo.js';
 import { around, asked, difference, differenceRow } from './difference.js';
 import { Session } from './session.js';
@@ -198,7 +199,7 @@ export class Comparison extends EventTarget {
         this.#transcript.note(`${early ? WITH : WITHOUT}:`);
         this.#draw();
         await playing.play(number);
-        await new Promise((resolve) => setTimeout(resolve, PAUSE));
+        await pause(PAUSE);
       }
       if (run === this.#run) this.#finish();
     } catch (error) {

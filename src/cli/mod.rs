@@ -247,15 +247,13 @@ fn begin(loaded: Loaded) -> Result<Loaded> {
             "ignored a variable that is not a setting; settings are UNDERTONE_SECTION__KEY"
         );
     }
-    let languages = ignored_languages(&loaded.config);
-    for warning in loaded.warnings.iter().chain(&languages) {
+    for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
     Ok(loaded)
 }
 
-/// A line for each variable that may be meant for a setting or does not do what it says, and for languages that nothing
-/// detects, for commands without a log.
+/// A line for each variable that may be meant for a setting, and each warning, for commands without a log.
 fn ignored(loaded: &Loaded) -> impl Iterator<Item = String> {
     let variables = loaded.ignored.iter().map(|Ignored { name, meant }| {
         let meant = meant.map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
@@ -263,27 +261,7 @@ fn ignored(loaded: &Loaded) -> impl Iterator<Item = String> {
             "ignored {name}, which is not a setting: settings are UNDERTONE_SECTION__KEY{meant}"
         )
     });
-    let warnings = loaded.warnings.iter().cloned();
-    variables
-        .chain(warnings)
-        .chain(ignored_languages(&loaded.config))
-}
-
-/// A line on languages that are to be detected in sessions whose recogniser is a service.
-fn ignored_languages(config: &Config) -> Option<String> {
-    let agents = config.agents.iter();
-    let open = agents.filter(|agent| agent.language.is_none());
-    let mut own = open.filter_map(|agent| agent.recogniser.as_ref());
-    let (service, or) = match &config.speech.recogniser {
-        Some(service) => (service, ""),
-        None => (own.next()?, ", or give their agents a `language`"),
-    };
-    (!config.detection.among.is_empty()).then(|| {
-        format!(
-            "asr.languages has no effect in sessions with the recogniser \"{service}\": services do not detect \
-             languages; leave these sessions to the local recogniser{or}"
-        )
-    })
+    variables.chain(loaded.warnings.iter().cloned())
 }
 
 /// The async runtime of commands that hold conversations. The models run on threads of their own.

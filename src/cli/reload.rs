@@ -99,6 +99,9 @@ impl Reloader {
     fn reload(&mut self) -> Result<()> {
         let mut loaded = super::load(&self.flags)?;
         loaded.verify()?;
+        for warning in &loaded.warnings {
+            tracing::warn!("{warning}");
+        }
         if let Some(demonstration) = &self.demonstration {
             demonstration.declare(&mut loaded.config.tools.declared);
         }

@@ -478,7 +478,7 @@ pub struct Loaded {
     pub file: Option<PathBuf>,
     /// Variables with our prefix that are not settings.
     pub ignored: Vec<Ignored>,
-    /// Requests of OpenTelemetry's variables that are not carried out: each names the variable.
+    /// Requests of the configuration or of OpenTelemetry's variables that are not carried out, a line each.
     pub warnings: Vec<String>,
 }
 

@@ -205,7 +205,7 @@ impl Check<'_> {
             warnings.extend(set.map(|name| {
                 format!(
                     "{name} is set but not supported: the collector's certificate is checked against the system's \
-                     authorities, and no client certificate is sent"
+                     authorities, and no client certificate is sent; add the collector's authority to the system's"
                 )
             }));
         }
@@ -222,6 +222,12 @@ impl Check<'_> {
     fn opentelemetry(&self, name: &str) -> Option<&str> {
         let typed = self.env.get(name)?.trim();
         (!typed.is_empty()).then_some(typed)
+    }
+
+    /// The first of these variables that is set, and its value.
+    fn first_of(&self, names: [&'static str; 2]) -> Option<(&'static str, &str)> {
+        let mut names = names.into_iter();
+        names.find_map(|name| Some((name, self.opentelemetry(name)?)))
     }
 
     /// The exporters of traces that are asked for; empty if the variable says "none".
@@ -247,7 +253,8 @@ impl Check<'_> {
             "traceidratio" => self.share(warnings),
             _ => {
                 warnings.push(format!(
-                    "{SAMPLER} is \"{typed}\", which is not known: it counts as parentbased_always_on"
+                    "{SAMPLER} is \"{typed}\", which is not known: it counts as parentbased_always_on; known are \
+                     always_on, always_off and traceidratio, each also after parentbased_"
                 ));
                 return Sampler::default();
             }
@@ -280,21 +287,19 @@ impl Check<'_> {
             let base = self.address("telemetry.endpoint", &raw.endpoint, example)?;
             return Ok(Some(with_path(&base)));
         }
-        let set = ENDPOINTS.into_iter();
-        let mut set = set.filter_map(|name| Some((name, self.opentelemetry(name)?)));
-        let Some((name, typed)) = set.next() else {
+        let Some((name, typed)) = self.first_of(ENDPOINTS) else {
             return Ok(None);
         };
         let others = self.exporters().unwrap_or_default();
         if !others.is_empty() && !others.iter().any(|name| name.eq_ignore_ascii_case("otlp")) {
             warnings.push(format!(
-                "{EXPORTERS} is \"{}\", and traces are sent by otlp only: none are sent",
+                "{EXPORTERS} is \"{}\", and traces are sent by otlp only: none are sent; add otlp to it, or set \
+                 telemetry.endpoint",
                 others.join(",")
             ));
             return Ok(None);
         }
-        let mut protocols = PROTOCOLS.into_iter();
-        let protocol = protocols.find_map(|name| Some((name, self.opentelemetry(name)?)));
+        let protocol = self.first_of(PROTOCOLS);
         let other = protocol.filter(|(_, typed)| !typed.eq_ignore_ascii_case(PROTOCOL));
         // It is often set for all programs of a machine, and no reason to take no calls.
         if let Some((variable, other)) = other {
@@ -316,8 +321,10 @@ impl Check<'_> {
     fn headers(&self, raw: &RawTelemetry) -> Checked<HeaderMap> {
         let key = "telemetry.headers_file";
         let from_file = self.secret_file(key, &raw.headers_file)?;
-        let mut set = HEADERS.into_iter();
-        let set = || set.find_map(|name| Some((name, self.env.get(name)?.to_owned())));
+        let set = || {
+            let (name, typed) = self.first_of(HEADERS)?;
+            Some((name, typed.to_owned()))
+        };
         let Some((origin, typed)) = from_file.map(|typed| (key, typed)).or_else(set) else {
             return Ok(HeaderMap::new());
         };
@@ -352,7 +359,7 @@ impl Check<'_> {
             resource.retain(|(known, _)| *known != name);
             resource.push((name, value));
         };
-        for pair in pairs(self.env.get(RESOURCE).unwrap_or_default()) {
+        for pair in pairs(self.opentelemetry(RESOURCE).unwrap_or_default()) {
             let Some((name, value)) = pair else {
                 let problem = format!("{RESOURCE} has an entry that is not NAME=VALUE");
                 let fix = "write several with commas between them, as in deployment.environment.name=test";
@@ -360,8 +367,8 @@ impl Check<'_> {
             };
             set(name, value);
         }
-        if let Some(name) = self.env.get("OTEL_SERVICE_NAME") {
-            set(SERVICE.to_owned(), name.trim().to_owned());
+        if let Some(name) = self.opentelemetry("OTEL_SERVICE_NAME") {
+            set(SERVICE.to_owned(), name.to_owned());
         }
         Ok(resource)
     }

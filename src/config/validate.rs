@@ -72,7 +72,7 @@ pub(super) fn check(
     let call_recording = check.call_recording(&raw.call_recording, &agents)?;
     let server = check.server(&raw.server)?;
     let store = check.store(&raw.store)?;
-    Ok(Config {
+    let config = Config {
         server: ServerSettings {
             outbound: check.outbound(&raw.outbound, twilio.is_some(), &server)?,
             agents: choosable(&agents),
@@ -123,6 +123,25 @@ pub(super) fn check(
         traces: check.telemetry(&raw.telemetry, warnings)?,
         audit: check.audit(&raw.audit),
         retention: check.retention(&raw.retention)?,
+    };
+    warnings.extend(ignored_languages(&config));
+    Ok(config)
+}
+
+/// A line on languages that are to be detected in sessions whose recogniser is a service.
+fn ignored_languages(config: &Config) -> Option<String> {
+    let agents = config.agents.iter();
+    let open = agents.filter(|agent| agent.language.is_none());
+    let mut own = open.filter_map(|agent| agent.recogniser.as_ref());
+    let (service, or) = match &config.speech.recogniser {
+        Some(service) => (service, ""),
+        None => (own.next()?, ", or give their agents a `language`"),
+    };
+    (!config.detection.among.is_empty()).then(|| {
+        format!(
+            "asr.languages has no effect in sessions with the recogniser \"{service}\": services do not detect \
+             languages; leave these sessions to the local recogniser{or}"
+        )
     })
 }
 

@@ -17,7 +17,7 @@ pub(super) struct Agenda {
     announcements: VecDeque<String>,
     opening: WaitingOpening,
     next: Option<NextAnswer>,
-    /// A spoken response outside the conversation that waits for the words of its context.
+    /// A spoken response outside the conversation that waits for the opening, or for the words of its context.
     aloud: Option<Box<ResponseTerms>>,
     /// Items that are still being transcribed. Answers wait for them.
     untranscribed: BTreeSet<ItemId>,

@@ -22,8 +22,8 @@ pub(super) struct History {
     items: Vec<Item>,
     /// The number of items added so far, with those that were deleted.
     added: u64,
-    /// The value of `added` when an opening that had waited began; `None` once an answer has begun.
-    opening: Option<u64>,
+    /// An opening that had waited has begun, and no answer since.
+    opens: bool,
 }
 
 #[derive(Debug)]
@@ -105,7 +105,7 @@ impl History {
     /// Adds an item of the agent's speech, without words so far.
     pub(super) fn begin_speech(&mut self, id: ItemId, outside: bool) {
         let speech = Speech::new(outside);
-        self.insert_content(self.items.len(), id, Content::Spoken(speech));
+        self.insert_content(self.speech_place(), id, Content::Spoken(speech));
     }
 
     /// Adds a clause to an item and returns its index. Its length is unknown until it has been synthesised.
@@ -321,7 +321,7 @@ impl History {
     /// Marks the user's message as not to be answered, if nothing has followed it. Items in `untranscribed`
     /// count, too.
     pub(super) fn give_up_question(&mut self, untranscribed: &BTreeSet<ItemId>) {
-        self.put_opening_first();
+        self.answers();
         let says = |item: &Item| item.message().is_some() || untranscribed.contains(&item.id);
         let last = self.items.iter_mut().rfind(|item| says(item));
         if let Some(item) = last.filter(|item| item.is_users()) {
@@ -342,7 +342,7 @@ impl History {
 
     /// Marks the user's last message as to be answered after all.
     pub(super) fn take_up_question(&mut self) {
-        self.put_opening_first();
+        self.answers();
         if let Some(item) = self.items.iter_mut().rfind(|item| item.is_users()) {
             item.given_up = false;
         }

@@ -2,6 +2,7 @@
 
 use super::LlmEvent;
 use super::markup::{MAX_ARGUMENT_BYTES, MAX_NAME_CHARS, Reported, parse_arguments, parse_begun};
+use super::remote::count_in;
 use serde_json::{Map, Value};
 
 /// The most native calls in one answer.
@@ -113,16 +114,9 @@ pub(super) fn tool_name(sent: &str) -> &str {
     sent.split("<|").next().unwrap_or_default()
 }
 
-/// The index of a call as a server sends it, in any form of number; `None` if it is none.
+/// The index of a call as a server sends it, as a number or text; `None` if it is neither.
 pub(super) fn index_in(sent: &Value) -> Option<u64> {
-    match sent {
-        Value::Number(index) => {
-            let index = index.as_f64().filter(|index| *index >= 0.0);
-            index.map(|index| index as u64)
-        }
-        Value::String(index) => index.trim().parse().ok(),
-        _ => None,
-    }
+    count_in(sent).or_else(|| sent.as_str()?.trim().parse().ok())
 }
 
 fn is_object(raw: &str) -> bool {

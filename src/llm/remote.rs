@@ -611,7 +611,6 @@ async fn request(
     mut may_wait: bool,
 ) -> Result<Opened, LlmError> {
     let mut takes = endpoint.takes().clone();
-    let mut may_add_thoughts = true;
     loop {
         let protocol = &endpoint.protocol;
         let settings = &endpoint.settings;
@@ -640,8 +639,9 @@ async fn request(
             tracing::info!("the server refuses thoughts that it got back: they are forgotten");
             continue;
         }
-        if may_add_thoughts && takes.has(THOUGHTS_BACK) && misses_thoughts(&refusal, &body) {
-            may_add_thoughts = false;
+        // Each message has them afterwards, so this ends. The other dialect has no such field.
+        let may_want = settings.dialect == Dialect::ChatCompletions && takes.has(THOUGHTS_BACK);
+        if may_want && misses_thoughts(&refusal, &body) {
             endpoint.blocks().want_thoughts();
             tracing::info!("the server wants thoughts with each message of the agent");
             continue;

@@ -65,9 +65,9 @@ impl RealtimeQuery {
     }
 }
 
-/// Whether a flag of a query is set.
-fn is_set(flag: Option<&str>) -> bool {
-    flag.is_some_and(|value| value == "1" || value == "true")
+/// Whether a flag of a query or a form is set: `True` and `1` are what Python's clients send.
+pub(super) fn is_set(flag: Option<&str>) -> bool {
+    flag.is_some_and(|value| value == "1" || value.eq_ignore_ascii_case("true"))
 }
 
 /// Admits a Realtime client, and sets up its side of a session.

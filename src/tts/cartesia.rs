@@ -3,6 +3,7 @@
 
 mod connection;
 
+use super::pcm::RATE;
 use super::{SpeechStream, TtsError, TtsService, TtsSession};
 use crate::backend::Backend;
 use crate::language::code;
@@ -18,9 +19,6 @@ use url::Url;
 
 /// The address of Cartesia.
 pub const BASE_URL: &str = "https://api.cartesia.ai";
-
-/// Samples per second, Hz.
-const RATE: u32 = 24_000;
 
 /// Clauses and cancellations that may wait for the connection. If there are more, the next clause fails.
 const COMMANDS: usize = 64;

@@ -2,7 +2,7 @@
 //! whose audio is streamed together with the times of its characters. ElevenLabs' WebSocket is for texts that are
 //! not complete yet. A clause is complete, and its request is cancelled by dropping it.
 
-use super::pcm::Pcm;
+use super::pcm::{Pcm, RATE};
 use super::timing::Timing;
 use super::{Piece, SpeechStream, TtsError, TtsService, TtsSession};
 use crate::backend::{Backend, KeyForm};
@@ -23,8 +23,7 @@ use url::Url;
 /// The address of ElevenLabs.
 pub const BASE_URL: &str = "https://api.elevenlabs.io/v1";
 
-/// Samples per second, Hz, and their name there. Higher rates need a larger plan.
-const RATE: u32 = 24_000;
+/// The name of [`RATE`] there. Higher rates need a larger plan.
 const FORMAT: &str = "pcm_24000";
 
 /// The languages of Flash v2.5 and Turbo v2.5, which v3 knows, too. A language that a model does not know is refused.
@@ -239,15 +238,10 @@ impl Clause {
         lines.map(move |line| match line? {
             Some(line) => self.piece(&line),
             None => Ok(Piece {
-                samples: self.rest()?,
                 word_ends: self.timing.finish().into_iter().collect(),
+                ..Piece::default()
             }),
         })
-    }
-
-    fn rest(&mut self) -> Result<Vec<f32>, TtsError> {
-        let rest = self.pcm.finish();
-        rest.map_err(|found| TtsError::Run(format!("{} sent {found}", self.url)))
     }
 
     fn piece(&mut self, line: &[u8]) -> Result<Piece, TtsError> {

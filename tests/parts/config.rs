@@ -1321,4 +1321,52 @@ fn what_opentelemetrys_variables_ask_for_happens_or_is_warned_of() {
     let configured = configured.variable("OTEL_TRACES_EXPORTER", "console");
     let loaded = configured.load().unwrap();
     assert!(loaded.config.traces.is_some() && loaded.warnings.is_empty());
+    // But not before the variables that switch traces off.
+    for (variable, value) in [
+        ("OTEL_SDK_DISABLED", "true"),
+        ("OTEL_TRACES_EXPORTER", "none"),
+    ] {
+        let configured = file("[telemetry]\nendpoint = \"http://127.0.0.1:4318\"\n");
+        let loaded = configured.variable(variable, value).load().unwrap();
+        let is_off = loaded.config.traces.is_none();
+        assert!(is_off && loaded.warnings.is_empty(), "{variable}");
+    }
+}
+
+/// They said what did not happen, but not what to do.
+#[test]
+fn warnings_of_opentelemetrys_variables_say_what_to_do() {
+    for (variable, value, mend) in [
+        ("TRACES_EXPORTER", "zipkin", "add otlp to it"),
+        ("TRACES_SAMPLER", "xray", "known are always_on, "),
+        ("EXPORTER_OTLP_PROTOCOL", "grpc", "Set it to http/protobuf"),
+        (
+            "EXPORTER_OTLP_CERTIFICATE",
+            "ca.pem",
+            "add the collector's authority to the system's",
+        ),
+    ] {
+        let setup = file("").variable("OTEL_EXPORTER_OTLP_ENDPOINT", "https://collector:4318");
+        let setup = setup.variable(&format!("OTEL_{variable}"), value);
+        let warnings = setup.load().unwrap().warnings;
+        let [warning] = &warnings[..] else {
+            panic!("{warnings:?}");
+        };
+        assert!(warning.contains(mend), "{warning}");
+    }
+}
+
+/// A blank name of the service was its name, and blank headers hid those for all signals.
+#[test]
+fn a_blank_variable_of_opentelemetry_is_not_set() {
+    let setup = file("")
+        .variable("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")
+        .variable("OTEL_SERVICE_NAME", " ")
+        .variable("OTEL_EXPORTER_OTLP_TRACES_HEADERS", " ")
+        .variable("OTEL_EXPORTER_OTLP_HEADERS", "x-key=canary");
+    let traces = setup.load().unwrap().config.traces.expect("a collector");
+    let mut resource = traces.resource.iter();
+    let name = resource.find(|(name, _)| name == "service.name");
+    assert_eq!(name.expect("a name").1, "undertone");
+    assert_eq!(traces.headers["x-key"], "canary");
 }

@@ -1,11 +1,10 @@
 //! Tools of MCP servers: a program in raw JSON-RPC, and a server over HTTP made with the SDK.
 
+use crate::support::log::Log;
 use crate::support::mcp::{Forgetful, Issuer, Setup, Web, object};
 use crate::support::program::until;
 use crate::support::{now, serve_on_a_thread};
 use serde_json::{Map, Value, json};
-use std::io::Write;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use undertone::metrics::Metrics;
 use undertone::tools::mcp::{self, Hint};
@@ -729,29 +728,9 @@ fn client_of(issuer: &Issuer, web: &Web) -> (Setup, [(&'static str, &'static str
     (setup, [("CRM_SECRET", Issuer::SECRET)])
 }
 
-/// Keeps what is logged.
-#[derive(Clone, Default)]
-struct Logged(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Logged {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("no panic").write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn a_client_gets_a_token_and_another_when_it_is_refused() {
-    let logged = Logged::default();
-    let writer = logged.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(move || writer.clone());
-    let _logging = tracing::subscriber::set_default(subscriber.finish());
-
+    let (log, _guard) = Log::begin(tracing::Level::TRACE);
     let (issuer, web) = (Issuer::default(), Web::default());
     web.list(&[object("look"), object("book")]);
     let (setup, variables) = client_of(&issuer, &web);
@@ -774,8 +753,7 @@ async fn a_client_gets_a_token_and_another_when_it_is_refused() {
         assert_eq!(web.times(&format!("call {effect}")), 1, "it is made once");
         assert_eq!(issuer.count(), tokens + 1);
     }
-    let text = logged.0.lock().expect("no panic").clone();
-    let text = String::from_utf8_lossy(&text);
+    let text = log.text();
     assert!(!text.is_empty(), "nothing was logged");
     assert!(
         !text.contains("t0ken-") && !text.contains("s3cret"),

@@ -78,3 +78,85 @@ test('a browser without a sound output plays nothing, which is not blamed on the
   context.mock.timers.tick(10_000);
   assert.equal(await woken, false);
 });
+
+for (const [failing, says] of [
+  ['AudioContext', 'AudioContext fails'],
+  ['addModule', 'the server does not answer.'],
+  ['AudioWorkletNode', 'AudioWorkletNode fails'],
+]) {
+  test(`a page that cannot play sound because ${failing} fails says why, and tries again`, async () => {
+    let tries = 0;
+    const step = (name) => {
+      if (name !== failing) return;
+      tries += 1;
+      throw new DOMException(`${name} fails`, 'AbortError');
+    };
+    globalThis.AudioContext = class {
+      audioWorklet = { addModule: async () => step('addModule') };
+      constructor() {
+        step('AudioContext');
+      }
+      async close() {}
+    };
+    globalThis.AudioWorkletNode = class {
+      constructor() {
+        step('AudioWorkletNode');
+      }
+    };
+    const speaker = new Speaker();
+    for (const nth of [1, 2]) {
+      await assert.rejects(speaker.start(), { message: `This page cannot play sound: ${says}` });
+      assert.equal(tries, nth);
+    }
+  });
+}
+
+test('a page that was not loaded securely, which gets no worklets, does not blame the server', async () => {
+  delete globalThis.AudioWorkletNode;
+  await assert.rejects(new Speaker().start(), /^Error: This page cannot play sound: it was not loaded securely\. Open it /);
+});
+
+test('an output that plays is started again only if the browser has stopped it', async (context) => {
+  context.mock.timers.enable({ apis: ['setTimeout'] });
+  let output;
+  let node;
+  globalThis.AudioContext = class {
+    state = 'running';
+    currentTime = 0;
+    audioWorklet = { addModule: async () => {} };
+    starts = 0;
+    constructor() {
+      output = this;
+    }
+    async resume() {
+      this.starts += 1;
+    }
+  };
+  globalThis.AudioWorkletNode = class {
+    pieces = [];
+    port = { postMessage: ({ id }) => this.pieces.push(id) };
+    constructor() {
+      node = this;
+    }
+    connect() {}
+  };
+  const speaker = new Speaker();
+  const plays = async (id) => {
+    speaker.play(id, new Int16Array(1));
+    await new Promise((resolve) => setImmediate(resolve));
+  };
+  const tells = (type) => node.port.onmessage({ data: { type, id: 'first', samples: 0, time: 0 } });
+  await plays('first');
+  assert.equal(output.starts, 1);
+  tells('started');
+  await plays('second');
+  assert.equal(output.starts, 1, 'it plays');
+  output.state = 'interrupted';
+  await plays('third');
+  assert.equal(output.starts, 2, 'as a telephone stops it');
+  output.state = 'running';
+  tells('ended');
+  await plays('fourth');
+  assert.equal(output.starts, 3, 'it may be suspended at any time');
+  assert.deepEqual(node.pieces, ['first', 'second', 'third', 'fourth']);
+});

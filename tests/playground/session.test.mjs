@@ -113,6 +113,13 @@ const until = async (condition) => {
   }
 };
 
+/** The conversation begins over a socket. */
+async function overASocket(opening) {
+  await until(() => sockets.length === 1);
+  sockets[0].tell({ type: 'session.created', event_id: 'event_1' });
+  await opening;
+}
+
 for (const [status, code, message] of [
   [503, 'no_place', 'All sessions are taken: try again later.'],
   [400, 'agent_not_found', "There is no agent 'billing'."],
@@ -157,10 +164,7 @@ test('a page whose question whether the server is ready gets lost in the network
 test('an offer that the server cannot use goes on over a socket', async () => {
   const { session } = begin();
   answers['/v1/realtime/calls'] = fault(400, 'invalid_offer', 'The offer has no audio.');
-  const opening = session.open();
-  await until(() => sockets.length === 1);
-  sockets[0].tell({ type: 'session.created', event_id: 'event_1' });
-  await opening;
+  await overASocket(session.open());
   assert.equal(way.trouble, 'the server says: The offer has no audio.');
   session.close();
 });
@@ -173,18 +177,17 @@ function answering() {
   return ended;
 }
 
-/** The conversation begins over a socket. */
-async function overASocket(opening) {
-  await until(() => sockets.length === 1);
-  sockets[0].tell({ type: 'session.created', event_id: 'event_1' });
-  await opening;
-}
-
-test('a browser that pairs no address with one of the server’s, as Firefox at 127.0.0.1, does not wait for its port', async () => {
+/** A session whose call the server answers and waits for. */
+async function calling() {
   const { session } = begin();
   const ended = answering();
   const opening = session.open();
   await until(() => webrtc.peer?.channel);
+  return { session, ended, opening };
+}
+
+test('a browser that pairs no address with one of the server’s, as Firefox at 127.0.0.1, does not wait for its port', async () => {
+  const { session, ended, opening } = await calling();
   webrtc.peer.become('iceGatheringState', 'complete');
   await overASocket(opening);
   assert.match(way.trouble, /^this browser finds no way to the server’s address for calls;/);
@@ -193,12 +196,9 @@ test('a browser that pairs no address with one of the server’s, as Firefox at 
 });
 
 test('a call that comes up after its addresses were paired is not given up', async () => {
-  const { session } = begin();
-  const ended = answering();
+  const { session, ended, opening } = await calling();
   webrtc.pairs = ['of a slow network'];
   const asked = new Promise((resolve) => (webrtc.asked = resolve));
-  const opening = session.open();
-  await until(() => webrtc.peer?.channel);
   webrtc.peer.become('iceGatheringState', 'complete');
   await asked;
   // All that the statistics lead to has happened by the next timer.
@@ -215,10 +215,7 @@ test('a call that comes up after its addresses were paired is not given up', asy
 });
 
 test('a call whose browser has tried all addresses in vain is given up at once', async () => {
-  const { session } = begin();
-  const ended = answering();
-  const opening = session.open();
-  await until(() => webrtc.peer?.channel);
+  const { session, ended, opening } = await calling();
   webrtc.peer.become('iceConnectionState', 'failed');
   await overASocket(opening);
   assert.equal(way.trouble, 'the server’s UDP port did not answer; a firewall may be in between.');

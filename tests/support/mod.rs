@@ -9,6 +9,7 @@ pub(crate) mod elevenlabs;
 pub(crate) mod faults;
 pub(crate) mod flux;
 pub(crate) mod live;
+pub(crate) mod log;
 pub(crate) mod mcp;
 pub(crate) mod program;
 pub(crate) mod real;

@@ -1,5 +1,6 @@
 //! Certificates from an ACME server: Pebble, Let's Encrypt's own for tests.
 
+use crate::support::log::Log;
 use crate::support::program::until;
 use crate::support::scripted;
 use crate::support::tls::{Authority, NAME, connector, shown};
@@ -111,6 +112,21 @@ impl Pebble {
         self.server = Self::spawn(folder, &self.names, self.listen).await;
     }
 
+    /// Settings for a certificate from it, trusted by the root in that file, and the folder of what is kept of it.
+    fn settings(&self, folder: &Path, root: PathBuf) -> (AcmeSettings, PathBuf) {
+        let cache = folder.join("cache");
+        let kept = self.directory.trim_start_matches("https://");
+        let kept = cache.join(kept.replace([':', '/'], "_"));
+        let settings = AcmeSettings {
+            domains: vec![NAME.into()],
+            contact: Vec::new(),
+            cache,
+            directory: self.directory.parse().expect("an address"),
+            root: Some(root),
+        };
+        (settings, kept)
+    }
+
     /// The root of the certificates that it issues, in PEM form.
     async fn root(&self, authority: &Authority) -> String {
         let own =
@@ -155,9 +171,7 @@ async fn a_certificate_comes_from_an_acme_server_and_is_kept_for_the_next_start(
     let settings = AcmeSettings {
         domains: vec![NAME.into(), "other.example.com".into()],
         contact: vec!["mailto:ops@example.com".into()],
-        cache: folder.join("cache"),
-        directory: pebble.directory.parse().expect("an address"),
-        root: Some(trusted),
+        ..pebble.settings(folder, trusted).0
     };
     let connector = connector(&pebble.root(&authority).await, &[b"http/1.1"]);
     let server = serve(port, &settings);
@@ -186,16 +200,7 @@ async fn an_account_that_the_acme_server_does_not_know_any_more_is_replaced() {
     let folder = folder.path();
     let [first, second] = free_ports().await;
     let (mut pebble, trusted) = issuer(folder, &authority, first).await;
-    let cache = folder.join("cache");
-    let kept = pebble.directory.trim_start_matches("https://");
-    let kept = cache.join(kept.replace([':', '/'], "_"));
-    let settings = AcmeSettings {
-        domains: vec![NAME.into()],
-        contact: Vec::new(),
-        cache,
-        directory: pebble.directory.parse().expect("an address"),
-        root: Some(trusted),
-    };
+    let (settings, kept) = pebble.settings(folder, trusted);
     let account = || std::fs::read(kept.join("account.json")).expect("an account");
     let issued = async |server: &Server, root: &str| {
         let connector = connector(root, &[b"http/1.1"]);
@@ -220,23 +225,33 @@ async fn a_certificate_that_cannot_be_kept_is_shown_all_the_same() {
     let folder = folder.path();
     let [port] = free_ports().await;
     let (pebble, trusted) = issuer(folder, &authority, port).await;
-    let cache = folder.join("cache");
-    let kept = pebble.directory.trim_start_matches("https://");
-    let kept = cache.join(kept.replace([':', '/'], "_"));
+    let (settings, kept) = pebble.settings(folder, trusted);
     // Nothing can be written in its place.
     std::fs::create_dir_all(kept.join(format!("{NAME}.key"))).expect("made");
-    let settings = AcmeSettings {
-        domains: vec![NAME.into()],
-        contact: Vec::new(),
-        cache,
-        directory: pebble.directory.parse().expect("an address"),
-        root: Some(trusted),
-    };
     let connector = connector(&pebble.root(&authority).await, &[b"http/1.1"]);
     let server = serve(port, &settings);
     until(async || shown(&connector, server.address, NAME).await.ok()).await;
     assert!(kept.join("account.json").exists());
     assert!(!kept.join(format!("{NAME}.pem")).exists());
+}
+
+/// The log had the ACME server's words alone, such as that it could not connect.
+#[tokio::test]
+async fn a_domain_that_does_not_lead_here_is_logged_with_its_mend() {
+    let (log, _guard) = Log::begin(tracing::Level::INFO);
+    let (authority, folder) = (Authority::new(), tempfile::tempdir().expect("a folder"));
+    let folder = folder.path();
+    let [port, elsewhere] = free_ports().await;
+    let (pebble, trusted) = issuer(folder, &authority, elsewhere).await;
+    let _server = serve(port, &pebble.settings(folder, trusted).0);
+    let told = until(async || {
+        let log = log.text();
+        let mut lines = log.lines();
+        let told = lines.find(|line| line.contains("cannot get a TLS certificate"));
+        told.map(str::to_owned)
+    });
+    let told = told.await;
+    assert!(told.contains("must reach port 443 of"), "{told}");
 }
 
 #[tokio::test]

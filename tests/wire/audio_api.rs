@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use undertone::asr::{Asr, AsrError, Hints, Recognised};
 use undertone::audio::{RATE, decode};
+use undertone::language::code;
 use undertone::llm::scripted::Scripted;
 use undertone::server::{App, ServerSettings};
 use undertone::session::{self, Builders, Engines, SessionOptions};
@@ -199,10 +200,10 @@ async fn events_carry_the_form_that_the_client_named() {
     assert_eq!(tokens("total_tokens"), both);
 }
 
-/// A recogniser of German and English that says in which language it heard.
-struct TwoLanguages;
+/// A recogniser of English, German and, by Whisper's name of it, Norwegian. It greets in the language that it is told.
+struct ThreeLanguages;
 
-impl Asr for TwoLanguages {
+impl Asr for ThreeLanguages {
     fn name(&self) -> &str {
         "scripted"
     }
@@ -212,15 +213,16 @@ impl Asr for TwoLanguages {
     }
 
     fn hear_with(&mut self, _: &[f32], hints: &Hints) -> Result<Recognised, AsrError> {
-        let text = match hints.language.as_deref() {
-            Some("de" | "de-at") => "Guten Tag.",
+        let text = match hints.language.as_deref().map(code).as_deref() {
+            Some("de") => "Guten Tag.",
+            Some("no") => "God dag.",
             _ => "Hello.",
         };
         Ok(text.into())
     }
 
     fn languages(&self) -> Vec<String> {
-        vec!["en".into(), "de".into()]
+        vec!["en".into(), "de".into(), "no".into()]
     }
 }
 
@@ -262,7 +264,7 @@ fn with_recording(
 async fn a_recording_is_transcribed_in_each_language_that_the_recogniser_knows() {
     let llm = Arc::new(Scripted::always("<speech>Hello.</speech>"));
     let server = live::serve(Builders {
-        asr: Box::new(|| Ok(Box::new(TwoLanguages))),
+        asr: Box::new(|| Ok(Box::new(ThreeLanguages))),
         ..live::without_models(llm)
     });
     let url = at(&server, "/v1/audio/transcriptions");
@@ -294,7 +296,7 @@ async fn a_recording_is_transcribed_in_each_language_that_the_recogniser_knows()
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert_eq!(body["error"]["param"], "language");
     let message = body["error"]["message"].as_str().expect("a reason");
-    assert!(message.contains("en, de"), "{message}");
+    assert!(message.contains("en, de, no"), "{message}");
 }
 
 /// Clients that ask for the times of words and segments were refused, and so were empty fields and the language "auto".
@@ -333,29 +335,12 @@ async fn forms_as_clients_fill_them_in_are_understood() {
     }
 }
 
-/// A recogniser of Norwegian, by Whisper's name of the language.
-struct Norwegian;
-
-impl Asr for Norwegian {
-    fn name(&self) -> &str {
-        "scripted"
-    }
-
-    fn transcribe(&mut self, _: &[f32]) -> Result<String, AsrError> {
-        Ok("God dag.".into())
-    }
-
-    fn languages(&self) -> Vec<String> {
-        vec!["no".into()]
-    }
-}
-
 /// Home Assistant and browsers say "nb".
 #[tokio::test]
 async fn norwegian_has_two_names() {
     let llm = Arc::new(Scripted::always("<speech>Hello.</speech>"));
     let server = live::serve(Builders {
-        asr: Box::new(|| Ok(Box::new(Norwegian))),
+        asr: Box::new(|| Ok(Box::new(ThreeLanguages))),
         ..live::without_models(llm)
     });
     for language in ["no", "nb", "nb-NO"] {
@@ -371,7 +356,7 @@ async fn norwegian_has_two_names() {
 async fn the_only_language_in_a_list_is_the_language() {
     let llm = Arc::new(Scripted::always("<speech>Hello.</speech>"));
     let server = live::serve(Builders {
-        asr: Box::new(|| Ok(Box::new(TwoLanguages))),
+        asr: Box::new(|| Ok(Box::new(ThreeLanguages))),
         ..live::without_models(llm)
     });
     for (fields, text) in [
@@ -392,7 +377,7 @@ async fn after_a_reload_a_recording_is_heard_in_the_new_language() {
     let engines = |language: &str| {
         let llm = Arc::new(Scripted::always("<speech>Hello.</speech>"));
         let mut builders = Builders {
-            asr: Box::new(|| Ok(Box::new(TwoLanguages))),
+            asr: Box::new(|| Ok(Box::new(ThreeLanguages))),
             ..live::without_models(llm)
         };
         builders.policy.speaker.language = Some(language.to_owned());

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use support::desk::Desk;
 use support::live::{self, Call, Heard, Hears, said};
+use support::log::Log;
 use support::{PATIENCE, twilio};
 use tokio::time::{Instant, timeout};
 use undertone::asr::AsrError;
@@ -201,44 +202,12 @@ fn remote(address: impl std::fmt::Display) -> Remote {
     Remote::new(Settings::new(url, "m"), prompts).expect("a client")
 }
 
-/// Collects the log.
-#[derive(Clone, Default)]
-pub(crate) struct Log(Arc<std::sync::Mutex<Vec<u8>>>);
-
-impl std::io::Write for Log {
-    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("the log").extend_from_slice(line);
-        Ok(line.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Log {
-    /// Collects the lines of this thread from now on, as long as the guard is kept.
-    pub(crate) fn begin() -> (Self, tracing::subscriber::DefaultGuard) {
-        let log = Self::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(tracing::Level::INFO)
-            .with_writer(move || writer.clone())
-            .finish();
-        (log, tracing::subscriber::set_default(subscriber))
-    }
-
-    pub(crate) fn text(&self) -> String {
-        String::from_utf8(self.0.lock().expect("the log").clone()).expect("text")
-    }
-}
-
 /// A name that no server of names knows, by RFC 2606.
 const NOWHERE: &str = "no-such-server.invalid";
 
 #[tokio::test]
 async fn a_model_whose_name_does_not_resolve() {
-    let (log, _guard) = Log::begin();
+    let (log, _guard) = Log::begin(tracing::Level::INFO);
     let apology = Phrases::default().llm_failed;
     survives("no name", with_model(remote(NOWHERE)), &[&apology]).await;
     let log = log.text();
@@ -250,7 +219,7 @@ async fn a_model_whose_name_does_not_resolve() {
 #[tokio::test]
 async fn a_tool_whose_name_does_not_resolve() {
     const SORRY: &str = "I could not book it.";
-    let (log, _guard) = Log::begin();
+    let (log, _guard) = Log::begin(tracing::Level::INFO);
     let tool = Desk::declaration(NOWHERE, "timeout_ms = 60000");
     let tool = declared::parse(std::path::Path::new("a.toml"), &tool).expect("a declaration");
     let llm = Scripted::default()
@@ -320,7 +289,7 @@ async fn refusing_with(body: &'static str) -> std::net::SocketAddr {
 #[tokio::test]
 async fn a_model_servers_error_body_reaches_neither_clients_nor_the_log() {
     const CANARY: &str = "sk-canary-of-somebody-else";
-    let (log, _guard) = Log::begin();
+    let (log, _guard) = Log::begin(tracing::Level::INFO);
     let address = refusing_with(CANARY).await;
     let server = live::serve(with_model(remote(address)));
     let mut call = Call::to(&server).await;

@@ -309,6 +309,23 @@ async fn sighup_reloads_for_new_sessions_and_a_bad_file_changes_nothing() {
     assert!(program.ended().await.success());
 }
 
+/// Only a start said so.
+#[tokio::test]
+async fn sighup_says_what_of_the_new_configuration_has_no_effect() {
+    let folder = folder("");
+    let folder = folder.path();
+    let mut program = start(folder, "").await;
+    let far = "[asr.services.far]\nbase_url = \"http://127.0.0.1:1/v1\"\nmodel = \"w\"\n";
+    let asr = "[asr]\nservice = \"far\"\nlanguages = [\"de\"]\n";
+    configure(folder, &format!("{asr}{far}"));
+    program.signal(Signal::HUP);
+    let parts = ["WARN", "asr.languages has no effect", "\"far\""];
+    logged(folder, &parts).await;
+    reloaded(folder, 1).await;
+    program.signal(Signal::TERM);
+    assert!(program.ended().await.success());
+}
+
 /// Waits until the configuration was reloaded this often.
 async fn reloaded(folder: &Path, times: usize) {
     until(async || {

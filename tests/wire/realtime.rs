@@ -384,13 +384,17 @@ async fn vendor_events_are_opt_in() {
     let mut plain = server.realtime().await;
     plain.speak(500, 400).await;
     assert!(own(&plain.until("response.done").await).is_empty());
-    let mut asking = server.open("/v1/realtime?vendor_events=1").await;
-    asking.speak(500, 400).await;
-    let events = asking.until("undertone.turn").await;
-    assert_eq!(
-        own(&events),
-        ["undertone.transcript.partial", "undertone.turn"]
-    );
+    // `True` is what Python's clients send.
+    for flag in ["1", "True"] {
+        let path = format!("/v1/realtime?vendor_events={flag}");
+        let mut asking = server.open(&path).await;
+        asking.speak(500, 400).await;
+        let events = asking.until("undertone.turn").await;
+        assert_eq!(
+            own(&events),
+            ["undertone.transcript.partial", "undertone.turn"]
+        );
+    }
 }
 
 #[tokio::test]

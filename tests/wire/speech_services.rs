@@ -231,11 +231,17 @@ async fn sounds_that_a_recogniser_writes_are_no_words() {
     }
 }
 
+/// More keyterms than most services take.
+fn too_many() -> Vec<String> {
+    let terms = (0..100).map(|nth| format!("Anneliese {nth:04}"));
+    terms.collect()
+}
+
 /// Groq refused every request, and OpenAI's API knows no "nb".
 #[tokio::test]
 async fn a_recogniser_gets_as_many_keyterms_as_it_takes_and_the_language_by_its_name_there() {
     let service = SpeechService::start();
-    let terms: Vec<String> = (0..100).map(|nth| format!("Anneliese {nth}")).collect();
+    let terms = too_many();
     let hints = Hints {
         keyterms: terms.clone().into(),
         ..Hints::language("nb-NO")

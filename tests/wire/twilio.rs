@@ -1,7 +1,6 @@
 //! Tests telephone calls over Twilio's protocol: a conversation, a barge-in, the keypad, lost and
 //! late marks, and a thousand unauthorised sockets.
 
-use crate::dead_backends::Log;
 use crate::{common, support};
 use axum::Router;
 use axum::extract::{Path, State};
@@ -15,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use support::live::{self, without_models};
+use support::log::Log;
 use support::real;
 use support::twilio::{
     ACCOUNT, CALL, PUBLIC, TOKEN, ring, ring_at, settings, sign, socket_signature, start,
@@ -622,7 +622,7 @@ async fn after_an_unanswered_transfer_the_agent_takes_the_call_back() {
 #[tokio::test]
 async fn a_transfer_that_twilio_cannot_dial_is_logged_with_its_reason() {
     const REASON: &str = "callerId must be provided for SIP calls when using Dial";
-    let (log, _guard) = Log::begin();
+    let (log, _guard) = Log::begin(tracing::Level::INFO);
     let server = serve(settings("http://127.0.0.1:1"), &Scripted::default());
     let dialed = |status| {
         [

@@ -1,7 +1,6 @@
 //! Tests Wyoming with real models and the `wyoming` package from PyPI, which Home Assistant uses,
 //! and with misbehaving clients.
 
-use crate::dead_backends::Log;
 use crate::{agents, common, support};
 use common::Errors;
 use futures_util::future::BoxFuture;
@@ -11,6 +10,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
+use support::log::Log;
 use support::{PATIENCE, Server, live, local};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -730,7 +730,7 @@ async fn german_is_cut_by_its_own_rules_and_spoken_by_a_german_voice() {
 /// Home Assistant keeps the name of a voice that was removed, and fell silent.
 #[tokio::test]
 async fn a_voice_that_is_no_longer_there_is_replaced_by_the_servers() {
-    let (log, _guard) = Log::begin();
+    let (log, _guard) = Log::begin(tracing::Level::INFO);
     let voices = ["en", "de"].map(live::Keeps::new);
     let [english, german] = &voices;
     let llm = Arc::new(Scripted::default());

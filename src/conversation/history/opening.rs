@@ -5,27 +5,23 @@ use super::{Content, History, Item};
 use crate::llm::Message;
 
 impl History {
-    /// Notes that the opening begins.
+    /// The opening begins.
     pub(in crate::conversation) fn opens(&mut self) {
-        self.opening = Some(self.added);
+        self.opens = true;
     }
 
-    /// Puts the opening, and what the agent has said right behind it, before all items since the agent's last words
-    /// before it.
-    pub(in crate::conversation) fn put_opening_first(&mut self) {
-        let Some(added) = self.opening.take() else {
-            return;
-        };
-        let is_said =
-            |item: &Item| item.number > added && matches!(item.content, Content::Spoken(_));
-        let Some(from) = self.items.iter().position(is_said) else {
-            return;
-        };
-        let (before, since) = self.items.split_at(from);
-        let open = before.iter().rev().take_while(|item| !item.is_agents());
-        let said = since.iter().take_while(|item| is_said(item));
-        let (open, said) = (open.count(), said.count());
-        self.items[from - open..from + said].rotate_left(open);
+    /// An answer begins, whose speech goes to the end.
+    pub(in crate::conversation) fn answers(&mut self) {
+        self.opens = false;
+    }
+
+    /// The index for the agent's next speech. An opening goes behind the agent's last words before it.
+    pub(super) fn speech_place(&self) -> usize {
+        if !self.opens {
+            return self.items.len();
+        }
+        let last = self.items.iter().rposition(Item::is_agents);
+        last.map_or(0, |at| at + 1)
     }
 }
 

@@ -93,7 +93,6 @@ fn whoever_has_heard_everything_hears_nothing_again() {
     assert_eq!(sim.spoken(), [COUNT]);
 }
 
-/// The first return is lost, too, before any of its audio arrives: the client reports the same as before.
 /// It was taken for heard, because it stands before the question that had come first.
 #[test]
 fn a_greeting_that_was_lost_with_the_answer_behind_it_is_said_again() {
@@ -117,6 +116,7 @@ fn a_greeting_that_was_lost_with_the_answer_behind_it_is_said_again() {
     );
 }
 
+/// The first return is lost, too, before any of its audio arrives: the client reports the same as before.
 #[test]
 fn a_second_loss_repeats_nothing_twice() {
     let mut sim = counting();

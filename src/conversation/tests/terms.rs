@@ -382,8 +382,7 @@ fn an_answer_beside_the_conversation_disturbs_nothing_and_leaves_no_trace() {
         ResponseTerms {
             context: Some(vec![Context::Message(user("Classify: what time is it"))]),
             instructions: Some("One word.".into()),
-            place: ResponsePlace::Aside,
-            ..ResponseTerms::default()
+            ..aside()
         },
     );
     sim.silence(3_000);
@@ -419,8 +418,7 @@ fn an_answer_beside_the_conversation_may_call_tools_of_the_client_and_none_of_th
         ResponseTerms {
             tools: Some(vec![tool("record", Effect::Read).spec.clone()]),
             tool_choice: Some(ToolChoice::Required),
-            place: ResponsePlace::Aside,
-            ..ResponseTerms::default()
+            ..aside()
         },
     );
     sim.silence(500);
@@ -434,20 +432,24 @@ fn an_answer_beside_the_conversation_may_call_tools_of_the_client_and_none_of_th
     assert!(sim.tools_started.is_empty());
 }
 
+/// The terms of an answer beside the conversation.
+fn aside() -> ResponseTerms {
+    ResponseTerms {
+        place: ResponsePlace::Aside,
+        ..ResponseTerms::default()
+    }
+}
+
 #[test]
 fn answers_beside_the_conversation_are_bounded_cancelled_and_may_fail() {
     let mut sim = sim();
-    let aside = ResponseTerms {
-        place: ResponsePlace::Aside,
-        ..ResponseTerms::default()
-    };
     sim.scripts.push_back(vec![Step::Wait(100), Step::Break]);
     for _ in 0..4 {
         sim.scripts.push_back(vec![Step::Wait(60_000), end()]);
-        respond(&mut sim, aside.clone());
+        respond(&mut sim, aside());
     }
     assert!(!sim.saw(|e| matches!(e, Event::Refused { .. })));
-    respond(&mut sim, aside.clone());
+    respond(&mut sim, aside());
     assert!(sim.saw(|e| matches!(e, Event::Refused { .. })));
     let ids: Vec<_> = (sim.events.iter())
         .filter_map(|(_, event)| match event {
@@ -895,14 +897,7 @@ fn answers_beside_the_conversation_keep_the_session_from_ending_as_idle() {
         ..Policy::default()
     });
     for _ in 0..3 {
-        let place = ResponsePlace::Aside;
-        respond(
-            &mut sim,
-            ResponseTerms {
-                place,
-                ..ResponseTerms::default()
-            },
-        );
+        respond(&mut sim, aside());
         sim.no_audio(4_000);
     }
     assert_eq!(sim.hung_up, None);
@@ -922,14 +917,7 @@ fn answers_beside_the_conversation_are_no_sign_of_a_silent_user() {
     });
     for _ in 0..20 {
         if sim.hung_up.is_none() {
-            let place = ResponsePlace::Aside;
-            respond(
-                &mut sim,
-                ResponseTerms {
-                    place,
-                    ..ResponseTerms::default()
-                },
-            );
+            respond(&mut sim, aside());
             sim.no_audio(1_500);
         }
     }
@@ -943,14 +931,7 @@ fn an_answer_beside_the_conversation_that_the_model_does_not_end_is_ended() {
     let mut sim = sim();
     let endless = "and on ".repeat(1_000);
     sim.scripts.push_back(vec![say(&endless); 100]);
-    let place = ResponsePlace::Aside;
-    respond(
-        &mut sim,
-        ResponseTerms {
-            place,
-            ..ResponseTerms::default()
-        },
-    );
+    respond(&mut sim, aside());
     sim.silence(500);
     let told: usize = (sim.events.iter())
         .map(|(_, event)| match event {
@@ -1595,8 +1576,7 @@ fn a_refused_response_outside_the_conversation_is_refused_by_its_own_name() {
         &mut sim,
         ResponseTerms {
             instructions: Some("x".repeat(most + 1)),
-            place: ResponsePlace::Aside,
-            ..ResponseTerms::default()
+            ..aside()
         },
     );
     assert!(sim.saw(|e| matches!(e, Event::Refused { request, .. } if request == "RespondAside")));

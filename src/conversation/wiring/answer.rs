@@ -73,7 +73,7 @@ impl Conversation {
         requested
     }
 
-    /// Drops the response that waits for words, and tells the client. `false` if there is none.
+    /// Drops the spoken response outside the conversation that waits, and tells the client. `false` if there is none.
     pub(super) fn drop_late_response(&mut self) -> bool {
         let dropped = self.agenda.drop_late_response();
         if dropped {
@@ -194,7 +194,7 @@ impl Conversation {
     /// Gives an answer that the user hears but that does not join the history.
     pub(super) fn respond_aloud(&mut self, terms: ResponseTerms) {
         let next = NextAnswer::requested(terms);
-        self.history.put_opening_first();
+        self.history.answers();
         self.open_untracked(TurnLatency::of_turn_at(self.common.now), next);
         self.start_generation(false);
     }

@@ -227,10 +227,8 @@ impl Conversation {
             }
             ResponsePlace::Aloud if opens || self.agenda.lacks_words(&terms) => {
                 if !self.agenda.respond_later(terms) {
-                    self.common.refuse(
-                        "Respond",
-                        "another response waits for words: cancel it first".into(),
-                    );
+                    self.common
+                        .refuse("Respond", "another response waits: cancel it first".into());
                 }
             }
             ResponsePlace::Aloud => self.respond_aloud(terms),

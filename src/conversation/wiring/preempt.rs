@@ -33,7 +33,6 @@ impl Conversation {
         }
         // Words up to a gap were routed as if they could go on.
         self.route(text, true);
-        self.history.put_opening_first();
         let mut messages = self.history.messages();
         messages.push(Message::User {
             text: text.to_owned(),

@@ -585,6 +585,10 @@ impl Parser {
 
 /// Whether a text closes thoughts that it has not opened.
 pub(crate) fn closes_unopened_thoughts(text: &str) -> bool {
+    let text = text.replace("[THINK]", "<think>");
+    let text = text.replace("[/THINK]", "</think>");
+    let text = text.replace("◁think▷", "<think>");
+    let text = text.replace("◁/think▷", "</think>");
     let mut tags = text
         .split('<')
         .skip(1)

@@ -417,6 +417,11 @@ impl<'a> Form<'a> {
             None => Ok((name, arguments)),
             Some(around) => match arguments.shift_remove(around) {
                 Some(Value::Object(arguments)) => Ok((name, arguments)),
+                // A tool's only parameter may be called so.
+                Some(value) if around == "input" => {
+                    arguments.insert(around.to_owned(), value);
+                    Ok((name, arguments))
+                }
                 _ => Err("the arguments are not an object".into()),
             },
         }

@@ -137,6 +137,8 @@ fn thoughts_of_every_name_that_nothing_opens_come_first() {
         "5 < 6 <b>Hm.</longcat_think >Hello.",
         "Hm.<|END_THINKING|>Hello.",
         "Hm.<channel|>Hello.",
+        "Hm.[/THINK]Hello.",
+        "Hm.◁/think▷Hello.",
     ] {
         assert!(closes_unopened_thoughts(text), "{text}");
     }
@@ -145,6 +147,7 @@ fn thoughts_of_every_name_that_nothing_opens_come_first() {
         "<seed:think>Hm.</seed:think>Hello.",
         "<|channel>thought\nHm.<channel|>Hello.",
         "<|START_THINKING|>Hm.<|END_THINKING|>Hello.",
+        "[THINK]Hm.[/THINK]Hello.",
         "<no_think>Hello.</no_think>",
         "Hello.<|im_end|>",
     ] {

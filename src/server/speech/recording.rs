@@ -3,6 +3,7 @@
 use super::{MAX_FIELDS, MAX_FILE};
 use crate::language::{ENGLISH, pack, packs};
 use crate::server::errors::{error, fault};
+use crate::server::realtime_client::is_set;
 use crate::transport::realtime::Fault;
 use axum::Json;
 use axum::extract::Multipart;
@@ -73,7 +74,7 @@ impl Transcription {
                     file = Some(bytes);
                 }
                 "response_format" => shape = shape_of(&text(field).await?)?,
-                "stream" => streams = is_true(&text(field).await?),
+                "stream" => streams = is_set(Some(&text(field).await?)),
                 "language" => language = tag_of(&text(field).await?),
                 "languages[]" | "languages" => languages.extend(tag_of(&text(field).await?)),
                 "timestamp_granularities[]" | "timestamp_granularities" => {
@@ -131,11 +132,6 @@ fn shape_of(name: &str) -> Result<Shape, Response> {
             return Err(wrong("invalid_value", "response_format", &message));
         }
     })
-}
-
-/// Whether a field is on: `True` and `1` are what Python's clients send.
-fn is_true(typed: &str) -> bool {
-    typed.eq_ignore_ascii_case("true") || typed == "1"
 }
 
 /// The tag of a language that is named by a tag or by its name in English; `None` if it is to be detected.

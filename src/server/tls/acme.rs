@@ -72,11 +72,15 @@ enum AcmeError {
         "{domain}: {problem}; the ACME server must reach port 443 of this domain, and that must lead here"
     )]
     Refused { domain: String, problem: String },
+    #[error("{0}; the ACME server must reach port 443 of each domain, and that must lead here")]
+    Unchecked(instant_acme::Error),
     #[error(
         "the ACME server offers no TLS-ALPN-01 for {0}, the only challenge that this server supports"
     )]
     NoChallenge(String),
-    #[error("the order is {0:?}")]
+    #[error(
+        "the order is {0:?}; the ACME server must reach port 443 of each domain, and that must lead here"
+    )]
     Unexpected(OrderStatus),
     #[error("a certificate cannot be made: {0}")]
     Made(#[from] rcgen::Error),
@@ -200,7 +204,8 @@ impl Acme {
             challenge.set_ready().await?;
         }
         let patience = RetryPolicy::new().timeout(DECISION);
-        let status = order.poll_ready(&patience).await?;
+        let status = order.poll_ready(&patience).await;
+        let status = status.map_err(AcmeError::Unchecked)?;
         if status != OrderStatus::Ready {
             return Err(match refused(&mut order).await {
                 Some((domain, problem)) => AcmeError::Refused { domain, problem },

@@ -206,15 +206,14 @@ impl Session {
     ) -> Result<(), Fault> {
         let changes = |speed: Speed| self.speaker.speed() != speed;
         if is_answering && update.speed.is_some_and(changes) {
-            let message = "The speed can only be changed between responses.";
+            let message = "The speed can only be changed between responses or during the greeting.";
             return Err(Fault::new("cannot_update_speed", SPEED, message));
         }
         let Some(name) = &update.voice else {
             return Ok(());
         };
         if self.has_spoken && self.voice_named(name)? != self.speaker.voice {
-            let message =
-                "The voice cannot be changed once the agent has said more than its greeting.";
+            let message = "The voice cannot be changed once the agent has said more than its greeting: open another session.";
             return Err(Fault::new("cannot_update_voice", VOICE, message));
         }
         self.voice_named(name).map(drop)

@@ -138,11 +138,11 @@ enum Stop {
 }
 
 /// The reason for a call's end.
-type End = pump::End<BadCall>;
+pub(super) type End = pump::End<BadCall>;
 
 /// An error that is the client's fault.
 #[derive(Debug, PartialEq, thiserror::Error)]
-enum BadCall {
+pub(super) enum BadCall {
     #[error("the client did not connect in time")]
     Unconnected,
     #[error("{0}")]
@@ -655,14 +655,14 @@ impl Call {
     }
 }
 
-fn broken(error: impl ToString) -> End {
+pub(super) fn broken(error: impl ToString) -> End {
     let error = error.to_string();
     let hint = hint(&error);
     End::Bad(BadCall::Broken(error + hint))
 }
 
 /// A cause that the error of a connection may have, in parentheses, or nothing.
-pub(super) fn hint(error: &str) -> &'static str {
+fn hint(error: &str) -> &'static str {
     match error.contains("certificate") {
         true => " (the client's certificate may be RSA: it must be ECDSA P-256 or P-384)",
         false => "",

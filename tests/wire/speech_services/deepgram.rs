@@ -192,7 +192,7 @@ async fn a_connection_that_is_lost_within_an_utterance_is_replaced_by_one_that_h
 #[tokio::test]
 async fn deepgram_gets_as_many_keyterms_as_it_takes_and_the_language_by_its_name_there() {
     let service = DeepgramService::start();
-    let terms: Vec<String> = (0..100).map(|nth| format!("Anneliese {nth:04}")).collect();
+    let terms = too_many();
     let hints = Hints {
         keyterms: terms.clone().into(),
         ..Hints::language("nb-NO")

@@ -146,7 +146,7 @@ async fn a_connection_to_flux_that_is_lost_is_replaced_by_one_that_hears_all_of_
 #[tokio::test]
 async fn flux_gets_all_keyterms() {
     let service = DeepgramService::start();
-    let terms: Vec<String> = (0..100).map(|nth| format!("Anneliese {nth:04}")).collect();
+    let terms = too_many();
     let hints = Hints {
         keyterms: terms.clone().into(),
         ..Hints::default()

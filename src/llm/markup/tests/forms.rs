@@ -758,6 +758,7 @@ fn a_tag_around_all_arguments_is_none_of_them() {
             "<input>a</input><n>1</n>",
             Ok(json!({"input": "a", "n": 1})),
         ),
+        ("<input>ls</input>", Ok(json!({"input": "ls"}))),
         (
             "<arguments>n=1</arguments>",
             Err("the arguments are not an object"),
