@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
-use support::{Script, Server};
+use support::{Script, Server, ports};
 use undertone::server::{App, Playground, Question, Say};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/playground");
@@ -72,11 +72,6 @@ fn weather() -> SocketAddr {
         .route("/v1/search", get(geocode))
         .route("/v1/forecast", get(forecast));
     support::serve_on_a_thread(router)
-}
-
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").port()
 }
 
 /// A server configuration with the weather tool, and a note tool that asks for confirmation.
@@ -226,7 +221,7 @@ fn visit(script: &str, folder: &Path, settings: &Value) -> Value {
 fn one_click_plays_a_question_with_and_without_the_early_start() {
     need_browser();
     let folder = tempfile::tempdir().expect("a folder");
-    let (port, config) = (free_port(), folder.path().join("undertone.toml"));
+    let (port, config) = (ports::free(), folder.path().join("undertone.toml"));
     let models = weights();
     let text = format!(
         "[server]\nport = {port}\n[models]\ndir = \"{}\"\n[tools]\nfolder = \"{}/tools\"\njournal = \"journal.jsonl\"\n[speculation]\npatterns_file = \"patterns.json\"\n",
@@ -243,7 +238,7 @@ fn one_click_plays_a_question_with_and_without_the_early_start() {
 fn without_webrtc_the_page_says_why_and_goes_on_over_the_websocket() {
     need_browser();
     let folder = tempfile::tempdir().expect("a folder");
-    let (port, artefacts) = (free_port(), artefacts());
+    let (port, artefacts) = (ports::free(), artefacts());
     let config = configure(folder.path(), port);
     let settings = std::fs::read_to_string(&config).expect("a configuration");
     let unreachable = "[webrtc]\nadvertise = [\"192.0.2.77\"]\n";
@@ -260,7 +255,7 @@ fn without_webrtc_the_page_says_why_and_goes_on_over_the_websocket() {
 fn a_page_that_loses_its_connection_comes_back_and_the_answer_goes_on() {
     need_browser();
     let folder = tempfile::tempdir().expect("a folder");
-    let (port, artefacts) = (free_port(), artefacts());
+    let (port, artefacts) = (ports::free(), artefacts());
     let config = configure(folder.path(), port);
     let settings = script_settings(&config, port, silence(folder.path()));
     visit("reconnect.mjs", folder.path(), &settings);
@@ -274,7 +269,7 @@ fn a_page_that_loses_its_connection_comes_back_and_the_answer_goes_on() {
 fn a_browser_to_which_no_udp_port_is_open_talks_over_tcp() {
     need_browser();
     let folder = tempfile::tempdir().expect("a folder");
-    let (port, artefacts) = (free_port(), artefacts());
+    let (port, artefacts) = (ports::free(), artefacts());
     let settings = script_settings(
         &configure(folder.path(), port),
         port,
@@ -293,7 +288,7 @@ fn a_browser_to_which_no_udp_port_is_open_talks_over_tcp() {
 fn a_visitor_chooses_the_agent_of_a_conversation() {
     need_browser();
     let folder = tempfile::tempdir().expect("a folder");
-    let port = free_port();
+    let port = ports::free();
     let config = configure(folder.path(), port);
     let agents = folder.path().join("agents");
     std::fs::create_dir(&agents).expect("a folder");
@@ -341,7 +336,7 @@ fn voice_like_own(folder: &Path, name: &str, [part, field]: [&str; 2], value: Va
 fn a_visitor_chooses_microphone_voice_and_language_and_finds_them_again() {
     need_browser();
     let folder = tempfile::tempdir().expect("a folder");
-    let port = free_port();
+    let port = ports::free();
     let config = configure(folder.path(), port);
     let settings = std::fs::read_to_string(&config).expect("a configuration");
     // It says everything higher and in two thirds of the time.
@@ -367,7 +362,7 @@ fn a_visitor_talks_types_interrupts_and_sees_what_ran_early() {
     need_browser();
     let folder = tempfile::tempdir().expect("a folder");
     let artefacts = artefacts();
-    let port = free_port();
+    let port = ports::free();
     let question = "What is the weather in London right now?";
     let interruption = "Wait, stop. What time is it in Tokyo?";
     let sounds = json!({
@@ -403,7 +398,7 @@ fn the_official_sdk_for_browsers_talks_over_webrtc_with_its_default_transport() 
     let sdk = "tests/foreign/node_modules/@openai/agents-realtime/dist/bundle";
     let sdk = need(root.join(sdk));
     let folder = tempfile::tempdir().expect("a folder");
-    let (port, config) = (free_port(), folder.path().join("undertone.toml"));
+    let (port, config) = (ports::free(), folder.path().join("undertone.toml"));
     let speech = folder.path();
     for (name, text) in [
         ("sum.wav", "What is twelve times seven?"),

@@ -3,6 +3,7 @@
 use crate::sessions::{Lookup, Talk};
 use crate::support::live::without_models;
 use crate::support::mcp::{Setup, object};
+use crate::support::ports;
 use crate::support::replicas::Redis;
 use crate::support::serve_on_a_thread;
 use axum::Router;
@@ -714,9 +715,7 @@ fn the_doctor_calls_no_model_broken_whose_list_its_key_may_not_read() {
 #[test]
 fn the_doctor_names_the_addresses_that_browsers_are_told() {
     let folder = tempfile::tempdir().unwrap();
-    let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
+    let port = ports::free();
     for (advertise, told) in [
         ("[]", format!("browsers are told 127.0.0.1:{port}")),
         ("[\"10.0.0.7\"]", "set webrtc.advertise".to_owned()),

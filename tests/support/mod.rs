@@ -11,6 +11,7 @@ pub(crate) mod flux;
 pub(crate) mod live;
 pub(crate) mod log;
 pub(crate) mod mcp;
+pub(crate) mod ports;
 pub(crate) mod program;
 pub(crate) mod real;
 pub(crate) mod replicas;

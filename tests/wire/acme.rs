@@ -4,24 +4,14 @@ use crate::support::log::Log;
 use crate::support::program::until;
 use crate::support::scripted;
 use crate::support::tls::{Authority, NAME, connector, shown};
-use crate::support::{PATIENCE, Script, Server, local};
+use crate::support::{PATIENCE, Script, Server, local, ports};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use undertone::server::{AcmeSettings, App, ServerSettings, Tls, TlsSettings};
-
-/// Free ports of this machine.
-async fn free_ports<const COUNT: usize>() -> [u16; COUNT] {
-    let mut listeners = Vec::new();
-    for _ in 0..COUNT {
-        listeners.push(TcpListener::bind("127.0.0.1:0").await.expect("a port"));
-    }
-    let port = |nth: usize| listeners[nth].local_addr().expect("an address").port();
-    std::array::from_fn(port)
-}
 
 /// Starts a program of the Debian package pebble, and waits until it listens on `port`.
 async fn start(name: &str, arguments: &[&str], port: u16) -> Child {
@@ -52,7 +42,7 @@ struct Pebble {
 
 impl Pebble {
     async fn start(folder: &Path, authority: &Authority, port: u16) -> Self {
-        let [listen, management, names, names_management] = free_ports().await;
+        let [listen, management, names, names_management] = std::array::from_fn(|_| ports::free());
         let (cert, key) = authority.issue_into(folder);
         let config = json!({"pebble": {
             "listenAddress": format!("127.0.0.1:{listen}"),
@@ -166,7 +156,7 @@ async fn issuer(folder: &Path, authority: &Authority, port: u16) -> (Pebble, Pat
 async fn a_certificate_comes_from_an_acme_server_and_is_kept_for_the_next_start() {
     let (authority, folder) = (Authority::new(), tempfile::tempdir().expect("a folder"));
     let folder = folder.path();
-    let [port] = free_ports().await;
+    let port = ports::free();
     let (pebble, trusted) = issuer(folder, &authority, port).await;
     let settings = AcmeSettings {
         domains: vec![NAME.into(), "other.example.com".into()],
@@ -183,7 +173,7 @@ async fn a_certificate_comes_from_an_acme_server_and_is_kept_for_the_next_start(
     drop(server);
 
     drop(pebble);
-    let [port] = free_ports().await;
+    let port = ports::free();
     let server = serve(port, &settings);
     let kept = shown(&connector, server.address, NAME).await;
     assert_eq!(
@@ -198,7 +188,7 @@ async fn a_certificate_comes_from_an_acme_server_and_is_kept_for_the_next_start(
 async fn an_account_that_the_acme_server_does_not_know_any_more_is_replaced() {
     let (authority, folder) = (Authority::new(), tempfile::tempdir().expect("a folder"));
     let folder = folder.path();
-    let [first, second] = free_ports().await;
+    let (first, second) = (ports::free(), ports::free());
     let (mut pebble, trusted) = issuer(folder, &authority, first).await;
     let (settings, kept) = pebble.settings(folder, trusted);
     let account = || std::fs::read(kept.join("account.json")).expect("an account");
@@ -223,7 +213,7 @@ async fn an_account_that_the_acme_server_does_not_know_any_more_is_replaced() {
 async fn a_certificate_that_cannot_be_kept_is_shown_all_the_same() {
     let (authority, folder) = (Authority::new(), tempfile::tempdir().expect("a folder"));
     let folder = folder.path();
-    let [port] = free_ports().await;
+    let port = ports::free();
     let (pebble, trusted) = issuer(folder, &authority, port).await;
     let (settings, kept) = pebble.settings(folder, trusted);
     // Nothing can be written in its place.
@@ -241,7 +231,7 @@ async fn a_domain_that_does_not_lead_here_is_logged_with_its_mend() {
     let (log, _guard) = Log::begin(tracing::Level::INFO);
     let (authority, folder) = (Authority::new(), tempfile::tempdir().expect("a folder"));
     let folder = folder.path();
-    let [port, elsewhere] = free_ports().await;
+    let (port, elsewhere) = (ports::free(), ports::free());
     let (pebble, trusted) = issuer(folder, &authority, elsewhere).await;
     let _server = serve(port, &pebble.settings(folder, trusted).0);
     let told = until(async || {
@@ -257,7 +247,7 @@ async fn a_domain_that_does_not_lead_here_is_logged_with_its_mend() {
 #[tokio::test]
 async fn without_a_certificate_handshakes_fail_and_the_server_stays() {
     let (authority, folder) = (Authority::new(), tempfile::tempdir().expect("a folder"));
-    let [port, nobody] = free_ports().await;
+    let (port, nobody) = (ports::free(), ports::free());
     let settings = AcmeSettings {
         domains: vec![NAME.into()],
         contact: Vec::new(),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use support::desk::Desk;
 use support::live::{self, Call, Heard, Hears, said};
 use support::log::Log;
-use support::{PATIENCE, twilio};
+use support::{PATIENCE, ports, twilio};
 use tokio::time::{Instant, timeout};
 use undertone::asr::AsrError;
 use undertone::conversation::Policy;
@@ -185,12 +185,10 @@ async fn survives(name: &str, builders: Builders, phrases: &[&str]) -> Vec<Durat
 
 #[tokio::test]
 async fn a_model_that_refuses() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("an address");
-    drop(listener);
+    let nobody = format!("127.0.0.1:{}", ports::free());
     survives(
         "refused",
-        with_model(remote(address)),
+        with_model(remote(nobody)),
         &[&Phrases::default().llm_failed],
     )
     .await;

@@ -2,6 +2,7 @@
 //! session over a socket: the user hears one answer, or one apology.
 
 use crate::support::live::{self, Call, Heard, said};
+use crate::support::ports;
 use crate::support::serve_on_a_thread;
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -101,8 +102,7 @@ fn dying() -> SocketAddr {
 
 /// An address where nobody listens.
 fn nobody() -> SocketAddr {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address")
+    SocketAddr::from(([127, 0, 0, 1], ports::free()))
 }
 
 fn remote(address: SocketAddr, effort: Option<&str>) -> Arc<Remote> {

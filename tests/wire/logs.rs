@@ -1,6 +1,7 @@
 //! Tests what the real program logs of a session: its id in every line, and no words above debug.
 
 use crate::common;
+use crate::support::ports;
 use crate::support::program::{self, Program, answer, ask, until};
 use axum::Json;
 use axum::Router;
@@ -173,9 +174,7 @@ async fn every_line_of_a_session_has_its_id_and_no_words_are_logged_above_debug(
 /// Lines about a Wyoming client used to be without the id of the session that answered it.
 #[tokio::test]
 async fn lines_of_a_wyoming_connection_have_the_id_of_its_session() {
-    let free = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let home = free.local_addr().expect("an address");
-    drop(free);
+    let home = format!("127.0.0.1:{}", ports::free());
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     let settings = format!(
