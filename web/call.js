@@ -58,6 +58,7 @@ export class CallLine {
   #channel = null;
   #sender = null;
   #outgoing = null;
+  /** The call's, while only a request ends it: later the server hears when the peer closes. */
   #id = null;
   #watching = 0;
   #over = false;
@@ -82,8 +83,8 @@ export class CallLine {
       await this.#dial();
     } catch (error) {
       const isClosed = this.#over;
-      this.close();
-      await this.#hangUp();
+      this.mute();
+      await this.#end();
       throw isClosed ? new Error('closed') : error;
     }
   }
@@ -107,7 +108,7 @@ export class CallLine {
 
   close() {
     this.mute();
-    this.#peer?.close();
+    this.#end();
   }
 
   /** Tells nothing more. */
@@ -125,6 +126,7 @@ export class CallLine {
     await inBrowser(() => peer.setRemoteDescription({ type: 'answer', sdp: answer }));
     this.#told.track(receiver, new MediaStream([receiver.track]));
     await this.#within(opened);
+    this.#id = null;
     this.#channel.onclose = () => this.#told.closed(UNKNOWN, '');
     peer.onconnectionstatechange = () => this.#watch();
   }
@@ -172,8 +174,13 @@ export class CallLine {
     return 'this browser finds no way to the server’s address for calls; Firefox, for one, makes none to its own machine.';
   }
 
-  async #hangUp() {
-    if (this.#id) await fetch(`v1/realtime/calls/${this.#id}`, { method: 'DELETE', headers: bearer(this.#token) }).catch(() => {});
+  /** Ends the call, once. */
+  async #end() {
+    const id = this.#id;
+    this.#id = null;
+    this.feed(null);
+    if (id) await fetch(`v1/realtime/calls/${id}`, { method: 'DELETE', headers: bearer(this.#token) }).catch(() => {});
+    this.#peer?.close();
   }
 
   #watch() {

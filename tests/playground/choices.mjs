@@ -47,6 +47,23 @@ async function heard(page, before) {
   await page.waitForFunction(() => document.getElementById('status').dataset.state === 'open' && !document.querySelector('.sounding'), null, { timeout: PATIENCE });
 }
 
+/**
+ * Asks aloud until the recogniser's service has heard the German question, and its answer was heard; three times at most: on
+ * a busy machine the service may answer too late, and the server's own recogniser instead.
+ */
+async function speak(page, ask) {
+  for (let tries = 1; ; tries += 1) {
+    const users = await page.locator('.message.user').count();
+    const agents = await page.locator('.message.agent').count();
+    await ask();
+    await page.waitForFunction((count) => document.querySelectorAll('.message.user').length > count, users, { timeout: PATIENCE });
+    await heard(page, agents);
+    const words = await page.locator('.message.user').last().innerText();
+    if (words.includes('Was ist zwei plus drei?')) return;
+    assert.ok(tries < 3, `it heard: ${words}`);
+  }
+}
+
 const ended = (page, times) => page.waitForFunction(([words, times]) => document.getElementById('log').innerText.split(words).length > times, [OVER, times], { timeout: PATIENCE });
 
 async function choose(browser) {
@@ -91,10 +108,11 @@ async function choose(browser) {
   assert.ok(!(await page.locator('#demo').isVisible()), 'only espeak-ng speaks Spanish, and no recogniser understands it');
   assert.equal(await next(page, 'Language', 'ArrowUp'), 'de');
   await greet(page, 'Hallo!');
-  const before = await page.locator('.message.agent').count();
-  await page.click('#microphone');
-  await page.waitForFunction(() => document.getElementById('log').innerText.includes('Was ist zwei plus drei?'), null, { timeout: PATIENCE });
-  await heard(page, before);
+  // Chromium's fake speaks anew each time that it is switched on.
+  await speak(page, async () => {
+    if (await page.locator('#microphone.on').count()) await page.click('#microphone');
+    await page.click('#microphone');
+  });
   assert.match(await page.locator('.message.agent').last().innerText(), /\bist\b.*(?:fünf|5)/);
   // A screen reader reads the German words in German, and the page's own in English.
   const languages = await page.locator('.message.agent p').evaluateAll((all) => all.map(({ lang }) => lang));
@@ -111,10 +129,8 @@ async function choose(browser) {
   await page.waitForFunction((chosen) => document.getElementById('device').value === chosen, microphone, { timeout: PATIENCE });
   step('a sample question is played in the chosen language');
   const clip = page.waitForResponse((answer) => /\/playground\/questions\/\d+$/.test(answer.url()));
-  await page.click('#questions button >> nth=0');
+  await speak(page, () => page.click('#questions button >> nth=0'));
   assert.equal((await clip).status(), 200);
-  await page.waitForFunction(() => document.getElementById('log').innerText.includes('Was ist zwei plus drei?'), null, { timeout: PATIENCE });
-  await heard(page, 0);
 
   step('the usual language brings the usual questions back');
   assert.equal(await next(page, 'Language', 'ArrowUp'), '');

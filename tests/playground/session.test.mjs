@@ -113,6 +113,9 @@ const until = async (condition) => {
   }
 };
 
+/** All that follows without a wait has happened by the next timer. */
+const settled = () => new Promise((resolve) => setTimeout(resolve, 0));
+
 /** The conversation begins over a socket. */
 async function overASocket(opening) {
   await until(() => sockets.length === 1);
@@ -201,8 +204,7 @@ test('a call that comes up after its addresses were paired is not given up', asy
   const asked = new Promise((resolve) => (webrtc.asked = resolve));
   webrtc.peer.become('iceGatheringState', 'complete');
   await asked;
-  // All that the statistics lead to has happened by the next timer.
-  await new Promise((resolve) => setTimeout(resolve, 0));
+  await settled();
   const { channel } = webrtc.peer;
   channel.readyState = 'open';
   channel.onopen();
@@ -210,8 +212,21 @@ test('a call that comes up after its addresses were paired is not given up', asy
   await opening;
   assert.equal(session.onTrack, true);
   assert.equal(way.trouble, null);
-  assert.deepEqual(ended, []);
   session.close();
+  await settled();
+  assert.deepEqual(ended, [], 'the server hears it from the peer');
+});
+
+// The server had heard it from the peer when the request came, and the console showed its 404.
+test('who ends a conversation while its call comes up ends the call at once, and once', async () => {
+  const { session, ended, opening } = await calling();
+  await new Promise((resolve) => session.addEventListener('track', resolve, { once: true }));
+  session.close();
+  await assert.rejects(opening);
+  assert.deepEqual(ended, ['call_1']);
+  webrtc.peer.become('iceConnectionState', 'failed');
+  await settled();
+  assert.deepEqual(ended, ['call_1']);
 });
 
 test('a call whose browser has tried all addresses in vain is given up at once', async () => {
