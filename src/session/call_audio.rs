@@ -113,6 +113,7 @@ impl CallRecordings {
                     lost.inc();
                     tracing::warn!(%error, path = %path.display(), "the recording of a call ends");
                 }
+                drop(waiting);
                 drop(token);
             });
         if let Err(error) = begun {
