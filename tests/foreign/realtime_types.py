@@ -96,7 +96,25 @@ def unknown(value, path):
             yield from unknown(one, f"{path}[{index}]")
 
 
+#: Numbers with a fraction. Clients in languages with strict types read all others as integers.
+FRACTIONS = {"speed", "temperature", "threshold"}
+
+
+def fractions(value, path, name=""):
+    """The paths of the numbers with a fraction in JSON, without those of `FRACTIONS`."""
+    if isinstance(value, dict):
+        for name, one in value.items():
+            yield from fractions(one, f"{path}.{name}", name)
+    elif isinstance(value, list):
+        for index, one in enumerate(value):
+            yield from fractions(one, f"{path}[{index}]", name)
+    elif isinstance(value, float) and name not in FRACTIONS:
+        yield path
+
+
 def complaints(adapter, event, kind):
+    for path in fractions(event, kind):
+        yield f"{path}: a number with a fraction"
     try:
         parsed = adapter.validate_python(event, strict=True)
     except pydantic.ValidationError as error:

@@ -857,7 +857,7 @@ async fn audio_in_a_client_item_is_transcribed_in_place() {
     assert_eq!(completed["item_id"], "spoken");
     assert_eq!(completed["content_index"], 1);
     assert_eq!(completed["transcript"], "How are you?");
-    assert_eq!(completed["usage"]["seconds"], 1.0);
+    assert_eq!(completed["usage"]["seconds"], json!(1));
     client
         .send(json!({"type": "conversation.item.retrieve", "item_id": "spoken"}))
         .await;

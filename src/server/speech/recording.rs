@@ -197,8 +197,7 @@ impl Shape {
         let plain = |text| ([(CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response();
         match self {
             Self::Json => {
-                let usage = json!({"type": "duration", "seconds": seconds.ceil()});
-                Json(json!({"text": whole(segments), "usage": usage})).into_response()
+                Json(json!({"text": whole(segments), "usage": usage(seconds)})).into_response()
             }
             Self::Verbose => Json(verbose(segments, seconds)).into_response(),
             Self::Text => plain(whole(segments) + "\n"),
@@ -209,6 +208,11 @@ impl Shape {
             }
         }
     }
+}
+
+/// The usage for a recording of this length, s: whole seconds, rounded up, as OpenAI counts them.
+fn usage(seconds: f64) -> Value {
+    json!({"type": "duration", "seconds": seconds.ceil() as u64})
 }
 
 fn whole(segments: &[Segment]) -> String {
@@ -239,7 +243,7 @@ fn verbose(segments: &[Segment], seconds: f64) -> Value {
         "duration": seconds,
         "text": whole(segments),
         "segments": each,
-        "usage": {"type": "duration", "seconds": seconds.ceil()},
+        "usage": usage(seconds),
     })
 }
 

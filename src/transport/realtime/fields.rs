@@ -197,8 +197,8 @@ pub(super) const SESSION: &[Field] = &[
     refused("tools[].tunnel_id", MCP),
     honoured(
         "tool_choice",
-        "`auto`, `none`, `required`, or a function, including the server's; treated as `auto` until a tool \
-         of that name exists; a large model is told to call it, and the local brain asks for missing \
+        "`auto`, `none`, `required`, or a function; `none` and a function concern the server's tools, too; \
+         treated as `auto` until a tool of that name exists; a large model is told to call it, and the local brain asks for missing \
          arguments",
     ),
     honoured("tool_choice.type", "`function`"),

@@ -89,12 +89,11 @@ impl Realtime {
         let index = place_of_audio(&json);
         self.items.tell(&name, json);
         if self.session.transcripts {
-            let seconds = length.0 as f64 / 1e6;
             self.tell(
                 "conversation.item.input_audio_transcription.completed",
                 json!({
                     "item_id": name, "content_index": index, "transcript": words,
-                    "usage": {"type": "duration", "seconds": seconds},
+                    "usage": usage(length),
                 }),
             );
         }
@@ -300,7 +299,6 @@ impl Realtime {
     }
 
     fn transcript(&mut self, name: &str, text: &str, length: Micros, told: Told) {
-        let seconds = length.0 as f64 / 1e6;
         let delta = told.rest(text);
         if !delta.is_empty() {
             self.transcript_delta(name, &delta);
@@ -309,7 +307,7 @@ impl Realtime {
             "conversation.item.input_audio_transcription.completed",
             json!({
                 "item_id": name, "content_index": 0, "transcript": text,
-                "usage": {"type": "duration", "seconds": seconds},
+                "usage": usage(length),
             }),
         );
     }
@@ -483,6 +481,12 @@ impl Utterance {
         let samples = self.to.map_or(0, |to| to.since(self.from));
         Micros::of_samples(samples, Samples::RATE)
     }
+}
+
+/// The usage of a transcription: the length of its audio, in whole seconds as OpenAI counts them. Clients in languages with
+/// strict types, such as its .NET library, read an integer.
+fn usage(length: Micros) -> Value {
+    json!({"type": "duration", "seconds": length.0.div_ceil(1_000_000)})
 }
 
 #[cfg(test)]
