@@ -493,6 +493,7 @@ impl Check<'_> {
         let fix = "name the model to ask for";
         let model = self.needed(&key("model"), &raw.model, needed, fix)?;
         let api_key = self.api_key(section, &raw.api_key_file, &raw.api_key_env)?;
+        let api_key_file = self.path(&key("api_key_file"), &raw.api_key_file);
         let temperature = raw
             .temperature
             .map(|typed| self.real(&key("temperature"), typed, 0.0..=2.0))
@@ -517,6 +518,7 @@ impl Check<'_> {
             section: section.to_owned(),
             settings: remote::Settings {
                 dialect,
+                api_key_file: api_key_file.filter(|_| api_key.is_some()),
                 api_key,
                 temperature,
                 max_tokens: Some(max_tokens),

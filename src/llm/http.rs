@@ -6,12 +6,13 @@ use super::markup::Utf8Decoder;
 use crate::backend::{Backend, KeyForm, clipped};
 use eventsource_stream::{Event, EventStreamError, Eventsource};
 use futures_util::{Stream, StreamExt, stream};
-use reqwest::{RequestBuilder, Response};
-use secrecy::SecretString;
+use reqwest::{RequestBuilder, Response, StatusCode};
+use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use url::Url;
 
 /// The most bytes between two events, many times more than a server has reason to send.
@@ -22,6 +23,9 @@ const MAX_ERROR_BYTES: usize = 600;
 
 /// The most bytes of a refusal's body that are read.
 const MAX_REFUSAL_BYTES: usize = 32 * 1024;
+
+/// The least time between two looks for another key.
+const NEXT_LOOK: Duration = Duration::from_secs(1);
 
 /// The headers that a dialect wants beside the usual ones.
 #[derive(Debug, Clone, Copy)]
@@ -42,12 +46,25 @@ impl Headers {
 
 /// A server of language models. Connections are reused.
 pub(super) struct Server {
-    backend: Backend,
+    keyed: Mutex<Keyed>,
+    key_file: Option<PathBuf>,
     headers: Headers,
+    connect_timeout: Duration,
+    stall_timeout: Duration,
+}
+
+/// The server with the key of now.
+struct Keyed {
+    backend: Arc<Backend>,
+    key: Option<SecretString>,
+    /// The same with the key before.
+    before: Option<Arc<Backend>>,
+    /// When the file of the key was last read.
+    looked: Option<Instant>,
 }
 
 impl Server {
-    /// As [`Backend::new`].
+    /// As [`Backend::new`]. When the server refuses the key, it is read again from `key_file`.
     ///
     /// # Errors
     /// [`LlmError::Engine`] if the address is not `http` or `https`, the key cannot be sent in a header, or
@@ -55,46 +72,101 @@ impl Server {
     pub(super) fn new(
         base_url: Url,
         api_key: Option<SecretString>,
+        key_file: Option<PathBuf>,
         headers: Headers,
         connect_timeout: Duration,
         stall_timeout: Duration,
     ) -> Result<Self, LlmError> {
-        let backend = Backend::new(base_url, api_key, connect_timeout, stall_timeout);
+        let backend = Backend::new(base_url, api_key.clone(), connect_timeout, stall_timeout);
         let engine = |reason| LlmError::Engine(format!("language model: {reason}"));
+        let keyed = Keyed {
+            backend: Arc::new(backend.map_err(engine)?),
+            key: api_key,
+            before: None,
+            looked: None,
+        };
         Ok(Self {
-            backend: backend.map_err(engine)?,
+            keyed: Mutex::new(keyed),
+            key_file,
             headers,
+            connect_timeout,
+            stall_timeout,
         })
+    }
+
+    fn keyed(&self) -> MutexGuard<'_, Keyed> {
+        self.keyed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn backend(&self) -> Arc<Backend> {
+        self.keyed().backend.clone()
+    }
+
+    /// The server with another key than the one that it has refused, if there is one by now.
+    #[allow(clippy::disallowed_methods, reason = "an edge: it limits a rate")]
+    fn with_another_key(&self, refused: &Arc<Backend>) -> Option<Arc<Backend>> {
+        let file = self.key_file.as_ref()?;
+        let mut keyed = self.keyed();
+        if !Arc::ptr_eq(refused, &keyed.backend) {
+            return Some(keyed.backend.clone());
+        }
+        let next = keyed.looked.map(|looked| looked + NEXT_LOOK);
+        let now = Instant::now();
+        if next.is_some_and(|next| now < next) {
+            return None;
+        }
+        keyed.looked = Some(now);
+        let key = std::fs::read_to_string(file).map_err(|error| error.to_string());
+        let another = key.and_then(|key| {
+            let key = SecretString::from(key.trim());
+            let found = key.expose_secret();
+            let known = keyed.key.as_ref().map(|key| key.expose_secret());
+            if found.is_empty() || known == Some(found) {
+                return Ok(None);
+            }
+            let (url, given) = (refused.base_url().clone(), Some(key.clone()));
+            let backend = Backend::new(url, given, self.connect_timeout, self.stall_timeout)?;
+            Ok(Some((Arc::new(backend), key)))
+        });
+        let url = refused.shown();
+        let (backend, key) = another
+            .inspect_err(|reason| tracing::warn!(url, reason, "the key cannot be read again"))
+            .ok()??;
+        tracing::info!(url, "the key is another one from now on");
+        keyed.before = Some(std::mem::replace(&mut keyed.backend, backend.clone()));
+        keyed.key = Some(key);
+        Some(backend)
     }
 
     /// A GET request for a path below the base address.
     pub(super) fn get(&self, path: &str) -> RequestBuilder {
-        self.backend.get(path)
+        self.backend().get(path)
     }
 
     /// A POST request to a path below the base address.
     pub(super) fn post(&self, path: &str) -> RequestBuilder {
-        self.backend.post(path)
+        self.backend().post(path)
     }
 
     /// A GET request for a path beside the base address's `/v1`.
     pub(super) fn get_beside(&self, segments: &[&str]) -> RequestBuilder {
-        self.backend
-            .get_from(beside(self.backend.base_url(), segments))
+        let backend = self.backend();
+        backend.get_from(beside(backend.base_url(), segments))
     }
 
     /// A POST request to a path beside the base address's `/v1`.
     pub(super) fn post_beside(&self, segments: &[&str]) -> RequestBuilder {
-        self.backend
-            .post_to(beside(self.backend.base_url(), segments))
+        let backend = self.backend();
+        backend.post_to(beside(backend.base_url(), segments))
     }
 
     /// The base address without user, password, query and fragment.
     pub(super) fn shown(&self) -> String {
-        self.backend.shown()
+        self.backend().shown()
     }
 
-    /// Sends a request, with the key and the dialect's headers.
+    /// Sends a request, with the key and the dialect's headers; once more if the server refuses the key and its file
+    /// has another.
     ///
     /// # Errors
     /// [`LlmError::Unreachable`].
@@ -102,7 +174,16 @@ impl Server {
         for (name, value) in self.headers.fixed {
             request = request.header(*name, *value);
         }
-        let sent = self.backend.send(request, self.headers.key).await;
+        let again = request.try_clone();
+        let backend = self.backend();
+        let mut sent = backend.send(request, self.headers.key).await;
+        let is_refused = |response: &Response| response.status() == StatusCode::UNAUTHORIZED;
+        if sent.as_ref().is_ok_and(is_refused)
+            && let Some(again) = again
+            && let Some(another) = self.with_another_key(&backend)
+        {
+            sent = another.send(again, self.headers.key).await;
+        }
         sent.map_err(|reason| {
             let url = self.shown();
             tracing::warn!(url, reason, "the language model cannot be reached");
@@ -147,19 +228,23 @@ impl Server {
     /// # Errors
     /// [`LlmError::Stream`] if the body breaks off.
     pub(super) async fn read(&self, response: Response, limit: usize) -> Result<String, LlmError> {
-        let read = self.backend.read(response, limit).await;
+        let read = self.backend().read(response, limit).await;
         read.map_err(LlmError::Stream)
     }
 
-    /// The text without the key, which some servers repeat in their errors, and cut to a bounded length.
+    /// The text without the key and the one before, which some servers repeat in their errors, and cut to a bounded
+    /// length.
     pub(super) fn redacted(&self, text: &str) -> String {
-        self.backend.redacted(text)
+        let keyed = self.keyed();
+        let text = keyed.backend.redacted(text);
+        let before = keyed.before.as_ref();
+        before.map_or_else(|| text.clone(), |before| before.redacted(&text))
     }
 
     /// Logs why an event stream broke and returns the reason.
     fn broken(&self, error: EventStreamError<Broken>) -> String {
         let reason = match error {
-            EventStreamError::Transport(Broken::Transport(error)) => self.backend.explain(&error),
+            EventStreamError::Transport(Broken::Transport(error)) => self.backend().explain(&error),
             EventStreamError::Transport(Broken::TooLong) => {
                 format!("one event is longer than {MAX_EVENT_BYTES} bytes")
             }

@@ -48,7 +48,7 @@ impl Protocol for ChatCompletions {
         blocks
             .of_session(prompt.demands.session)
             .attach(&mut messages);
-        request::leave_out(&mut messages, takes);
+        request::fit(&mut messages, takes);
         request::body(settings, prompt, &messages, takes)
     }
 

@@ -33,7 +33,7 @@ use crate::language::pack;
 use crate::llm::markup::{CallForm, format_call};
 use crate::tools::ToolSpec;
 use minijinja::{Environment, UndefinedBehavior, context};
-pub(super) use native::callable;
+pub(super) use native::{BETWEEN, callable};
 pub use own::{TemplateError, VARIABLES};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};

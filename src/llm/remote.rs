@@ -20,6 +20,8 @@ use reqwest::Response;
 use secrecy::SecretString;
 use serde_json::{Map, Value, json};
 use std::fmt;
+use std::iter;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use takes::has_part;
@@ -32,6 +34,12 @@ pub(super) const FORCED: &str = "tool_choice.forced";
 
 /// The thoughts of the agent's messages, which some servers want back and others do not know. All or none have them.
 pub(super) const THOUGHTS_BACK: &str = "messages.reasoning_content";
+
+/// Thoughts of a message that has both words and calls: gpt-oss's template takes them beside one of the two only.
+pub(super) const THOUGHTS_BESIDE_BOTH: &str = "messages.reasoning_content.beside_both";
+
+/// Calls without words before them, which gateways to Claude refuse.
+pub(super) const NO_WORDS: &str = "messages.content.empty";
 
 /// The path of the model list.
 const MODELS: &str = "models";
@@ -191,6 +199,8 @@ pub struct Settings {
     pub model: String,
     /// Sent as the dialect has it. Never shown.
     pub api_key: Option<SecretString>,
+    /// The file that has the key, which is read again once the server refuses it.
+    pub api_key_file: Option<PathBuf>,
     /// Sampling temperature; the server's default if absent.
     pub temperature: Option<f32>,
     /// The token limit of an answer; the server's default if absent.
@@ -225,6 +235,7 @@ impl Settings {
             base_url,
             model: model.into(),
             api_key: None,
+            api_key_file: None,
             temperature: None,
             max_tokens: None,
             reasoning_effort: None,
@@ -628,7 +639,7 @@ async fn request(
             return Ok(Opened::Stream(response));
         }
         let wait = retry_after(response.headers()).unwrap_or(PATIENCE);
-        let (refusal, answer) = endpoint.refusal(response).await;
+        let (refusal, answer) = server.refusal(response, error_message).await;
         if let Some(text) = protocol.answer_in(&answer)
             && let Some(events) = refused_answer(&text, prompt.tool_names())
         {
@@ -640,7 +651,9 @@ async fn request(
             continue;
         }
         // Each message has them afterwards, so this ends. The other dialect has no such field.
-        let may_want = settings.dialect == Dialect::ChatCompletions && takes.has(THOUGHTS_BACK);
+        let may_want = settings.dialect == Dialect::ChatCompletions
+            && takes.has(THOUGHTS_BACK)
+            && takes.has(THOUGHTS_BESIDE_BOTH);
         if may_want && misses_thoughts(&refusal, &body) {
             endpoint.blocks().want_thoughts();
             tracing::info!("the server wants thoughts with each message of the agent");
@@ -717,6 +730,7 @@ struct Asked {
 
 /// A stream that is being read.
 struct Reading {
+    server: Arc<Server>,
     messages: BoxStream<'static, Result<Sign, String>>,
     reader: Box<dyn Reader>,
     endpoint: Arc<Endpoint>,
@@ -731,6 +745,7 @@ struct Reading {
 
 fn events(response: Response, endpoint: Arc<Endpoint>, again: Asked) -> LlmStream {
     let reading = Reading {
+        server: again.server.clone(),
         messages: http::messages(again.server.clone(), response, error_message).boxed(),
         reader: endpoint.reader(&again.prompt),
         endpoint,
@@ -789,7 +804,7 @@ impl Reading {
             events.retain(|event| *event != LlmEvent::Thinking);
         }
         let error = error.map(|reason| {
-            let reason = self.endpoint.server.redacted(&reason);
+            let reason = self.server.redacted(&reason);
             tracing::debug!(reason, "the language model's stream broke");
             Err(LlmError::Stream(reason))
         });
@@ -836,8 +851,9 @@ impl Endpoint {
         };
         let server = |silence: Duration| {
             let (url, key) = (settings.base_url.clone(), settings.api_key.clone());
-            let headers = protocol.headers();
-            Server::new(url, key, headers, settings.connect_timeout, silence).map(Arc::new)
+            let (file, headers) = (settings.api_key_file.clone(), protocol.headers());
+            let connect = settings.connect_timeout;
+            Server::new(url, key, file, headers, connect, silence).map(Arc::new)
         };
         Ok(Self {
             server: server(settings.stall_timeout)?,
@@ -893,6 +909,8 @@ pub(super) fn error_message(body: &str) -> Option<String> {
     let is_error = body.get("object").is_some_and(|object| object == "error");
     let error = body.get("error").filter(|error| !error.is_null());
     let error = error.or_else(|| is_error.then_some(&body));
+    let has_details = body.get("detail").is_some_and(Value::is_array);
+    let error = error.or_else(|| has_details.then_some(&body));
     let error = error.or_else(|| failure_in(body.get("base_resp")?))?;
     let message = message_of(error);
     let parameter = error.get("param").and_then(Value::as_str);
@@ -902,10 +920,17 @@ pub(super) fn error_message(body: &str) -> Option<String> {
     })
 }
 
-/// The message of an error, which may be text alone. OpenRouter says there only that a provider refused; the
-/// provider's own error is added.
+/// The message of an error, which may be text alone, with its details. OpenRouter says there only that a provider
+/// refused; the provider's own error is added.
 pub(super) fn message_of(error: &Value) -> String {
-    let message = text_of(error.get("message").unwrap_or(error));
+    let own = error.get("message");
+    let details: Vec<String> = iter::once(error).chain(own).flat_map(details_in).collect();
+    let details = details.join("; ");
+    let message = match own.unwrap_or(error) {
+        said if details.is_empty() => text_of(said),
+        Value::String(said) => format!("{said}: {details}"),
+        _ => details,
+    };
     let metadata = &error["metadata"];
     let raw = match &metadata["raw"] {
         Value::Null => return message,
@@ -916,6 +941,28 @@ pub(super) fn message_of(error: &Value) -> String {
         Some(provider) => format!("{message}: {provider}: {cause}"),
         None => format!("{message}: {cause}"),
     }
+}
+
+/// The fields that the details of an error name, each with what is wrong with it, as pydantic and Google list them.
+/// Pydantic's `input`, which may be the user's words, is left out.
+fn details_in(error: &Value) -> Vec<String> {
+    let lists = [&error["details"], &error["detail"]];
+    let entries = lists.into_iter().filter_map(Value::as_array).flatten();
+    let entries = entries.flat_map(|entry| match entry["fieldViolations"].as_array() {
+        Some(violations) => violations.as_slice(),
+        None => std::slice::from_ref(entry),
+    });
+    let told = |entry: &Value| {
+        let field = match &entry["loc"] {
+            Value::Array(steps) => steps.iter().map(text_of).collect::<Vec<_>>().join("."),
+            _ => entry["field"].as_str().unwrap_or_default().to_owned(),
+        };
+        let reason = entry["msg"].as_str().or(entry["description"].as_str());
+        let reason = reason.map(str::to_owned);
+        let parts = [Some(field).filter(|field| !field.is_empty()), reason];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(": ")
+    };
+    entries.map(told).filter(|told| !told.is_empty()).collect()
 }
 
 /// A text, or anything else as JSON.

@@ -446,13 +446,22 @@ async fn an_answer_of_a_server_that_does_not_stream_is_spoken_and_its_call_made(
 
 #[tokio::test]
 async fn a_refusal_that_names_no_parameter_is_not_repeated() {
-    for message in [
-        "This model's maximum context length is 4096 tokens, 5000 with max_tokens.",
+    for (status, message) in [
+        (
+            400,
+            "This model's maximum context length is 4096 tokens, 5000 with max_tokens.",
+        ),
         // DeepSeek: it lacks the field, and takes it.
-        "The reasoning_content in the thinking mode must be passed back to the API.",
+        (
+            400,
+            "The reasoning_content in the thinking mode must be passed back to the API.",
+        ),
+        (404, "The model `tiny` does not exist."),
+        // A template's, if no such message was sent.
+        (500, "Cannot pass both content and thinking in a message."),
     ] {
         let body = json!({"error": {"message": message}}).to_string();
-        let (server, llm) = Server::start(Reply::Status(400, &[], body)).await;
+        let (server, llm) = Server::start(Reply::Status(status, &[], body)).await;
         let (_, error) = all(llm.generate(prompt())).await;
         assert!(error.unwrap().details().contains(message));
         assert_eq!(server.seen.lock().unwrap().len(), 1);
@@ -558,6 +567,40 @@ async fn refusals_say_why_without_the_key() {
     .await;
     let error = all(llm.generate(prompt())).await.1.unwrap();
     assert!(matches!(error, LlmError::Status { status: 307, .. }));
+}
+
+/// Every session ended with the key that was read at the start.
+#[tokio::test]
+async fn a_key_that_expires_is_replaced_by_the_next_one_in_its_file() {
+    const NEXT: &str = "sk-canary-0815";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("key");
+    let answer = || whole([sse("<speech>Hi.</speech>").into(), STOP.into()]);
+    let refusal = |text: &str| Reply::Status(401, &[], text.to_owned());
+    let (server, _) = Server::start(answer()).await;
+    let settings = Settings {
+        api_key_file: Some(file.clone()),
+        ..settings(&address(&server).await)
+    };
+    let llm = Remote::new(settings, Prompts::default()).unwrap();
+    std::fs::write(&file, format!("{KEY}\n")).unwrap();
+    assert_eq!(spoken(&all(llm.generate(prompt())).await.0), "Hi.\n");
+
+    std::fs::write(&file, format!("{NEXT}\n")).unwrap();
+    server.then(refusal("it has expired"));
+    server.then(answer());
+    let (events, error) = all(llm.generate(prompt())).await;
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(spoken(&events), "Hi.\n");
+
+    // The file has no other.
+    server.then(refusal(&format!("neither {KEY} nor {NEXT}")));
+    let error = all(llm.generate(prompt())).await.1.unwrap().details();
+    assert!(error.contains("neither [key] nor [key]"), "{error}");
+    let seen = server.seen.lock().unwrap();
+    let keys: Vec<_> = seen.iter().map(|(key, _)| key.clone().unwrap()).collect();
+    let expected = [KEY, KEY, NEXT, NEXT].map(|key| format!("Bearer {key}"));
+    assert_eq!(keys, expected);
 }
 
 #[tokio::test]

@@ -94,9 +94,12 @@ enum Style {
     SecondInText,
     /// Whole and without words: the server parses the answer as JSON, and streams no text before it.
     Generic,
+    /// As text, with numbers that are tokens of their own, as in the words.
+    Numbers,
 }
 
 const WORDS: &str = "Let me look.";
+const NUMBERS: &str = "Let me look 7 days ahead.";
 const ANSWER: &str = "It is sunny.";
 const DONE: &str = "data: [DONE]\n\n";
 
@@ -301,6 +304,39 @@ fn kimi(body: &Value) -> Option<Refusal> {
     error(400, &message)
 }
 
+/// gpt-oss's template in llama.cpp.
+fn gpt_oss_in_llama(body: &Value) -> Option<Refusal> {
+    let has_all = |message: &Value| {
+        let has = |field: &str| message[field].as_str().is_some_and(|text| !text.is_empty());
+        has("content") && has("reasoning_content") && !calls(message).is_empty()
+    };
+    let message = "Cannot pass both content and thinking in an assistant message with tool calls! Put the analysis \
+                   message in one or the other, but not both. at row 290, column 178:";
+    let error = json!({"code": 500, "message": message, "type": "server_error"});
+    let is_refused = messages(body).iter().any(has_all);
+    is_refused.then(|| (500, json!({ "error": error })))
+}
+
+/// Databricks' Claude, and gateways before Bedrock.
+fn databricks(body: &Value) -> Option<Refusal> {
+    let is_empty = |message: &Value| message["role"] == "assistant" && message["content"] == "";
+    let inner = json!({"message": "messages: text content blocks must be non-empty"}).to_string();
+    let error = json!({"error_code": "BAD_REQUEST", "message": inner});
+    let is_refused = messages(body).iter().any(is_empty);
+    is_refused.then_some((400, error))
+}
+
+/// Mistral's models at Azure: only the details name the field.
+fn azure_ai(body: &Value) -> Option<Refusal> {
+    let fields = ["stream_options", "parallel_tool_calls"];
+    let field = fields.into_iter().find(|field| body.get(field).is_some())?;
+    let detail = json!({"type": "extra_forbidden", "loc": ["body", field],
+        "msg": "Extra inputs are not permitted", "input": body[field]});
+    let error = json!({"code": "Invalid input", "status": 422, "message": "invalid input error",
+        "details": [detail]});
+    Some((422, json!({ "error": error })))
+}
+
 fn gemini(body: &Value) -> Option<Refusal> {
     let lacks = |message: &Value| {
         let first = calls(message).into_iter().next();
@@ -438,6 +474,15 @@ fn deepseek_chunk(mut delta: Value, reason: Value) -> Value {
         true => json!("canary"),
         false => Value::Null,
     };
+    plain(delta, reason)
+}
+
+/// Cloudflare sends a token that is a number as one.
+fn cloudflare(mut delta: Value, reason: Value) -> Value {
+    let number = delta["content"].as_str().map(str::parse::<u64>);
+    if let Some(Ok(number)) = number {
+        delta["content"] = json!(number);
+    }
     plain(delta, reason)
 }
 
@@ -697,6 +742,27 @@ fn servers() -> Vec<Row> {
             ..ROW
         },
         Row {
+            name: "Azure AI, Mistral",
+            refuses: azure_ai,
+            style: Style::Whole,
+            refused: &["parallel_tool_calls", "stream_options"],
+            ..ROW
+        },
+        Row {
+            name: "Cloudflare",
+            chunk: cloudflare,
+            style: Style::Numbers,
+            reason: "stop",
+            ..ROW
+        },
+        Row {
+            name: "Databricks, Claude",
+            refuses: databricks,
+            style: Style::Generic,
+            refused: &["messages.content.empty"],
+            ..ROW
+        },
+        Row {
             name: "Groq",
             refuses: groq,
             style: Style::Whole,
@@ -837,6 +903,13 @@ fn servers() -> Vec<Row> {
             ..ROW
         },
         Row {
+            name: "llama.cpp, gpt-oss",
+            refuses: gpt_oss_in_llama,
+            chunk: deepseek_chunk,
+            refused: &["messages.reasoning_content.beside_both"],
+            ..ROW
+        },
+        Row {
             name: "llama.cpp, the generic form",
             style: Style::Generic,
             chunk: counted,
@@ -890,9 +963,7 @@ impl Row {
             true => (self.words(), self.reason),
             false => (ANSWER, "stop"),
         };
-        let middle = words.len() / 2;
-        deltas
-            .extend([&words[..middle], &words[middle..]].map(|words| json!({ "content": words })));
+        deltas.extend(self.pieces(words));
         if is_asked && is_first {
             deltas.extend(self.calls());
         }
@@ -920,10 +991,25 @@ impl Row {
         }
     }
 
+    /// The deltas of a text.
+    fn pieces(&self, text: &str) -> Vec<Value> {
+        let is_same = |a: &char, b: &char| a.is_ascii_digit() == b.is_ascii_digit();
+        let chars: Vec<char> = text.chars().collect();
+        let pieces: Vec<&[char]> = match self.style {
+            Style::Numbers => chars.chunk_by(is_same).collect(),
+            _ => chars.chunks(chars.len().div_ceil(2).max(1)).collect(),
+        };
+        let pieces = pieces.into_iter().map(String::from_iter);
+        pieces
+            .map(|piece: String| json!({ "content": piece }))
+            .collect()
+    }
+
     /// The words before the calls.
     fn words(&self) -> &'static str {
         match self.style {
             Style::Generic => "",
+            Style::Numbers => NUMBERS,
             _ => WORDS,
         }
     }
@@ -981,6 +1067,10 @@ impl Row {
                     .map(|piece| piece.iter().collect::<String>());
                 pieces.map(|piece| json!({ "content": piece })).collect()
             }
+            Style::Numbers => self.pieces(
+                "<tool_call>{\"name\": \"weather\", \"arguments\": {\"city\": \"Rome 7\"}}</tool_call>\
+                 <tool_call>{\"name\": \"news\", \"arguments\": {}}</tool_call>",
+            ),
             Style::SecondInText => vec![
                 json!({"tool_calls": [whole(0, "call_rome", "weather", rome)]}),
                 json!({"content": "<tool_call>{\"name\": \"news\", \"arg"}),
@@ -991,8 +1081,12 @@ impl Row {
 
     /// The calls that are committed.
     fn expected(&self) -> Vec<(String, Value)> {
-        let rome = ("weather".to_owned(), json!({"city": "Rome"}));
-        vec![rome, ("news".to_owned(), json!({}))]
+        let city = match self.style {
+            Style::Numbers => "Rome 7",
+            _ => "Rome",
+        };
+        let weather = ("weather".to_owned(), json!({ "city": city }));
+        vec![weather, ("news".to_owned(), json!({}))]
     }
 }
 
@@ -1117,20 +1211,21 @@ fn question() -> Vec<Message> {
 }
 
 /// The question, the calls and their results, and an interruption of the answer.
-fn history(calls: &[(String, Value)]) -> Vec<Message> {
+fn history(row: &Row) -> Vec<Message> {
     let mut messages = question();
     messages.push(Message::Agent {
-        text: WORDS.into(),
+        text: row.words().into(),
         interrupted: false,
     });
-    for (name, arguments) in calls {
+    let calls = row.expected();
+    for (name, arguments) in &calls {
         messages.push(Message::ToolCall {
             id: format!("call_{name}"),
             name: name.clone(),
             arguments: arguments.as_object().cloned().expect("arguments"),
         });
     }
-    for (name, _) in calls {
+    for (name, _) in &calls {
         messages.push(Message::ToolResult {
             id: format!("call_{name}"),
             name: name.clone(),
@@ -1198,7 +1293,7 @@ async fn every_server_is_understood_under_every_cut() {
         }
         for cut in [Cut::Pieces(1), Cut::Pieces(5), Cut::Random(7)] {
             server.cut(cut);
-            let (words, calls, _, error) = outcome(&llm, history(&expected)).await;
+            let (words, calls, _, error) = outcome(&llm, history(&row)).await;
             assert!(error.is_none(), "{name}: {error:?}");
             assert_eq!((words.as_str(), calls.len()), (ANSWER, 0), "{name}");
         }
@@ -1255,13 +1350,9 @@ async fn deepseek_gets_thoughts_with_every_message_of_the_agent() {
     let chunks = chunks.map(|chunk| format!("data: {chunk}\n\n"));
     let thoughtful = format!("{}{DONE}", chunks.concat());
     // Its own thoughts show what it wants; before, it is refused once.
-    for (first, refusals) in [
-        (question(), 0),
-        (greeted(), 1),
-        (history(&row.expected()), 1),
-    ] {
+    for (first, refusals) in [(question(), 0), (greeted(), 1), (history(&row), 1)] {
         let (_, llm) = Scripted::start(row, Some(thoughtful.clone()), Calls::Native);
-        for messages in [first, answered(), history(&row.expected()), answered()] {
+        for messages in [first, answered(), history(&row), answered()] {
             let (words, _, _, error) = outcome(&llm, messages).await;
             assert!(error.is_none(), "{error:?}");
             assert_eq!(words, ANSWER);
@@ -1285,7 +1376,7 @@ async fn a_server_that_misses_thoughts_gets_them_whatever_its_words() {
         ..ROW
     };
     let (_, llm) = Scripted::start(row, None, Calls::Native);
-    let (words, _, _, error) = outcome(&llm, history(&row.expected())).await;
+    let (words, _, _, error) = outcome(&llm, history(&row)).await;
     assert!(error.is_none(), "{error:?}");
     assert_eq!(words, ANSWER);
     assert!(llm.refused().is_empty());
@@ -1307,7 +1398,7 @@ async fn a_server_that_refuses_a_history_with_thoughts_and_without_them_is_not_a
     let (_, llm) = Scripted::start(row, None, Calls::Native);
     // Without, with, and without from then on.
     for asked in [3, 1] {
-        let (_, _, _, error) = outcome(&llm, history(&row.expected())).await;
+        let (_, _, _, error) = outcome(&llm, history(&row)).await;
         let error = error.expect("a refusal").details();
         assert!(error.contains("must be passed back"), "{error}");
         assert_eq!(ASKED.swap(0, Relaxed), asked);
@@ -1554,24 +1645,55 @@ async fn behind_every_bad_end_a_session_apologises_once_and_calls_nothing() {
 /// A server that refuses a forced call: the note in the prompt asks for it, and `none` is still sent.
 #[tokio::test]
 async fn a_forced_call_that_the_server_refuses_is_asked_for_by_the_note() {
-    fn refuses(body: &Value) -> Option<Refusal> {
+    static SEEN: Mutex<Vec<Value>> = Mutex::new(Vec::new());
+    fn refuses(body: &Value, refusal: impl Fn() -> Option<Refusal>) -> Option<Refusal> {
+        SEEN.lock().expect("no panic").push(body.clone());
         let choice = &body["tool_choice"];
         match choice.is_null() || choice == "auto" || choice == "none" {
             true => None,
-            false => error(400, "tool_choice: only \"auto\" and \"none\" are supported"),
+            false => refusal(),
         }
     }
-    static SEEN: Mutex<Vec<Value>> = Mutex::new(Vec::new());
-    fn seen(body: &Value) -> Option<Refusal> {
-        SEEN.lock().expect("no panic").push(body.clone());
-        refuses(body)
+    fn by_name(body: &Value) -> Option<Refusal> {
+        let message = "tool_choice: only \"auto\" and \"none\" are supported";
+        refuses(body, || error(400, message))
     }
-    let row = Row {
-        name: "no forced calls",
-        refuses: seen,
-        ..ROW
-    };
-    let (_, llm) = Scripted::start(row, None, Calls::Native);
+    fn openrouter(body: &Value) -> Option<Refusal> {
+        let message = "No endpoints found that support the provided 'tool_choice' value.";
+        refuses(body, || {
+            Some((404, json!({"error": {"message": message, "code": 404}})))
+        })
+    }
+    for refuses in [by_name as fn(&Value) -> Option<Refusal>, openrouter] {
+        let row = Row {
+            name: "no forced calls",
+            refuses,
+            ..ROW
+        };
+        let (_, llm) = Scripted::start(row, None, Calls::Native);
+        forced_calls_are_asked_for_by_the_note(&llm).await;
+        let seen = std::mem::take(&mut *SEEN.lock().expect("no panic"));
+        let choices: Vec<_> = seen
+            .iter()
+            .map(|body| body["tool_choice"].clone())
+            .collect();
+        assert_eq!(
+            choices,
+            [json!("required"), Value::Null, Value::Null, json!("none")]
+        );
+        for body in &seen[..3] {
+            let last = body["messages"].as_array().expect("messages").last();
+            let last = last.expect("one")["content"].to_string();
+            assert!(
+                last.contains("Answer with a call to one of your tools."),
+                "{last}"
+            );
+        }
+    }
+}
+
+/// Asks for two forced calls and one answer without a call.
+async fn forced_calls_are_asked_for_by_the_note(llm: &Remote) {
     let mut forced = prompt(question());
     forced.demands.tool_choice = ToolChoice::Required;
     let mut forbidden = prompt(question());
@@ -1581,23 +1703,6 @@ async fn a_forced_call_that_the_server_refuses_is_asked_for_by_the_note() {
         assert!(events.iter().all(Result::is_ok), "{events:?}");
     }
     assert_eq!(llm.refused(), ["tool_choice.forced"]);
-    let seen = SEEN.lock().expect("no panic");
-    let choices: Vec<_> = seen
-        .iter()
-        .map(|body| body["tool_choice"].clone())
-        .collect();
-    assert_eq!(
-        choices,
-        [json!("required"), Value::Null, Value::Null, json!("none")]
-    );
-    for body in &seen[..3] {
-        let last = body["messages"].as_array().expect("messages").last();
-        let last = last.expect("one")["content"].to_string();
-        assert!(
-            last.contains("Answer with a call to one of your tools."),
-            "{last}"
-        );
-    }
 }
 
 /// A row for Groq's parser, which could not read the call in the model's answer.

@@ -1,7 +1,9 @@
 //! Requests for a chat completion, without the parameters that the server has refused.
 
-use crate::llm::prompt::{ChatMessage, by_name};
-use crate::llm::remote::{FORCED, Settings, THOUGHTS_BACK, Takes, Vocabulary};
+use crate::llm::prompt::{BETWEEN, ChatMessage, Role, by_name};
+use crate::llm::remote::{
+    FORCED, NO_WORDS, Settings, THOUGHTS_BACK, THOUGHTS_BESIDE_BOTH, Takes, Vocabulary,
+};
 use crate::llm::untrusted::{sanitise, sanitise_json};
 use crate::llm::{Calls, Prompt, ToolChoice};
 use crate::tools::ToolSpec;
@@ -37,11 +39,17 @@ pub(super) static VOCABULARY: Vocabulary = Vocabulary {
     ],
 };
 
-/// Takes out of the messages what the server does not know. A gateway may send thoughts of a provider that refuses to
-/// get them back.
-pub(super) fn leave_out(messages: &mut [ChatMessage], takes: &Takes) {
+/// Takes out of the messages what the server does not take, and adds words where it wants some. A gateway may send
+/// thoughts of a provider that refuses to get them back.
+pub(super) fn fit(messages: &mut [ChatMessage], takes: &Takes) {
     for message in messages {
-        if !takes.has(THOUGHTS_BACK) {
+        let is_mute = message.role == Role::Assistant && message.content.is_empty();
+        if is_mute && !takes.has(NO_WORDS) {
+            BETWEEN.clone_into(&mut message.content);
+        }
+        let has_both = !message.content.is_empty() && !message.tool_calls.is_empty();
+        let may_think = !has_both || takes.has(THOUGHTS_BESIDE_BOTH);
+        if !may_think || !takes.has(THOUGHTS_BACK) {
             message.reasoning_content = None;
         }
         if !takes.has(DETAILS) {

@@ -92,22 +92,31 @@ struct Delta {
     /// Sent when the server has used the results of all calls so far and continues the answer: one entry per call.
     #[serde(default, deserialize_with = "or_default")]
     tool_outputs: Vec<Value>,
+    /// Says whether the content is a summary of Gemini's thoughts.
+    extra_content: Option<Value>,
 }
 
 impl Delta {
     /// The words of the piece.
     fn text(&self) -> String {
         match &self.content {
-            Some(Value::String(text)) if !text.is_empty() => text.clone(),
+            _ if self.is_thought() => String::new(),
             Some(Value::Array(parts)) => {
-                let text = |part: &Value| Some(part.get("text")?.as_str()?.to_owned());
-                parts.iter().filter_map(text).collect()
+                let texts = parts.iter().filter_map(|part| part.get("text"));
+                texts.map(written).collect()
             }
-            _ => {
-                let refusal = self.refusal.as_ref().and_then(Value::as_str);
-                refusal.unwrap_or_default().to_owned()
+            content => {
+                let text = content.as_ref().map(written).unwrap_or_default();
+                let refusal = || self.refusal.as_ref().map(written).unwrap_or_default();
+                if text.is_empty() { refusal() } else { text }
             }
         }
+    }
+
+    /// Whether the content is a thought.
+    fn is_thought(&self) -> bool {
+        let extra = self.extra_content.as_ref();
+        extra.is_some_and(|extra| extra["google"]["thought"] == true)
     }
 
     /// Whether the piece has thoughts.
@@ -123,9 +132,12 @@ impl Delta {
         let said = |thought: &Value| match thought {
             Value::String(text) => !text.is_empty(),
             Value::Array(parts) => !parts.is_empty(),
+            Value::Number(_) => true,
             _ => false,
         };
-        fields.into_iter().flatten().any(said) || parts.any(|part| part.get("thinking").is_some())
+        fields.into_iter().flatten().any(said)
+            || parts.any(|part| part.get("thinking").is_some())
+            || self.is_thought()
     }
 }
 
@@ -159,6 +171,15 @@ impl FunctionDelta {
         self.arguments
             .as_ref()
             .is_some_and(|piece| !is_blank(piece))
+    }
+}
+
+/// A piece of text. Cloudflare sends a token that reads as a number or a boolean as one.
+fn written(piece: &Value) -> String {
+    match piece {
+        Value::String(text) => text.clone(),
+        Value::Number(_) | Value::Bool(_) => piece.to_string(),
+        _ => String::new(),
     }
 }
 
@@ -360,10 +381,10 @@ impl Decoder {
         if thinks && text.is_empty() {
             events.push(LlmEvent::Thinking);
         }
-        let thought = delta.reasoning_content.as_ref().and_then(Value::as_str);
+        let thought = delta.reasoning_content.as_ref().map(written);
         let room = MAX_THOUGHT_BYTES.saturating_sub(self.thoughts.len());
         let thought = thought.filter(|thought| thought.len() <= room);
-        self.thoughts.push_str(thought.unwrap_or_default());
+        self.thoughts.push_str(&thought.unwrap_or_default());
         match self.calls.is_empty() {
             true if text.is_empty() => {}
             true => events.extend(self.made.noted(self.parser.push(&text))),
@@ -725,6 +746,51 @@ mod tests {
             json!({"choices": [], "usage": {"total_tokens": 3}}),
         ]);
         assert_eq!(lines, ["think", "say Hi", "end"]);
+    }
+
+    /// Cloudflare's numbers were missing in what was said, and in the arguments of calls.
+    #[test]
+    fn tokens_that_are_numbers_or_booleans_are_text() {
+        let piece = |content: Value| json!({"choices": [{"delta": {"content": content}}]});
+        let said = |pieces: Vec<Value>| {
+            let mut chunks: Vec<Value> = pieces.into_iter().map(piece).collect();
+            chunks.push(finish("stop"));
+            let lines = decode(&chunks);
+            let said = lines.iter().filter_map(|line| line.strip_prefix("say "));
+            (said.collect::<String>(), lines)
+        };
+        let (words, _) = said(vec![
+            json!("Room "),
+            json!(4),
+            json!(2),
+            json!([{"type": "text", "text": " is "}, {"type": "text", "text": true}]),
+            json!("."),
+        ]);
+        assert_eq!(words, "Room 42 is true.");
+        let [opens, closes] = ["<tool>w(n=", ")</tool>"].map(Value::from);
+        let (_, lines) = said(vec![opens, json!(1), json!(0), closes]);
+        assert!(lines.contains(&"close {\"n\":10}".to_owned()), "{lines:?}");
+
+        let mut decoder = Decoder::default();
+        for thought in [json!("Room "), json!(7)] {
+            let delta = json!({"content": null, "reasoning_content": thought});
+            let chunk = json!({"choices": [{"delta": delta}]});
+            let events = decoder.message(&chunk.to_string());
+            assert_eq!(events, (vec![LlmEvent::Thinking], None));
+        }
+        decoder.message(&call(0, "a", "w", "{}").to_string());
+        decoder.message(&finish("tool_calls").to_string());
+        let (_, _, block) = decoder.blocks().pop().expect("a call");
+        assert_eq!(block.thoughts, "Room 7");
+    }
+
+    /// They were spoken.
+    #[test]
+    fn summaries_of_geminis_thoughts_are_never_speech() {
+        let mut thought = text("**Greeting** The user says hello.");
+        thought["choices"][0]["delta"]["extra_content"] = json!({"google": {"thought": true}});
+        let lines = decode(&[thought, text("Hi."), finish("stop")]);
+        assert_eq!(lines, ["think", "say Hi.", "end"]);
     }
 
     #[test]
@@ -1124,6 +1190,33 @@ mod tests {
             let body = wrapped(raw).to_string();
             assert_eq!(crate::llm::remote::error_message(&body).unwrap(), expected);
             assert_eq!(decode(&[wrapped(raw)]), [format!("error: {expected}")]);
+        }
+        // The details, without what was sent: of Azure's models, FastAPI, Mistral and Google.
+        let detail = json!({"type": "extra_forbidden", "loc": ["body", "messages", 1, "name"],
+            "msg": "Extra inputs are not permitted", "input": "canary"});
+        let violation = json!({"field": "max_tokens", "description": "It is too large."});
+        let violations = json!({"@type": "BadRequest", "fieldViolations": [violation]});
+        let told = "body.messages.1.name: Extra inputs are not permitted";
+        for (body, expected) in [
+            (
+                json!({"error": {"code": "Invalid input", "message": "bad", "details": [detail]}}),
+                format!("bad: {told}"),
+            ),
+            (
+                json!({"detail": [detail, {"msg": "missing"}]}),
+                format!("{told}; missing"),
+            ),
+            (
+                json!({"object": "error", "message": {"detail": [detail]}}),
+                told.to_owned(),
+            ),
+            (
+                json!([{"error": {"code": 400, "message": "bad", "details": [violations]}}]),
+                "bad: max_tokens: It is too large.".to_owned(),
+            ),
+        ] {
+            let message = crate::llm::remote::error_message(&body.to_string());
+            assert_eq!(message, Some(expected));
         }
         // MiniMax, under status 200.
         let outcome = |code: i64, reason: &str| {

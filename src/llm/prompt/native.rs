@@ -22,8 +22,8 @@ pub(super) const OVERHEAD: usize = 120;
 /// The result of a call that has none yet, or never had one.
 const NO_RESULT: &str = "{\"status\":\"no result yet\"}";
 
-/// Said between a result and the user's next words.
-const BETWEEN: &str = "Okay.";
+/// Said between a result and the user's next words, and before a call to a server that refuses one without words.
+pub(in crate::llm) const BETWEEN: &str = "Okay.";
 
 /// The length of the tools in a request, in characters.
 pub(super) fn weight(tools: &[ToolSpec]) -> usize {

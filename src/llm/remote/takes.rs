@@ -1,6 +1,6 @@
 //! The parameters that a server takes: what it refuses by name is left out from then on.
 
-use super::THOUGHTS_BACK;
+use super::{NO_WORDS, THOUGHTS_BACK, THOUGHTS_BESIDE_BOTH};
 use crate::llm::LlmError;
 use serde_json::{Map, Value};
 
@@ -18,7 +18,7 @@ pub(in crate::llm) struct Vocabulary {
 /// The parameters that a server takes, as far as known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::llm) struct Takes {
-    /// Of [`Vocabulary::optional`].
+    /// Of [`Vocabulary::optional`], and forms of messages: [`THOUGHTS_BESIDE_BOTH`] and [`NO_WORDS`].
     refused: Vec<&'static str>,
     /// How many of [`Vocabulary::limits`] were refused.
     limits_refused: usize,
@@ -68,7 +68,7 @@ impl Takes {
         vocabulary: &Vocabulary,
     ) -> Option<Self> {
         let LlmError::Status {
-            status: 400 | 422,
+            status,
             body: reason,
             ..
         } = refusal
@@ -76,16 +76,26 @@ impl Takes {
             return None;
         };
         let mut fewer = self.clone();
+        let form = form_refused(*status, reason, body);
+        if let Some(form) = form.filter(|form| self.has(form)) {
+            fewer.refused.push(form);
+            return Some(fewer);
+        }
+        // OpenRouter's, if no provider takes a parameter. Others name a model that is not there, never a value.
+        let is_missing = *status == 404;
+        if !is_missing && !matches!(status, 400 | 422) {
+            return None;
+        }
         // Many servers also name the limit when the prompt is too long.
         let other = vocabulary.limits.get(self.limits_refused + 1);
         let is_unknown = other.is_some_and(|other| reason.contains(other)) || says_unknown(reason);
         let limit = self.limit(vocabulary);
         let limit = limit.filter(|limit| body.contains_key(*limit));
-        if limit.is_some_and(|limit| is_unknown && reason.contains(limit)) {
+        if !is_missing && limit.is_some_and(|limit| is_unknown && reason.contains(limit)) {
             fewer.limits_refused += 1;
             return Some(fewer);
         }
-        if let Some(effort) = self.other_effort(reason, body, vocabulary) {
+        if !is_missing && let Some(effort) = self.other_effort(reason, body, vocabulary) {
             let refused = body.get(EFFORT).and_then(Value::as_str);
             fewer.efforts_refused.extend(refused.map(str::to_owned));
             fewer.effort = Some(effort);
@@ -99,6 +109,7 @@ impl Takes {
                 }
                 None => body.contains_key(field),
             };
+            let may_be = may_be && !(is_missing && *parameter == EFFORT);
             may_be && self.has(parameter) && is_about(reason, parameter, names)
         })?;
         fewer.refused.push(refused);
@@ -191,6 +202,24 @@ pub(super) fn has_part(body: &Map<String, Value>, field: &str) -> bool {
         let calls = message.get("tool_calls").and_then(Value::as_array);
         has(message) || calls.into_iter().flatten().any(has)
     })
+}
+
+/// The form of a message that an error is about, if one was sent.
+fn form_refused(status: u16, reason: &str, body: &Map<String, Value>) -> Option<&'static str> {
+    let messages = body.get("messages").and_then(Value::as_array);
+    let messages = messages.into_iter().flatten();
+    let mut said = messages.filter(|message| message["role"] == "assistant");
+    // Under status 500: the error of a template in llama.cpp.
+    if reason.contains("both content and thinking") {
+        let has = |message: &Value, field: &str| message.get(field).is_some_and(|is| *is != "");
+        let fields = ["content", "reasoning_content", "tool_calls"];
+        let is_sent = said.any(|message| fields.iter().all(|field| has(message, field)));
+        return is_sent.then_some(THOUGHTS_BESIDE_BOTH);
+    }
+    let is_refusal = matches!(status, 400 | 422);
+    let is_of_words = reason.contains("non-empty") || reason.contains("is blank");
+    let is_sent = is_refusal && is_of_words && said.any(|message| message["content"] == "");
+    is_sent.then_some(NO_WORDS)
 }
 
 /// Whether an error may mean the parameter that has these names.
