@@ -27,12 +27,20 @@ pub(super) struct Check<'a> {
 impl Check<'_> {
     /// An http or https address without a query or a password.
     pub(super) fn address(&self, key: &str, typed: &str, fix: &str) -> Checked<Url> {
+        let url = self.address_with_query(key, typed, fix)?;
+        match url.query() {
+            None => Ok(url),
+            Some(_) => Err(self.wrong(key, format!("{key} has a query, `?…`"), fix)),
+        }
+    }
+
+    /// An http or https address without a password.
+    pub(super) fn address_with_query(&self, key: &str, typed: &str, fix: &str) -> Checked<Url> {
         let plain = |url: &Url| {
             matches!(url.scheme(), "http" | "https")
                 && url.has_host()
                 && url.username().is_empty()
                 && url.password().is_none()
-                && url.query().is_none()
                 && url.fragment().is_none()
         };
         let url = Url::parse(typed.trim()).ok().filter(plain);

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use url::Url;
 
 /// The file of the pins, in the folder of the configuration file.
 const LOCK: &str = "undertone-mcp.lock";
@@ -73,8 +74,8 @@ impl Check<'_> {
             }
             ([], typed) => {
                 let fix = "use the server's address, such as https://example.org/mcp";
-                let url = self.address(&key("url"), typed, fix)?;
-                let access = self.mcp_access(name, raw)?;
+                let url = self.address_with_query(&key("url"), typed, fix)?;
+                let access = self.mcp_access(name, raw, &url)?;
                 let headers = self.mcp_headers(&key("headers_env"), &raw.headers_env)?;
                 if !raw.env.is_empty() {
                     let problem = format!("{} is for a command", key("env"));
@@ -133,7 +134,7 @@ impl Check<'_> {
         })
     }
 
-    fn mcp_access(&self, name: &str, raw: &RawMcp) -> Checked<Access> {
+    fn mcp_access(&self, name: &str, raw: &RawMcp, url: &Url) -> Checked<Access> {
         let (bearer, oauth) = (
             format!("mcp.{name}.bearer_env"),
             format!("mcp.{name}.oauth"),
@@ -144,7 +145,7 @@ impl Check<'_> {
                 token: self.variable(&bearer, variable)?,
                 variable: variable.to_owned(),
             }),
-            ("", Some(raw)) => Ok(Access::Client(self.mcp_client(&oauth, raw)?)),
+            ("", Some(raw)) => Ok(Access::Client(self.mcp_client(&oauth, raw, url)?.into())),
             _ => {
                 let problem = format!("[mcp.{name}] has bearer_env and oauth");
                 Err(self.wrong(&oauth, problem, "keep one of them"))
@@ -178,7 +179,7 @@ impl Check<'_> {
         headers.collect()
     }
 
-    fn mcp_client(&self, key: &str, raw: &RawOauth) -> Checked<ClientCredentials> {
+    fn mcp_client(&self, key: &str, raw: &RawOauth, url: &Url) -> Checked<ClientCredentials> {
         let needed = [
             ("token_url", &raw.token_url),
             ("client_id", &raw.client_id),
@@ -190,12 +191,17 @@ impl Check<'_> {
         }
         let fix = "use the address at which the authorisation server gives tokens, \
                    such as https://example.org/oauth/token";
+        // RFC 8707 wants a resource without a query.
+        let mut server = url.clone();
+        server.set_query(None);
         Ok(ClientCredentials {
             token_url: self.address(&format!("{key}.token_url"), &raw.token_url, fix)?,
             id: raw.client_id.clone(),
             secret: self.variable(&format!("{key}.client_secret_env"), &raw.client_secret_env)?,
             secret_env: raw.client_secret_env.clone(),
             scope: raw.scope.clone(),
+            resource: raw.resource.clone().unwrap_or_else(|| server.into()),
+            audience: raw.audience.clone(),
         })
     }
 

@@ -637,8 +637,20 @@ fn shown(key: &str, value: Value, config: &Config) -> Value {
     match key {
         "models.dir" => config.models.display().to_string().into(),
         "session.time_zone" => config.time_zone.iana_name().map_or(value, Into::into),
-        _ if value.as_str().is_some_and(may_hold_secret) => "<secret>".into(),
-        _ => value,
+        _ => without_secrets(value),
+    }
+}
+
+/// The value with a placeholder for each address in it that may hold a secret.
+fn without_secrets(value: Value) -> Value {
+    match value {
+        Value::String(text) if may_hold_secret(&text) => "<secret>".into(),
+        Value::Object(table) => {
+            let shown = |(key, value)| (key, without_secrets(value));
+            table.into_iter().map(shown).collect()
+        }
+        Value::Array(values) => values.into_iter().map(without_secrets).collect(),
+        value => value,
     }
 }
 

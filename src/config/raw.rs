@@ -601,6 +601,9 @@ pub(super) struct RawOauth {
     pub(super) client_id: String,
     pub(super) client_secret_env: String,
     pub(super) scope: String,
+    /// The server's address if there is none.
+    pub(super) resource: Option<String>,
+    pub(super) audience: String,
 }
 
 impl Default for RawMcp {

@@ -5,6 +5,7 @@ use crate::support::mcp::{Forgetful, Issuer, Setup, Web, object};
 use crate::support::program::until;
 use crate::support::{now, serve_on_a_thread};
 use serde_json::{Map, Value, json};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use undertone::metrics::Metrics;
 use undertone::tools::mcp::{self, Hint};
@@ -384,7 +385,9 @@ async fn lists_out_of_bounds_are_refused() {
             .to_string();
         assert_eq!(error, "its list of tools has more than 262144 bytes");
     }
-    setup.list(&[object("twice"), object("twice")]);
+    let mut other = object("twice");
+    other["description"] = json!("Does it again.");
+    setup.list(&[object("twice"), other]);
     let error = mcp::list(&servers[0])
         .await
         .expect_err("two of a name")
@@ -799,7 +802,10 @@ async fn a_refused_token_is_explained() {
     let elsewhere = why("/token\"", "/tokens\"", Issuer::SECRET).await;
     contains(elsewhere, &["oauth.token_url", "/tokens", "404"]);
     let resource = why("/mcp\"", "/mcp/\"", Issuer::SECRET).await;
-    contains(resource, &["invalid_target", "url: it knows no resource"]);
+    contains(
+        resource,
+        &["invalid_target", "url, oauth.resource", "oauth.audience"],
+    );
     let (from, _) = whole.split_once("/token\"").expect("the address");
     let issuer = from.rsplit('"').next().expect("the address");
     let nobody = why(issuer, "http://127.0.0.1:1", Issuer::SECRET).await;
@@ -842,4 +848,246 @@ async fn frequent_mistakes_in_an_address_are_explained() {
         assert!(error.contains(status) && error.contains(meaning), "{error}");
         assert!(!error.contains("rmcp::"), "{error}");
     }
+}
+
+/// Its words were lost, so the model could not correct the call.
+#[tokio::test]
+async fn a_refused_call_is_told_by_its_code_and_the_connection_is_looked_at() {
+    let names = ["refuse_32602", "refuse_32601", "refuse_32603"];
+    for effect in ["read", "reversible"] {
+        let setup = Setup::of_program(&names.map(object));
+        for name in names {
+            setup.declare(name, &format!("effect = \"{effect}\"\ntimeout_ms = 60000"));
+        }
+        setup.accept(&names.map(object));
+        let (live, _) = run(&setup);
+        until_offered(&live, names[2]).await;
+        let mut told = Vec::new();
+        for name in names {
+            let lists = setup.times("list");
+            told.push(call(&live, name, json!({})).await.expect_err("a refusal"));
+            // It has three pages, and the one before may not be over.
+            until(async || (setup.times("list") >= lists + 3).then_some(())).await;
+        }
+        let words = ToolError::Failed("The branch must be Mitte or Nord.".into());
+        assert_eq!(told[0], words);
+        for told in &told[1..] {
+            let is_lost = match effect {
+                "read" => matches!(told, ToolError::Broken(_)),
+                _ => matches!(told, ToolError::Uncertain(_)),
+            };
+            assert!(is_lost, "{effect}: {told:?}");
+            assert!(told.details().contains("Mitte or Nord"), "{told:?}");
+        }
+    }
+}
+
+/// It was spoken to in the older generation, in which its tools are not those that were pinned.
+#[tokio::test]
+async fn a_server_that_comes_up_later_is_spoken_to_in_its_newest_generation() {
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket
+        .bind("127.0.0.1:0".parse().expect("an address"))
+        .expect("a port");
+    let address = socket.local_addr().expect("an address");
+    let setup = Setup::of(&format!("[mcp.crm]\nurl = \"http://{address}/mcp\"\n"));
+    setup.declare("look", "effect = \"read\"\ntimeout_ms = 60000");
+    setup.accept(&[object("look")]);
+    let (log, _guard) = Log::begin(tracing::Level::WARN);
+    let (live, _) = run(&setup);
+    let is_tried = || log.text().contains("an MCP server is not connected");
+    until(async || is_tried().then_some(())).await;
+    let web = Web::default();
+    web.list(&[object("look")]);
+    let listener = socket.listen(64).expect("a listener");
+    let serving = axum::serve(listener, web.router());
+    let serving = tokio::spawn(serving.into_future());
+    until_offered(&live, "look").await;
+    let lines = web.log();
+    let mut versions = lines.iter().filter(|line| line.starts_with("version"));
+    assert!(
+        versions.all(|line| line == "version 2026-07-28"),
+        "{lines:?}"
+    );
+    assert!(web.times("version 2026-07-28") > 0);
+    assert_eq!(web.times("session"), 0);
+    serving.abort();
+}
+
+#[tokio::test]
+async fn a_list_without_an_end_is_cut_with_a_warning() {
+    let setup = Setup::of_program(&[]);
+    let loaded = setup.load().expect("a configuration");
+    let servers = loaded.config.tools.mcp.servers;
+    let page = |name: &str, next: Value| json!({"tools": [object(name)], "nextCursor": next});
+    let list = async |pages: Value| {
+        setup.write("pages.json", &pages.to_string());
+        let (log, _guard) = Log::begin(tracing::Level::WARN);
+        let tools = mcp::list(&servers[0]).await;
+        let names = tools.map(|tools| {
+            let names = tools.iter().map(|tool| tool["name"].clone());
+            names.collect::<Vec<Value>>()
+        });
+        (names.map_err(|error| error.to_string()), log.text())
+    };
+    let warning = "later pages may be missing";
+
+    let (names, log) = list(json!({"": page("a", json!("")) })).await;
+    assert_eq!(names, Ok(vec![json!("a")]));
+    assert!(!log.contains(warning), "{log}");
+
+    let again = json!({"": page("a", json!("2")), "2": page("b", json!("2"))});
+    let (names, log) = list(again).await;
+    assert_eq!(names, Ok(vec![json!("a"), json!("b")]));
+    assert!(log.contains(warning), "{log}");
+
+    let same = json!({"": page("a", json!("2")), "2": page("a", json!("3"))});
+    let (names, log) = list(same).await;
+    assert_eq!(names, Ok(vec![json!("a")]));
+    assert!(log.contains(warning), "{log}");
+
+    let twice = json!({"": {"tools": [object("a"), object("a")]}});
+    let (names, _) = list(twice).await;
+    let error = "its list of tools has two named \"a\"";
+    assert_eq!(names, Err(error.to_owned()));
+}
+
+/// A change that a server had refused unread was told as one that may have been made.
+#[tokio::test]
+async fn a_change_that_is_refused_unread_has_not_begun() {
+    let refused = Arc::new(Mutex::new(("tools/call", 0)));
+    let web = Web::default();
+    web.list(&[object("book")]);
+    let url = web.serve_refusing(&refused);
+    let setup = Setup::of(&format!("[mcp.crm]\nurl = \"{url}\"\n"));
+    setup.declare("book", "effect = \"reversible\"\ntimeout_ms = 60000");
+    setup.accept(&[object("book")]);
+    let (live, _) = run(&setup);
+    until_offered(&live, "book").await;
+    for (status, part) in [
+        (403, "the scope \"tools.write\": name it in oauth.scope"),
+        (404, "HTTP 404"),
+        (405, "HTTP 405"),
+        (413, "HTTP 413"),
+        (415, "HTTP 415"),
+        (429, "HTTP 429"),
+        (307, "HTTP 307"),
+    ] {
+        *refused.lock().expect("no panic") = ("tools/call", status);
+        let told = call(&live, "book", json!({})).await;
+        let Err(ToolError::NotBegun(why)) = told else {
+            panic!("{status}: {told:?}")
+        };
+        assert!(why.contains(part) && !why.contains("rmcp::"), "{why}");
+    }
+    for status in [303, 502] {
+        *refused.lock().expect("no panic") = ("tools/call", status);
+        let told = call(&live, "book", json!({})).await;
+        assert!(matches!(told, Err(ToolError::Uncertain(_))), "{told:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_has_no_time_for_a_list_keeps_its_tools_and_its_connection() {
+    let refused = Arc::new(Mutex::new(("tools/", 0)));
+    let web = Web::default();
+    web.list(&[object("look")]);
+    let url = web.serve_refusing(&refused);
+    let setup = Setup::of(&format!("[mcp.crm]\nurl = \"{url}\"\n"));
+    setup.declare("look", "effect = \"read\"\ntimeout_ms = 60000");
+    setup.accept(&[object("look")]);
+    let (log, _guard) = Log::begin(tracing::Level::DEBUG);
+    let (live, _) = run(&setup);
+    until_offered(&live, "look").await;
+    for (count, status) in [(1, 429), (2, 503)] {
+        *refused.lock().expect("no panic") = ("tools/", status);
+        call(&live, "look", json!({}))
+            .await
+            .expect_err("it is refused");
+        let unlisted = || log.text().matches("does not list its tools now").count();
+        until(async || (unlisted() == count).then_some(())).await;
+        *refused.lock().expect("no panic") = ("tools/", 0);
+        assert!(call(&live, "look", json!({})).await.is_ok());
+    }
+    assert!(!log.text().contains("is not connected"), "{}", log.text());
+}
+
+/// The path of the address is the key of some servers, the query that of others.
+#[tokio::test]
+async fn the_path_and_the_query_of_an_address_are_in_no_log_and_no_error() {
+    let (log, _guard) = Log::begin(tracing::Level::TRACE);
+    let echo = |uri: axum::http::Uri| async move {
+        let said = format!("Cannot POST {uri}");
+        (axum::http::StatusCode::NOT_FOUND, said)
+    };
+    let address = serve_on_a_thread(axum::Router::new().fallback(echo));
+    for host in ["127.0.0.1:1".to_owned(), address.to_string()] {
+        let url = format!("http://{host}/s3cret-path/mcp?key=s3cret-key");
+        let setup = Setup::of(&format!("[mcp.crm]\nurl = \"{url}\"\n"));
+        let loaded = setup.load().expect("a configuration");
+        for setting in loaded.settings {
+            let value = setting.value.to_string();
+            assert!(!value.contains("s3cret-key"), "{} {value}", setting.key);
+        }
+        let error = mcp::list(&loaded.config.tools.mcp.servers[0]).await;
+        let error = format!("{:#}", anyhow::Error::from(error.expect_err("no tools")));
+        assert!(!error.contains("s3cret"), "{error}");
+        let is_down = host == "127.0.0.1:1";
+        let part = if is_down { &*host } else { "HTTP 404" };
+        assert!(error.contains(part), "no {part} in {error}");
+        let lines = log.text().matches("is not connected").count();
+        let (_live, _) = run(&setup);
+        let tried = || log.text().matches("is not connected").count();
+        until(async || (tried() > lines).then_some(())).await;
+    }
+    assert!(!log.text().contains("s3cret"), "{}", log.text());
+}
+
+#[tokio::test]
+async fn an_address_may_have_a_query_which_is_not_part_of_the_resource() {
+    let (issuer, web) = (Issuer::default(), Web::default());
+    web.list(&[object("look")]);
+    let (setup, variables) = client_of(&issuer, &web);
+    let text = std::fs::read_to_string(setup.path("undertone.toml")).expect("a file");
+    let with_query = text.replace("/mcp\"", "/mcp?user_id=7\"");
+    assert_ne!(text, with_query);
+    setup.write("undertone.toml", &with_query);
+    setup.declare("look", "effect = \"read\"\ntimeout_ms = 60000");
+    setup.pin_with(&variables).await;
+    assert!(web.times("query user_id=7") > 0, "{:?}", web.log());
+
+    let with_query = text.replace("/token\"", "/token?tenant=7\"");
+    assert_ne!(text, with_query);
+    setup.write("undertone.toml", &with_query);
+    let error = setup
+        .load_with(&variables)
+        .expect_err("a query")
+        .to_string();
+    assert!(
+        error.contains("mcp.crm.oauth.token_url has a query"),
+        "{error}"
+    );
+}
+
+/// It was killed in the middle of its work, because it did not list its tools meanwhile.
+#[tokio::test]
+async fn a_program_that_is_still_at_work_on_a_late_call_is_not_killed() {
+    let tools = ["block", "look"].map(object);
+    let setup = Setup::of_program(&tools);
+    setup.declare("block", "effect = \"reversible\"\ntimeout_ms = 300");
+    setup.declare("look", "effect = \"read\"\ntimeout_ms = 60000");
+    setup.accept(&tools);
+    let (live, _) = run(&setup);
+    until_offered(&live, "block").await;
+    until_offered(&live, "look").await;
+    let late = call(&live, "block", json!({})).await;
+    assert_eq!(late, Err(ToolError::Unanswered(300)));
+    tokio::time::pause();
+    for _ in 0..15 {
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    tokio::time::resume();
+    setup.write("go", "");
+    assert_eq!(call(&live, "look", json!({})).await, Ok(json!({})));
+    assert_eq!(setup.times("start"), 1);
 }

@@ -156,7 +156,7 @@ impl Web {
     }
 
     /// The requests that have reached it: "list", "call NAME", "cancel", "listen", and of each request "version
-    /// VERSION", "session" if it names one.
+    /// VERSION", "session" if it names one, "query QUERY" if its address has one.
     pub(crate) fn log(&self) -> Vec<String> {
         self.log.lock().expect("no panic").clone()
     }
@@ -184,8 +184,35 @@ impl Web {
         self.serve_behind(|router| router.layer(axum::middleware::from_fn(check)))
     }
 
+    /// Serves at the address that it returns, but answers requests for methods that begin as `refused` says with its
+    /// status, unless that is 0. For clients that name the method in a header.
+    pub(crate) fn serve_refusing(&self, refused: &Arc<Mutex<(&'static str, u16)>>) -> String {
+        let refused = refused.clone();
+        let check = move |request: axum::extract::Request, next: axum::middleware::Next| {
+            let method = request.headers().get("mcp-method");
+            let method = method.and_then(|method| method.to_str().ok());
+            let (begin, status) = *refused.lock().expect("no panic");
+            let is_refused = status != 0 && method.is_some_and(|method| method.starts_with(begin));
+            async move {
+                if !is_refused {
+                    return next.run(request).await;
+                }
+                let status = axum::http::StatusCode::from_u16(status).expect("a status");
+                let scope = "Bearer error=\"insufficient_scope\", scope=\"tools.write\"";
+                axum::response::IntoResponse::into_response((status, [("www-authenticate", scope)]))
+            }
+        };
+        self.serve_behind(|router| router.layer(axum::middleware::from_fn(check)))
+    }
+
     /// Serves with what `guard` puts in front.
     fn serve_behind(&self, guard: impl FnOnce(axum::Router) -> axum::Router) -> String {
+        let router = guard(self.router());
+        format!("http://{}/mcp", super::serve_on_a_thread(router))
+    }
+
+    /// The server, at every path.
+    pub(crate) fn router(&self) -> axum::Router {
         use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
         use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
         let own = self.clone();
@@ -197,11 +224,13 @@ impl Web {
         let own = self.clone();
         let note = move |request: axum::extract::Request, next: axum::middleware::Next| {
             own.note(request.headers());
+            if let Some(query) = request.uri().query() {
+                own.write(format!("query {query}"));
+            }
             next.run(request)
         };
         let router = axum::Router::new().fallback_service(service);
-        let router = guard(router.layer(axum::middleware::from_fn(note)));
-        format!("http://{}/mcp", super::serve_on_a_thread(router))
+        router.layer(axum::middleware::from_fn(note))
     }
 
     fn note(&self, headers: &axum::http::HeaderMap) {

@@ -2,8 +2,9 @@
 
 usage: mcp_server.py FOLDER [ARGUMENT...]
 
-FOLDER/tools.json is what it lists, read anew each time. When FOLDER/changed appears it says that its tools have
-changed. It appends to FOLDER/log what reaches it: "start" with its further arguments, "list", "call NAME", "cancel".
+FOLDER/tools.json is what it lists, read anew each time; or FOLDER/pages.json, the pages by their cursors. When
+FOLDER/changed appears it says that its tools have changed. It appends to FOLDER/log what reaches it: "start" with its further arguments, "list", "call NAME", "cancel".
+Until FOLDER/go appears a tool block… keeps it from reading. It refuses calls of refuse_CODE.
 """
 
 import json
@@ -44,6 +45,9 @@ def call(name, arguments):
     """The result of a call; None for no answer."""
     if name.startswith("hang"):
         return None
+    if name.startswith("block"):
+        while not (folder / "go").exists():
+            time.sleep(0.01)
     if name.startswith("die"):
         os._exit(1)
     if name.startswith("fail"):
@@ -65,7 +69,9 @@ def call(name, arguments):
 
 
 def pages(cursor):
-    """One tool a page."""
+    """One tool a page, unless there are pages."""
+    if (folder / "pages.json").exists():
+        return json.loads((folder / "pages.json").read_text())[cursor or ""]
     tools = json.loads((folder / "tools.json").read_text())
     at = int(cursor or 0)
     more = {"nextCursor": str(at + 1)} if at + 1 < len(tools) else {}
@@ -92,6 +98,11 @@ for line in sys.stdin:
         result = pages(params.get("cursor"))
     elif method == "tools/call":
         log("call " + params["name"])
+        kind, _, code = params["name"].partition("_")
+        if kind == "refuse":
+            error = {"code": -int(code), "message": "The branch must be Mitte or Nord."}
+            send({"id": request["id"], "error": error})
+            continue
         result = call(params["name"], params.get("arguments"))
     else:
         send({"id": request["id"], "error": {"code": -32601, "message": "no such method"}})

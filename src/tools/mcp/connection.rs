@@ -1,14 +1,14 @@
 //! A connection to an MCP server, through the official SDK.
 
 use super::oauth::OauthError;
-use super::web::{Headers, Web, plain};
+use super::web::{Headers, Web, has_no_time, is_unseen, plain};
 use super::{Link, McpServer, Program};
 use crate::tools::subprocess::Group;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::ClientHandler;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, Implementation, PaginatedRequestParams, ProtocolVersion,
-    ServerNotification, SubscriptionFilter,
+    ServerNotification, SubscriptionFilter, Tool,
 };
 use rmcp::service::{
     ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, ClientServiceExt,
@@ -20,7 +20,7 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -28,7 +28,10 @@ use tokio::task::AbortHandle;
 /// How long connecting may take. A program may have to be fetched first, as `uvx` does.
 const CONNECT: Duration = Duration::from_secs(60);
 /// How long a server may take for one page of its tools.
-const LIST: Duration = Duration::from_secs(10);
+pub(super) const LIST: Duration = Duration::from_secs(10);
+/// The same for a program that may be at work on a call, even on one whose time is over: many do one thing at a time.
+/// As long as the longest call.
+pub(super) const LIST_AT_WORK: Duration = Duration::from_secs(120);
 /// The pause before a subscription that has ended is made again.
 const SUBSCRIBE_AGAIN: Duration = Duration::from_secs(10);
 const MOST_PAGES: usize = 20;
@@ -66,14 +69,37 @@ pub enum McpError {
     #[error("no answer within {} s", .0.as_secs())]
     Late(Duration),
     /// A request failed.
-    #[error(transparent)]
-    Request(#[from] ServiceError),
+    #[error("{}", words(.0))]
+    Request(ServiceError),
     /// Its list of tools is out of bounds.
     #[error("its list of tools {0}")]
     List(String),
     /// It has closed the connection.
     #[error("it closed the connection")]
     Closed,
+}
+
+impl McpError {
+    /// Whether the server was reached and may refuse the way in which the connection was begun.
+    fn is_of_beginning(&self) -> bool {
+        match self {
+            Self::Connect(error) => is_of_beginning(error),
+            _ => false,
+        }
+    }
+
+    /// Whether the server was asked too often or has no time at the moment, and may be well otherwise.
+    pub(super) fn is_passing(&self) -> bool {
+        matches!(self, Self::Request(ServiceError::TransportSend(error)) if has_no_time(error))
+    }
+}
+
+fn is_of_beginning(error: &ClientInitializeError) -> bool {
+    match error {
+        ClientInitializeError::TransportError { error, .. } => !is_unseen(error),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => is_of_beginning(fallback),
+        _ => true,
+    }
 }
 
 /// How the two sides begin.
@@ -86,6 +112,19 @@ pub(super) enum Beginning {
     Handshake,
 }
 
+impl Beginning {
+    /// How to begin after a connection to a program or another server that has ended in this way.
+    pub(super) fn after(self, error: &McpError, is_program: bool) -> Self {
+        match (self, error) {
+            (Self::Either, error) if error.is_of_beginning() => Self::Handshake,
+            (Self::Handshake, McpError::Connect(_)) => Self::Either,
+            // A program stays the same one.
+            (Self::Handshake, _) if is_program => Self::Handshake,
+            _ => Self::Either,
+        }
+    }
+}
+
 /// A connection. Dropping it ends the server's program.
 pub(super) struct Connection {
     peer: Peer<RoleClient>,
@@ -93,6 +132,10 @@ pub(super) struct Connection {
     running: Option<RunningService<RoleClient, Listener>>,
     changed: Arc<Notify>,
     subscription: Option<AbortHandle>,
+    /// The server's name.
+    name: String,
+    /// Its list is warned of once.
+    cut: Once,
     _program: Option<Group>,
 }
 
@@ -147,6 +190,8 @@ impl Connection {
             running: Some(running),
             changed,
             subscription,
+            name: server.name.clone(),
+            cut: Once::new(),
             _program: program,
         })
     }
@@ -170,16 +215,22 @@ impl Connection {
         }
     }
 
-    /// The tool objects that the server lists.
-    pub(super) async fn list(&self) -> Result<Vec<Value>, McpError> {
+    /// The tool objects that the server lists, of which each page may take `limit`.
+    pub(super) async fn list(&self, limit: Duration) -> Result<Vec<Value>, McpError> {
         let (mut tools, mut size, mut cursor) = (Vec::new(), 0, None);
-        let mut names = BTreeSet::new();
+        let (mut names, mut cursors) = (BTreeSet::new(), BTreeSet::new());
+        let mut before: Vec<Tool> = Vec::new();
         for _ in 0..MOST_PAGES {
             let page = PaginatedRequestParams::default().with_cursor(cursor.take());
             let page = self.peer.list_tools(Some(page));
-            let page = tokio::time::timeout(LIST, page).await;
-            let page = page.map_err(|_| McpError::Late(LIST))??;
-            for tool in page.tools {
+            let page = tokio::time::timeout(limit, page).await;
+            let page = page.map_err(|_| McpError::Late(limit))?;
+            let page = page.map_err(McpError::Request)?;
+            if !page.tools.is_empty() && page.tools == before {
+                self.warn_of_cut("it lists the same page again");
+                return Ok(tools);
+            }
+            for tool in &page.tools {
                 if !names.insert(tool.name.to_string()) {
                     return Err(McpError::List(format!("has two named {:?}", tool.name)));
                 }
@@ -188,6 +239,7 @@ impl Connection {
                 size += tool.to_string().len();
                 tools.push(tool);
             }
+            before = page.tools;
             if tools.len() > MOST_TOOLS {
                 return Err(McpError::List(format!("has more than {MOST_TOOLS} tools")));
             }
@@ -196,12 +248,26 @@ impl Connection {
                     "has more than {LARGEST_LIST} bytes"
                 )));
             }
-            cursor = page.next_cursor;
-            if cursor.is_none() {
+            let Some(next) = page.next_cursor.filter(|next| !next.is_empty()) else {
+                return Ok(tools);
+            };
+            if !cursors.insert(next.clone()) {
+                self.warn_of_cut("it names a page as the next one that was read before");
                 return Ok(tools);
             }
+            cursor = Some(next);
         }
         Err(McpError::List(format!("has more than {MOST_PAGES} pages")))
+    }
+
+    fn warn_of_cut(&self, why: &str) {
+        self.cut.call_once(|| {
+            tracing::warn!(
+                server = self.name,
+                why,
+                "the list of an MCP server's tools has no end: later pages may be missing"
+            );
+        });
     }
 }
 
@@ -219,10 +285,12 @@ impl Drop for Connection {
 /// [`McpError`].
 pub async fn list(server: &McpServer) -> Result<Vec<Value>, McpError> {
     let connection = match Connection::open(server, Beginning::Either).await {
-        Err(McpError::Connect(_)) => Connection::open(server, Beginning::Handshake).await?,
+        Err(error) if error.is_of_beginning() => {
+            Connection::open(server, Beginning::Handshake).await?
+        }
         opened => opened?,
     };
-    connection.list().await
+    connection.list(LIST).await
 }
 
 /// Hears what a server says unasked. It offers no sampling and declines to be asked for input, which are
@@ -285,6 +353,15 @@ fn reason(error: &ClientInitializeError) -> String {
     }
 }
 
+/// The words of a failed request, without the SDK's names for its parts.
+pub(super) fn words(error: &ServiceError) -> String {
+    match error {
+        ServiceError::McpError(refused) => refused.message.to_string(),
+        ServiceError::TransportSend(error) => plain(error),
+        error => error.to_string(),
+    }
+}
+
 /// The headers for the SDK, which are not logged.
 fn readable(headers: &[(HeaderName, SecretString)]) -> Result<Headers, McpError> {
     let headers = headers.iter().map(|(name, value)| {
@@ -304,4 +381,27 @@ fn http(url: &url::Url, headers: Headers, web: Web) -> StreamableHttpClientTrans
         // Otherwise a call would be sent again when the server has forgotten the session.
         .reinit_on_expired_session(false);
     StreamableHttpClientTransport::with_client(web, config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server of both generations that came up a moment later was spoken to in the older one, for ever.
+    #[test]
+    fn only_a_server_that_was_reached_is_begun_with_otherwise() {
+        let refused = ClientInitializeError::ConnectionClosed("it ended".into());
+        let refused = McpError::Connect(refused.into());
+        use Beginning::{Either, Handshake};
+        for is_program in [false, true] {
+            assert_eq!(Either.after(&refused, is_program), Handshake);
+            assert_eq!(Handshake.after(&refused, is_program), Either);
+            for lost in [McpError::Closed, McpError::Late(LIST)] {
+                assert_eq!(Either.after(&lost, is_program), Either);
+                // A server may be another one when it is there again.
+                let again = if is_program { Handshake } else { Either };
+                assert_eq!(Handshake.after(&lost, is_program), again);
+            }
+        }
+    }
 }

@@ -75,7 +75,7 @@ pub enum Access {
         variable: String,
     },
     /// A token of an authorisation server.
-    Client(ClientCredentials),
+    Client(Box<ClientCredentials>),
 }
 
 /// A program that is an MCP server.

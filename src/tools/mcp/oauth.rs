@@ -34,6 +34,10 @@ pub struct ClientCredentials {
     pub secret_env: String,
     /// The scopes to ask for, separated by spaces; empty for those that the client has anyway.
     pub scope: String,
+    /// The server that the tokens are for, as RFC 8707 names it; empty to name none.
+    pub resource: String,
+    /// The same as Auth0 and others name it; empty to name none.
+    pub audience: String,
 }
 
 /// An error that leaves no token. It is for the operator and contains no secrets.
@@ -71,8 +75,6 @@ pub enum OauthError {
 pub(super) struct Tokens {
     client: reqwest::Client,
     credentials: ClientCredentials,
-    /// The server that the tokens are for.
-    resource: Url,
     kept: Mutex<Option<SecretString>>,
 }
 
@@ -90,15 +92,10 @@ struct Denied {
 }
 
 impl Tokens {
-    pub(super) fn new(
-        client: reqwest::Client,
-        credentials: ClientCredentials,
-        resource: Url,
-    ) -> Self {
+    pub(super) fn new(client: reqwest::Client, credentials: ClientCredentials) -> Self {
         Self {
             client,
             credentials,
-            resource,
             kept: Mutex::default(),
         }
     }
@@ -149,11 +146,14 @@ impl Tokens {
 
     fn form(&self) -> String {
         let mut form = url::form_urlencoded::Serializer::new(String::new());
-        form.append_pair("grant_type", "client_credentials")
-            .append_pair("resource", self.resource.as_str());
-        if !self.credentials.scope.is_empty() {
-            form.append_pair("scope", &self.credentials.scope);
-        }
+        form.append_pair("grant_type", "client_credentials");
+        let own = &self.credentials;
+        let named = [
+            ("resource", &own.resource),
+            ("audience", &own.audience),
+            ("scope", &own.scope),
+        ];
+        form.extend_pairs(named.into_iter().filter(|(_, value)| !value.is_empty()));
         form.finish()
     }
 
@@ -199,7 +199,9 @@ impl Tokens {
         let own = &self.credentials;
         let check = match denied.error.as_str() {
             "invalid_scope" => "oauth.scope".to_owned(),
-            "invalid_target" => format!("url: it knows no resource {}", self.resource),
+            "invalid_target" => "url, oauth.resource (the url by default, \"\" sends none) and \
+                                 oauth.audience: it does not know the server that they name"
+                .to_owned(),
             "unauthorized_client" | "unsupported_grant_type" => {
                 "there that this client may use the grant client_credentials".to_owned()
             }
@@ -218,5 +220,36 @@ impl Tokens {
             said: shortened(&said, LONGEST_CAUSE),
             check,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Entra ID refuses `resource` beside `scope`; Auth0 and Cognito want `audience`.
+    #[test]
+    fn a_token_is_asked_for_with_a_resource_an_audience_or_neither() {
+        let form = |resource: &str, audience: &str| {
+            let credentials = ClientCredentials {
+                token_url: Url::parse("https://login.example/token").unwrap(),
+                id: "voice".into(),
+                secret: "s3cret".into(),
+                secret_env: "CRM_SECRET".into(),
+                scope: "read".into(),
+                resource: resource.into(),
+                audience: audience.into(),
+            };
+            Tokens::new(reqwest::Client::new(), credentials).form()
+        };
+        assert_eq!(
+            form("https://crm.example/mcp", ""),
+            "grant_type=client_credentials&resource=https%3A%2F%2Fcrm.example%2Fmcp&scope=read"
+        );
+        assert_eq!(
+            form("", "crm"),
+            "grant_type=client_credentials&audience=crm&scope=read"
+        );
+        assert_eq!(form("", ""), "grant_type=client_credentials&scope=read");
     }
 }

@@ -1,7 +1,7 @@
 //! From the answer of an MCP server to the result of a call.
 
 use super::text::shortened;
-use crate::tools::ToolError;
+use crate::tools::{Effect, ToolError};
 use jsonschema::Validator;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
@@ -12,9 +12,13 @@ const LARGEST: usize = 256 * 1024;
 const LONGEST_ERROR: usize = 300;
 
 /// The result: structured content if there is any, else the text and the links. Text that is a JSON object or a list
-/// is read as such.
-pub(super) fn read(given: CallToolResult, output: Option<&Validator>) -> Result<Value, ToolError> {
-    let broken = |why: String| Err(ToolError::Broken(why));
+/// is read as such. A change was made even if its result cannot be used.
+pub(super) fn read(
+    given: CallToolResult,
+    output: Option<&Validator>,
+    effect: Effect,
+) -> Result<Value, ToolError> {
+    let broken = |why: String| Err(ToolError::lost(effect, why));
     let texts: Vec<&str> = given.content.iter().filter_map(text).collect();
     let links: Vec<String> = given.content.iter().filter_map(link).collect();
     // Many servers write `null` for what they do not have.
@@ -26,11 +30,7 @@ pub(super) fn read(given: CallToolResult, output: Option<&Validator>) -> Result<
             Some(error) if texts.is_empty() && !error.is_null() => error.to_string(),
             _ => texts.join(" "),
         };
-        let said = shortened(&said, LONGEST_ERROR);
-        return match said.is_empty() {
-            true => broken("it reports an error and does not say which".into()),
-            false => Err(ToolError::Failed(said)),
-        };
+        return Err(refusal(&said, effect));
     }
     let value = match structured {
         Some(structured) => {
@@ -50,6 +50,19 @@ pub(super) fn read(given: CallToolResult, output: Option<&Validator>) -> Result<
     match value.to_string().len() {
         ..=LARGEST => Ok(value),
         size => broken(format!("its result has {size} bytes, more than {LARGEST}")),
+    }
+}
+
+/// The error of a call that was refused with these words, for the model.
+pub(super) fn refusal(said: &str, effect: Effect) -> ToolError {
+    // The SDKs check a result after the tool has run, and refuse the call in this way, too.
+    let is_of_result = ["Output validation error", "structured content"];
+    let is_of_result = is_of_result.iter().any(|words| said.contains(words));
+    let said = shortened(said, LONGEST_ERROR);
+    match said.is_empty() {
+        true => ToolError::Broken("it reports an error and does not say which".into()),
+        false if is_of_result => ToolError::lost(effect, said),
+        false => ToolError::Failed(said),
     }
 }
 
@@ -88,7 +101,7 @@ mod tests {
     use serde_json::json;
 
     fn given(answer: Value) -> Result<Value, ToolError> {
-        read(serde_json::from_value(answer).unwrap(), None)
+        read(serde_json::from_value(answer).unwrap(), None, Effect::Read)
     }
 
     #[test]
@@ -162,9 +175,25 @@ mod tests {
         let answer = |value: Value| {
             serde_json::from_value(json!({"content": [], "structuredContent": value}))
         };
-        let right = read(answer(json!({"n": 1})).unwrap(), Some(&output));
+        let right = read(
+            answer(json!({"n": 1})).unwrap(),
+            Some(&output),
+            Effect::Read,
+        );
         assert_eq!(right, Ok(json!({"n": 1})));
-        let wrong = read(answer(json!({})).unwrap(), Some(&output));
+        let wrong = read(answer(json!({})).unwrap(), Some(&output), Effect::Read);
         assert!(matches!(wrong, Err(ToolError::Broken(_))));
+    }
+
+    /// The model was invited to repeat it.
+    #[test]
+    fn a_change_whose_result_the_server_refuses_may_have_been_made() {
+        for said in [
+            "Output validation error: Tool book has an output schema but no structured content was provided",
+            "Invalid structured content for tool book: data must have required property 'id'",
+        ] {
+            let refused = refusal(said, Effect::Reversible);
+            assert!(matches!(refused, ToolError::Uncertain(_)), "{refused:?}");
+        }
     }
 }

@@ -5,11 +5,11 @@
 //! for each set of tools compares the list with the pins. A connection is shared by the sets whose configurations
 //! name the server in the same way, as those before and after a reload do.
 
-use super::connection::{Beginning, Connection, McpError};
+use super::connection::{Beginning, Connection, LIST, LIST_AT_WORK, McpError};
 use super::figures::{McpFigures, Round};
 use super::pins::Pin;
 use super::text::shortened;
-use super::{McpPlan, McpServer};
+use super::{Link, McpPlan, McpServer};
 use crate::tools::live::WeakTools;
 use crate::tools::{LiveTools, RouterHints, Tool, ToolError};
 use rmcp::service::{Peer, RoleClient};
@@ -137,6 +137,7 @@ impl Keeper {
     async fn run(self) {
         let mut pauses = Pauses(FIRST_PAUSE);
         let mut beginning = Beginning::Either;
+        let is_program = self.is_of_program();
         loop {
             let (lasted, error) = self.connected(beginning).await;
             self.status.state.send_replace(State::Down);
@@ -147,12 +148,7 @@ impl Keeper {
                 error = cause,
                 "an MCP server is not connected: its tools are not offered"
             );
-            if matches!(error, McpError::Connect(_)) {
-                beginning = match beginning {
-                    Beginning::Either => Beginning::Handshake,
-                    Beginning::Handshake => Beginning::Either,
-                };
-            }
+            beginning = beginning.after(&error, is_program);
             tokio::time::sleep(pauses.after(lasted)).await;
         }
     }
@@ -167,9 +163,11 @@ impl Keeper {
             Ok(connection) => connection,
             Err(error) => return (Duration::ZERO, error),
         };
-        if let Err(error) = self.list(&connection).await {
+        if let Err(error) = self.list(&connection, LIST).await {
             return (Duration::ZERO, error);
         }
+        let is_program = self.is_of_program();
+        let limit = if is_program { LIST_AT_WORK } else { LIST };
         let since = Instant::now();
         tracing::info!(server = self.server.name, "connected to an MCP server");
         let ended = connection.ended();
@@ -180,18 +178,43 @@ impl Keeper {
                     // Calls wait until it is known which tools they are.
                     self.status.state.send_replace(State::Listing);
                 }
-                () = self.status.suspected.notified() => {}
+                () = self.status.suspected.notified() => {
+                    if is_program {
+                        // It may still be at work on that call: whatever it is sent would be done some time later.
+                        self.status.state.send_replace(State::Listing);
+                    }
+                }
                 () = tokio::time::sleep(LIST_AGAIN) => {}
                 () = &mut ended => return (since.elapsed(), McpError::Closed),
             }
-            if let Err(error) = self.list(&connection).await {
-                return (since.elapsed(), error);
+            let listed = {
+                let listing = self.list(&connection, limit);
+                tokio::pin!(listing);
+                loop {
+                    tokio::select! {
+                        listed = &mut listing => break listed,
+                        () = self.status.suspected.notified(), if is_program => {
+                            self.status.state.send_replace(State::Listing);
+                        }
+                    }
+                }
+            };
+            if let Err(error) = listed {
+                let is_up = matches!(*self.status.state.borrow(), State::Up(..));
+                if !(is_up && error.is_passing()) {
+                    return (since.elapsed(), error);
+                }
+                tracing::debug!(server = self.server.name, %error, "an MCP server does not list its tools now");
             }
         }
     }
 
-    async fn list(&self, connection: &Connection) -> Result<(), McpError> {
-        let listed = connection.list().await?.into_iter().map(|tool| {
+    fn is_of_program(&self) -> bool {
+        matches!(self.server.link, Link::Program(_))
+    }
+
+    async fn list(&self, connection: &Connection, limit: Duration) -> Result<(), McpError> {
+        let listed = connection.list(limit).await?.into_iter().map(|tool| {
             let name = tool["name"].as_str().unwrap_or_default().to_owned();
             (name, Pin::of(tool))
         });

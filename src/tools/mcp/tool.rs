@@ -1,5 +1,6 @@
 //! A tool of an MCP server.
 
+use super::connection::words;
 use super::hints::{Hint, Hints};
 use super::pins::Pin;
 use super::result;
@@ -9,7 +10,7 @@ use super::{LONGEST_DESCRIPTION, Link, McpServer, schema, shortened};
 use crate::tools::{CallContext, Declaration, Effect, Tool, ToolError};
 use futures_util::future::BoxFuture;
 use jsonschema::Validator;
-use rmcp::model::{CallToolRequestParams, CallToolResponse};
+use rmcp::model::{CallToolRequestParams, CallToolResponse, ErrorCode};
 use rmcp::service::ServiceError;
 use serde_json::{Map, Value};
 use std::pin::pin;
@@ -126,27 +127,16 @@ impl Tool for McpTool {
                 () = &mut over => None,
             };
             let Some(peer) = peer else {
-                let why = "it is not connected, or its tool has changed";
+                let why = "it is not connected, is still at work, or its tool has changed";
                 return Err(ToolError::NotBegun(client.cause(why)));
             };
             let answered = async {
                 let call = CallToolRequestParams::new(name).with_arguments(arguments);
                 // Dropped, it tells the server.
-                peer.call_tool_once(call)
-                    .await
-                    .map_err(|error| match error {
-                        ServiceError::McpError(refused) => client.broken(&refused.message),
-                        error => {
-                            client.suspect();
-                            let why = client.cause(&error.to_string());
-                            match &error {
-                                ServiceError::TransportSend(sent) if is_without_effect(sent) => {
-                                    ToolError::NotBegun(why)
-                                }
-                                _ => ToolError::lost(effect, why),
-                            }
-                        }
-                    })
+                peer.call_tool_once(call).await.map_err(|error| {
+                    client.suspect();
+                    failure(&error, effect, &client)
+                })
             };
             let answered = tokio::select! {
                 answered = answered => answered,
@@ -156,14 +146,7 @@ impl Tool for McpTool {
                 }
             };
             match answered? {
-                CallToolResponse::Complete(given) => {
-                    let is_done = given.is_error != Some(true);
-                    match result::read(given, output.as_deref()) {
-                        // The change was made: its result cannot be used.
-                        Err(ToolError::Broken(why)) if is_done => Err(ToolError::lost(effect, why)),
-                        read => read,
-                    }
-                }
+                CallToolResponse::Complete(given) => result::read(given, output.as_deref(), effect),
                 // Nobody asks what becomes of it.
                 CallToolResponse::Task(_) => {
                     let why = client.cause("it made a task of the call");
@@ -172,5 +155,21 @@ impl Tool for McpTool {
                 _ => Err(client.broken("it asks for input")),
             }
         })
+    }
+}
+
+/// The error of a call that has no result.
+fn failure(error: &ServiceError, effect: Effect, client: &Client) -> ToolError {
+    let why = client.cause(&words(error));
+    match error {
+        ServiceError::McpError(refused)
+            if refused.code == ErrorCode::INVALID_PARAMS && !refused.message.trim().is_empty() =>
+        {
+            result::refusal(&refused.message, effect)
+        }
+        // Any other code may come from a tool that has begun: Python's SDK says that the request is invalid when a tool
+        // asks for input in vain.
+        ServiceError::TransportSend(sent) if is_without_effect(sent) => ToolError::NotBegun(why),
+        _ => ToolError::lost(effect, why),
     }
 }

@@ -10,12 +10,13 @@ use rmcp::model::{
 };
 use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::{
-    SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
-    StreamableHttpResponseLimits,
+    InsufficientScopeError, SseError, StreamableHttpClient, StreamableHttpError,
+    StreamableHttpPostResponse, StreamableHttpResponseLimits,
 };
 use secrecy::{ExposeSecret, SecretString};
 use sse_stream::Sse;
 use std::collections::HashMap;
+use std::error::Error as _;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +34,8 @@ type Events = BoxStream<'static, Result<Sse, SseError>>;
 pub(super) struct Web {
     client: reqwest::Client,
     token: Arc<Token>,
+    /// The path and the query of the server's address, either of which may hold a key.
+    hidden: Arc<[String]>,
 }
 
 enum Token {
@@ -60,15 +63,18 @@ impl Web {
                 variable: variable.clone(),
             },
             Access::Client(credentials) => {
-                let tokens = Tokens::new(client.clone(), credentials.clone(), url.clone());
+                let tokens = Tokens::new(client.clone(), (**credentials).clone());
                 let token = tokens.token(None).await;
                 token.map_err(|error| McpError::Oauth(error.into()))?;
                 Token::Granted(Box::new(tokens))
             }
         };
+        let hidden = url.query().into_iter().chain([url.path()]);
+        let hidden = hidden.filter(|part| part.len() > 1).map(str::to_owned);
         Ok(Self {
             client,
             token: Arc::new(token),
+            hidden: hidden.collect(),
         })
     }
 
@@ -93,8 +99,27 @@ impl Web {
         }
         answer.map_err(|error| match is_refusal(&error) {
             true => Error::Io(io::Error::new(NO_TOKEN, self.refused())),
-            false => error,
+            false => self.discreet(error),
         })
+    }
+
+    /// The error without the path and the query of the server's address.
+    fn discreet(&self, error: Error) -> Error {
+        match error {
+            Error::Client(mut error) => {
+                if let Some(url) = error.url_mut() {
+                    url.set_path("");
+                    url.set_query(None);
+                }
+                Error::Client(error)
+            }
+            Error::UnexpectedServerResponse(said) => {
+                let hide = |said: String, part: &String| said.replace(part, "…");
+                let said = self.hidden.iter().fold(said.into_owned(), hide);
+                Error::UnexpectedServerResponse(said.into())
+            }
+            error => error,
+        }
     }
 
     fn refused(&self) -> String {
@@ -127,13 +152,32 @@ fn no_token(error: OauthError) -> Error {
     Error::Io(io::Error::new(NO_TOKEN, error))
 }
 
-/// Whether a request certainly had no effect: the server was not reached, there was no accepted token, or the server
-/// has forgotten the session.
+/// Whether a request certainly had no effect: the server was not reached, there was no accepted token, the server
+/// has forgotten the session, or it has refused the request unread.
 pub(super) fn is_without_effect(error: &DynamicTransportError) -> bool {
     match error.error.downcast_ref::<Error>() {
         Some(Error::Client(error)) => error.is_connect(),
         Some(Error::Io(error)) => matches!(error.kind(), NO_TOKEN | UNREAD),
         Some(Error::SessionExpired) => true,
+        Some(Error::HttpStatus(error)) => error.status == 429,
+        _ => false,
+    }
+}
+
+/// Whether a server has not seen the request that begins a connection: it was not reached, there was no token for it,
+/// or what stands before it answers.
+pub(super) fn is_unseen(error: &DynamicTransportError) -> bool {
+    match error.error.downcast_ref::<Error>() {
+        Some(Error::Client(error)) => error.is_connect(),
+        Some(Error::Io(error)) => error.kind() == NO_TOKEN,
+        _ => has_no_time(error),
+    }
+}
+
+/// Whether a server that is asked too often, or has no time, refuses a request.
+pub(super) fn has_no_time(error: &DynamicTransportError) -> bool {
+    match error.error.downcast_ref::<Error>() {
+        Some(Error::HttpStatus(error)) => matches!(error.status, 429 | 503),
         _ => false,
     }
 }
@@ -142,6 +186,13 @@ pub(super) fn is_without_effect(error: &DynamicTransportError) -> bool {
 pub(super) fn plain(error: &DynamicTransportError) -> String {
     match error.error.downcast_ref::<Error>() {
         Some(Error::Io(error)) => error.to_string(),
+        Some(Error::Client(error)) => {
+            let causes = std::iter::successors(error.source(), |cause| (*cause).source());
+            causes.last().map_or_else(
+                || error.to_string(),
+                |innermost| format!("{error}: {innermost}"),
+            )
+        }
         _ => error.error.to_string(),
     }
 }
@@ -169,7 +220,6 @@ fn unnamed(id: &RequestId, answer: &StreamableHttpPostResponse) -> Option<Error>
         return None;
     }
     let (code, said) = (answer.error.code, answer.error.message.to_string());
-    let unread = |said| Error::Io(io::Error::new(UNREAD, said));
     Some(match code {
         ErrorCode::PARSE_ERROR | ErrorCode::INVALID_REQUEST => unread(said),
         BAD_REQUEST if said.starts_with("Bad Request") => unread(said),
@@ -178,10 +228,16 @@ fn unnamed(id: &RequestId, answer: &StreamableHttpPostResponse) -> Option<Error>
     })
 }
 
-/// Says what the answers to frequent mistakes in an address mean.
+fn unread(said: String) -> Error {
+    Error::Io(io::Error::new(UNREAD, said))
+}
+
+/// Marks the refusals of requests that were not read, and says what those of frequent mistakes mean.
 fn explained(error: Error) -> Error {
-    let Error::UnexpectedServerResponse(said) = &error else {
-        return error;
+    let said = match error {
+        Error::InsufficientScope(refused) => return unread(scope(&refused)),
+        Error::UnexpectedServerResponse(said) => said.into_owned(),
+        error => return error,
     };
     let status = said.split(':').next().unwrap_or_default();
     let meaning = match status.get(..8) {
@@ -193,9 +249,27 @@ fn explained(error: Error) -> Error {
             "url takes no POST: it may be of the old transport over HTTP and server-sent events, \
              which is not supported"
         }
-        _ => return error,
+        Some("HTTP 403" | "HTTP 404" | "HTTP 413" | "HTTP 415") => return unread(said),
+        _ => return Error::UnexpectedServerResponse(said.into()),
     };
-    Error::UnexpectedServerResponse(format!("{status}: {meaning}").into())
+    let said = format!("{status}: {meaning}");
+    match status.get(..8) {
+        // Often the answer to a request that was carried out.
+        Some("HTTP 302" | "HTTP 303") => Error::UnexpectedServerResponse(said.into()),
+        _ => unread(said),
+    }
+}
+
+/// A challenge with HTTP 403, in words for the operator.
+fn scope(refused: &InsufficientScopeError) -> String {
+    match refused.get_required_scope() {
+        Some(scope) => format!(
+            "HTTP 403: the token needs the scope {scope:?}: name it in oauth.scope, or use a token that has it"
+        ),
+        None => {
+            "HTTP 403: the token may not do this: check oauth.scope, or use another token".into()
+        }
+    }
 }
 
 /// HTTP 401, with a challenge or without.
@@ -301,6 +375,7 @@ impl StreamableHttpClient for Web {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rmcp::transport::streamable_http_client::HttpStatusError;
     use std::any::TypeId;
 
     /// With `once_per` the change could not be made for a day.
@@ -311,16 +386,25 @@ mod tests {
         };
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
         let refused = client.post("http://127.0.0.1:1/mcp").send().await;
-        assert!(is_without_effect(&sent(Error::Client(
-            refused.unwrap_err()
-        ))));
+        let refused = sent(Error::Client(refused.unwrap_err()));
+        assert!(is_without_effect(&refused) && is_unseen(&refused));
         assert!(is_without_effect(&sent(Error::Io(io::Error::new(
             NO_TOKEN, "refused"
         )))));
         assert!(is_without_effect(&sent(Error::SessionExpired)));
         let broken = io::Error::from(io::ErrorKind::ConnectionReset);
         for unknown in [Error::Io(broken), Error::UnexpectedEndOfStream] {
-            assert!(!is_without_effect(&sent(unknown)));
+            let unknown = sent(unknown);
+            assert!(!is_without_effect(&unknown) && !is_unseen(&unknown));
         }
+        let status = |status| sent(HttpStatusError::new(status, None).into());
+        for away in [429, 503] {
+            assert!(is_unseen(&status(away)), "{away}");
+        }
+        // A server that ends on a request that it does not know looks so from behind a proxy.
+        for own in [500, 502, 504] {
+            assert!(!is_unseen(&status(own)), "{own}");
+        }
+        assert!(is_without_effect(&status(429)) && !is_without_effect(&status(503)));
     }
 }
