@@ -4,8 +4,12 @@ use super::endpointer::Window;
 use crate::language::machines;
 use crate::time::{Micros, Samples, Time};
 
-/// The time within which words and tones can tell a machine: later, a person may speak of one.
+/// The time within which words and tones can tell a machine: later, a person may speak of one. A service that screens
+/// calls starts it anew: a machine may follow.
 const WATCHED: Micros = Micros::from_ms(40_000);
+
+/// The turns of the user's after which a tone alone is no machine's but, for instance, an exchange's that records.
+const TURNS: u32 = 3;
 
 /// A person who answers says less than this in one breath.
 const LONG: Micros = Micros::from_ms(9_000);
@@ -28,8 +32,16 @@ pub(super) enum Machine {
     /// The server has not placed the call.
     #[default]
     NotWatched,
-    /// It is not known yet. A machine would get this message.
-    Watched(String),
+    /// It is not known yet.
+    Watched {
+        /// The message that a machine would get.
+        message: String,
+        since: Time,
+        /// The user's turns since then.
+        turns: u32,
+        /// A service that screens calls has spoken.
+        screened: bool,
+    },
     /// It has, and speaks.
     Speaks {
         message: String,
@@ -43,18 +55,53 @@ pub(super) enum Machine {
 }
 
 impl Machine {
+    /// Watches from now on. A machine gets this message.
+    pub(super) fn watch(message: String, now: Time) -> Self {
+        Self::Watched {
+            message,
+            since: now,
+            turns: 0,
+            screened: false,
+        }
+    }
+
     /// Whether these words, after `spoken` of speech, show that a machine has answered. Partials are passed as well, which
     /// are not `all` words.
     pub(super) fn answers(&mut self, words: &str, all: bool, spoken: Micros, now: Time) -> bool {
+        let Self::Watched {
+            since,
+            turns,
+            screened,
+            ..
+        } = self
+        else {
+            return false;
+        };
+        if machines::screens(words) && now.since(*since) < WATCHED {
+            (*since, *turns, *screened) = (now, 0, true);
+            return false;
+        }
         let long = if all { LONG } else { LONGEST };
         let is_speech = spoken >= long && !machines::is_menu(words);
-        (is_speech || machines::tells(words)) && self.is_found(now)
+        if is_speech || machines::tells(words, all) {
+            return self.is_found(now);
+        }
+        *turns += u32::from(all && !words.is_empty());
+        false
+    }
+
+    /// Whether a tone shows that a machine has answered.
+    pub(super) fn beeps(&mut self, now: Time) -> bool {
+        // A service that screens calls may have one, too, after which it wants to be told who calls.
+        let is_no_machine = matches!(self, Self::Watched { turns, screened, .. }
+            if *turns >= TURNS || (*screened && *turns == 0));
+        !is_no_machine && self.is_found(now)
     }
 
     /// Notes that a machine has answered. `false` if none can have.
-    pub(super) fn is_found(&mut self, now: Time) -> bool {
+    fn is_found(&mut self, now: Time) -> bool {
         match self {
-            Self::Watched(message) if now.since(Time(0)) < WATCHED => {
+            Self::Watched { message, since, .. } if now.since(*since) < WATCHED => {
                 *self = Self::Speaks {
                     message: std::mem::take(message),
                     from: None,

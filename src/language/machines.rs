@@ -31,7 +31,7 @@ const TONES: [&str; 26] = [
 ];
 
 /// Phrases of machines that people say in questions and offers only: "Would you like to leave a message?"
-const PHRASES: [&str; 42] = [
+const PHRASES: [&str; 39] = [
     "leave a message",
     "leave me a message",
     "leave your message",
@@ -47,9 +47,6 @@ const PHRASES: [&str; 42] = [
     "cannot come to the phone",
     "can't get to the phone",
     "can't answer the phone",
-    "the person you are calling",
-    "the person you're calling",
-    "the person you are trying to reach",
     "the number you have dialed",
     "the number you have dialled",
     "the customer you are calling",
@@ -74,6 +71,13 @@ const PHRASES: [&str; 42] = [
     "el teléfono al que llama",
     "la persona a la que llama",
     "fuera de cobertura",
+];
+
+/// The same, but a sentence that begins so may still turn out to be a screening service's.
+const BEGINNINGS: [&str; 3] = [
+    "the person you are calling",
+    "the person you're calling",
+    "the person you are trying to reach",
 ];
 
 /// Phrases that only machines say together with one of these words: a person, too, is "nicht erreichbar".
@@ -174,6 +178,35 @@ const MENUS: [&str; 9] = [
     "marque",
 ];
 
+/// Phrases of services that ask who calls before somebody answers. "Leave your name and reason for calling" is none: a
+/// machine says it.
+const SCREENS: [&str; 16] = [
+    "screening service",
+    "call screening",
+    "call assist",
+    "record your name and reason",
+    "go ahead and say your name",
+    "state your name after",
+    "will try to connect you",
+    "if this person is available",
+    "before i try to connect you",
+    "screening dienst",
+    "anruffilter",
+    "ob diese person verfügbar ist",
+    "bevor ich sie verbinde",
+    "filtro de llamadas",
+    "filtrado de llamadas",
+    "si esta persona está disponible",
+];
+
+/// Whether a service that screens calls says these words: it is answered. A machine whose owner screens calls still says
+/// that a message can be left.
+pub(crate) fn screens(words: &str) -> bool {
+    let words = plain(&words.to_lowercase().replace('\u{2019}', "'"));
+    let says = |phrase: &&str| words.contains(&format!(" {phrase} "));
+    SCREENS.iter().any(says) && !PHRASES.iter().any(says)
+}
+
 /// Whether a menu says these words: it is no answering machine because it speaks for long.
 pub(crate) fn is_menu(words: &str) -> bool {
     let words = plain(&words.to_lowercase());
@@ -181,8 +214,8 @@ pub(crate) fn is_menu(words: &str) -> bool {
     MENUS.iter().any(says)
 }
 
-/// Whether an answering machine says these words.
-pub(crate) fn tells(words: &str) -> bool {
+/// Whether an answering machine says these words, which are `all` of a turn's or its first ones.
+pub(crate) fn tells(words: &str, all: bool) -> bool {
     let text = words.to_lowercase().replace('\u{2019}', "'");
     let sentences = text.split_inclusive(['.', '!', '?', ';']);
     let says = |text: &str, phrase: &str| text.contains(&format!(" {phrase} "));
@@ -199,7 +232,8 @@ pub(crate) fn tells(words: &str) -> bool {
     };
     let tells = |sentence: &str| {
         let words = counted(&plain(sentence));
-        PHRASES.iter().any(|phrase| says(&words, phrase))
+        let begins = || BEGINNINGS.iter().any(|phrase| says(&words, phrase));
+        PHRASES.iter().any(|phrase| says(&words, phrase)) || (all && begins())
     };
     let mut statements = sentences.filter(|sentence| !sentence.ends_with('?'));
     TOGETHER.iter().any(together) || statements.any(tells)
@@ -245,7 +279,7 @@ mod tests {
             "Möchten Sie eine Nachricht hinterlassen, sprechen Sie bitte nach dem Signalton.",
             "If you would like to leave a message, press one.",
         ] {
-            assert!(tells(machine), "{machine}");
+            assert!(tells(machine, true), "{machine}");
         }
         for person in [
             "Hello?",
@@ -255,7 +289,7 @@ mod tests {
             "Müller, guten Tag.",
             "¿Diga?",
         ] {
-            assert!(!tells(person), "{person}");
+            assert!(!tells(person, true), "{person}");
         }
     }
 
@@ -277,7 +311,7 @@ mod tests {
             "No está en este momento, ¿desea dejar un mensaje?",
             "¿Quiere que le pase con su buzón de voz?",
         ] {
-            assert!(!tells(person), "{person}");
+            assert!(!tells(person, true), "{person}");
         }
     }
 
@@ -290,9 +324,43 @@ mod tests {
             "Para español, oprima el dos.",
             "Para pedidos pulse 1.",
         ] {
-            assert!(is_menu(menu) && !tells(menu), "{menu}");
+            assert!(is_menu(menu) && !tells(menu, true), "{menu}");
         }
         assert!(!is_menu("Welcome to the bakery. We are open every day."));
+    }
+
+    /// The agent fell silent and hung up, mostly before the service had said what it is.
+    #[test]
+    fn a_screening_service_is_no_machine_not_even_by_its_first_words() {
+        for service in [
+            "Hi, the person you're calling is using a screening service from Google, and will get a copy of this \
+             conversation. Go ahead and say your name and why you're calling.",
+            "Hi, I'm Call Assist by Google recording this call for the person you are trying to reach. Before I try to \
+             connect you, can I ask what you're calling about?",
+            "Before I try to connect you, can I ask what you're calling about?",
+            "Go ahead and say your name and why you’re calling.",
+            "Hi, if you record your name and reason for calling, I'll see if this person is available.",
+            "Please state your name after the tone, and Google Voice will try to connect you.",
+            "Die Person, die Sie anrufen, nutzt einen Screening-Dienst.",
+            "Wenn Sie Ihren Namen nennen, frage ich, ob diese Person verfügbar ist.",
+            "Esta persona usa un filtro de llamadas.",
+        ] {
+            assert!(screens(service), "{service}");
+            for (end, _) in service.match_indices(' ') {
+                let first = &service[..end];
+                assert!(screens(first) || !tells(first, false), "{first}");
+            }
+        }
+        for machine in [
+            "The person you are calling is not available.",
+            "Please leave your name and reason for calling after the beep.",
+            "Please state your name and number after the tone.",
+            "Please say your name after the beep and leave a message, I'll call you back.",
+            "Because of spam I use call screening. Please leave a message after the tone.",
+            "Call screening is on. The person you are calling is not available. Please leave your message.",
+        ] {
+            assert!(tells(machine, true) && !screens(machine), "{machine}");
+        }
     }
 
     /// The agent fell silent, left its message and hung up.
@@ -306,7 +374,7 @@ mod tests {
             "Ich habe Ihre Nachricht auf der Mailbox gehört.",
             "Sí, he escuchado su mensaje en el contestador.",
         ] {
-            assert!(!tells(person), "{person}");
+            assert!(!tells(person, true), "{person}");
         }
         for machine in [
             "Welcome to the mailbox of Ann.",
@@ -316,7 +384,7 @@ mod tests {
             "Please record your voicemail now.",
             "Sie sprechen mit der Mailbox von Anna.",
         ] {
-            assert!(tells(machine), "{machine}");
+            assert!(tells(machine, true), "{machine}");
         }
     }
 }

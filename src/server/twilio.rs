@@ -231,7 +231,13 @@ fn connected(
         Err(_) => return busy(shared, headers, form),
     }
     let ticket = shared.tickets.issue(call, told(form));
-    let connect = connect(twilio, settings.interrupt, &ticket);
+    let connect = match twilio.relay {
+        true => {
+            let (_, language) = spoken(shared, form);
+            relay(twilio, settings.interrupt, language, &ticket)
+        }
+        false => stream(twilio, &ticket),
+    };
     twiml(&format!("{first}{connect}"))
 }
 
@@ -260,41 +266,53 @@ fn facts(values: SessionValues, placed: Option<Placed>) -> Admitted {
     Admitted { values, placed }
 }
 
+/// The phrases of the agent that the call leads to, and its language as Twilio calls it; `None` for US English.
+fn spoken(shared: &Shared, form: &BTreeMap<String, String>) -> (Phrases, Option<&'static str>) {
+    let placed = form
+        .get("CallSid")
+        .and_then(|call| shared.placed.of_line(call));
+    let options = SessionOptions::new(Profile::PhoneCall, g711::RATE);
+    let options = facts(told(form), placed).call("twilio", options);
+    let engines = shared.speech.as_ref().map(Speech::engines);
+    let known = engines.map(|engines| engines.phrases(&options));
+    let (phrases, language) = known.unwrap_or_default();
+    (phrases, language.as_deref().and_then(account::locale))
+}
+
 /// The TwiML with which Twilio says a phrase in the language of the agent that the call leads to.
 fn say(
     shared: &Shared,
     form: &BTreeMap<String, String>,
     phrase: impl FnOnce(Phrases) -> String,
 ) -> String {
-    let placed = form
-        .get("CallSid")
-        .and_then(|call| shared.placed.on_line(call));
-    let options = SessionOptions::new(Profile::PhoneCall, g711::RATE);
-    let options = facts(told(form), placed).call("twilio", options);
-    let engines = shared.speech.as_ref().map(Speech::engines);
-    let known = engines.map(|engines| engines.phrases(&options));
-    let (phrases, language) = known.unwrap_or_default();
-    let language = language.as_deref().and_then(account::locale);
+    let (phrases, language) = spoken(shared, form);
     let language = language.map_or_else(String::new, |tag| format!(" language=\"{tag}\""));
     format!("<Say{language}>{}</Say>", in_xml(&phrase(phrases)))
 }
 
-/// The TwiML that makes Twilio open a socket to this server.
-fn connect(twilio: &Twilio, interruptible: bool, ticket: &str) -> String {
+/// The TwiML that makes Twilio open a socket with the call's text to this server.
+fn relay(twilio: &Twilio, interruptible: bool, language: Option<&str>, ticket: &str) -> String {
+    let url = in_xml(twilio.socket_at(RELAY).as_str());
+    let attributes = conversation_relay::attributes(interruptible, language);
+    let ticket = parameters(ticket);
+    format!(
+        "<Connect><ConversationRelay url=\"{url}\" {attributes}>{ticket}</ConversationRelay></Connect>"
+    )
+}
+
+/// The TwiML that makes Twilio open a socket with the call's audio to this server.
+fn stream(twilio: &Twilio, ticket: &str) -> String {
+    let url = in_xml(twilio.socket_at(MEDIA).as_str());
+    let ticket = parameters(ticket);
+    format!("<Connect><Stream url=\"{url}\">{ticket}</Stream></Connect>")
+}
+
+/// A ticket as parameters of a socket.
+fn parameters(ticket: &str) -> String {
     let parameters = tickets::parameters(ticket);
-    let ticket: String = parameters
+    parameters
         .map(|(name, value)| format!("<Parameter name=\"{name}\" value=\"{value}\"/>"))
-        .collect();
-    if twilio.relay {
-        let url = in_xml(twilio.socket_at(RELAY).as_str());
-        let attributes = conversation_relay::attributes(interruptible);
-        format!(
-            "<Connect><ConversationRelay url=\"{url}\" {attributes}>{ticket}</ConversationRelay></Connect>"
-        )
-    } else {
-        let url = in_xml(twilio.socket_at(MEDIA).as_str());
-        format!("<Connect><Stream url=\"{url}\">{ticket}</Stream></Connect>")
-    }
+        .collect()
 }
 
 /// The socket with a call's audio.

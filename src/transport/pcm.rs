@@ -3,9 +3,9 @@
 //! Client to server: binary messages of mono PCM16LE, any number of whole samples up to the
 //! message limit, 16 kHz. To speak at 24 kHz in both directions, the first message is the text
 //! `{"type":"hello","sample_rate":24000}`; the answer is
-//! `{"type":"ready","sample_rate":24000}`. The session opens with the first message; a socket that
-//! has opened none within ten seconds is closed with 1008. `?voice=` chooses one of the server's voices,
-//! `?speed=` sets its speed.
+//! `{"type":"ready","sample_rate":24000}`. The session opens with it or with the first audio; a socket that
+//! has opened none within ten seconds is closed with 1008. JSON objects without a `type`, with which telephony
+//! providers describe the call, are ignored. `?voice=` chooses one of the server's voices, `?speed=` sets its speed.
 //!
 //! Server to client: binary messages of mono PCM16LE at the same rate, 20 ms each, and text:
 //!
@@ -30,7 +30,7 @@ use crate::tools::SessionValues;
 use crate::traces::Parent;
 use crate::tts::Speaker;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 /// The rate unless the client says otherwise, Hz.
 pub const DEFAULT_RATE: u32 = 16_000;
@@ -112,6 +112,10 @@ impl Pcm {
     }
 
     fn text(&mut self, text: &str) -> Vec<Action> {
+        if is_metadata(text) {
+            tracing::debug!("ignored a JSON object without a type");
+            return Vec::new();
+        }
         match self.hello(text) {
             Ok(rate) => vec![
                 self.open(rate),
@@ -194,6 +198,14 @@ impl Dialect for Pcm {
     }
 }
 
+/// Whether a text message is a JSON object that is no attempt at one of ours.
+fn is_metadata(text: &str) -> bool {
+    let fields = serde_json::from_str::<Map<String, Value>>(text);
+    let own =
+        |fields: Map<String, Value>| ["type", "sample_rate"].map(|key| fields.contains_key(key));
+    fields.is_ok_and(|fields| own(fields) == [false; 2])
+}
+
 fn event_action(event: Event) -> Option<Action> {
     match event {
         Event::PartialTranscript { text } => Some(transcript("user", &text, false)),
@@ -229,7 +241,7 @@ fn error(message: &str, field: Option<&str>) -> Action {
     send(json!({"type": "error", "message": message, "field": field}))
 }
 
-fn send(message: serde_json::Value) -> Action {
+fn send(message: Value) -> Action {
     Action::Send(message.to_string())
 }
 
@@ -280,6 +292,25 @@ mod tests {
         assert_eq!(opened(&actions), Some(24_000));
         assert_eq!(said(&actions), [r#"{"type":"ready","sample_rate":24000}"#]);
         assert!(said(&pcm.client(hello))[0].contains("first"));
+    }
+
+    /// jambonz ended the call because its metadata was answered with an error.
+    #[test]
+    fn metadata_of_a_telephony_provider_is_ignored() {
+        let mut pcm = Pcm::new(None);
+        for metadata in [
+            r#"{"callSid":"c1","from":"+15551230000","sampleRate":16000}"#,
+            r#"{"event":"websocket:connected","content-type":"audio/l16;rate=16000"}"#,
+        ] {
+            assert_eq!(pcm.client(ClientMessage::Text(metadata)), [], "{metadata}");
+        }
+        let actions = pcm.client(ClientMessage::Binary(&[1, 0]));
+        assert_eq!(opened(&actions), Some(DEFAULT_RATE));
+        assert!(said(&actions).is_empty(), "{actions:?}");
+        for wrong in ["[]", r#"{"type":"bye"}"#, r#"{"sample_rate":24000}"#] {
+            let answer = pcm.client(ClientMessage::Text(wrong));
+            assert_eq!(said(&answer).len(), 1, "{wrong}");
+        }
     }
 
     #[test]

@@ -380,19 +380,19 @@ async fn unsigned_requests_get_no_session() {
     assert!(llm.prompts().is_empty());
 }
 
-/// Twilio's own library knows all attributes that we send.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn twilios_library_knows_our_attributes() {
-    let server = serve(&Scripted::default(), None);
-    let (_, instructions) = ring(&server, CALL, None).await;
+/// The attributes with which Twilio is told to connect a call, without the address.
+async fn attributes(server: &Server) -> String {
+    let (_, instructions) = ring(server, CALL, None).await;
     let (_, relay) = instructions
         .split_once("<Connect><ConversationRelay ")
         .expect("a relay");
     let (relay, _) = relay.split_once('>').expect("its end");
-    assert!(
-        relay.starts_with(&format!("url=\"wss://{PUBLIC}/twilio/relay\"")),
-        "{relay}"
-    );
+    let address = format!("url=\"wss://{PUBLIC}/twilio/relay\" ");
+    relay.strip_prefix(&address).expect(relay).to_owned()
+}
+
+/// Asserts that Twilio's own library knows these attributes.
+fn are_known(relay: &str, count: usize) {
     let library = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/tests/foreign/node_modules/twilio/lib/twiml/VoiceResponse.d.ts"
@@ -404,9 +404,33 @@ async fn twilios_library_knows_our_attributes() {
     let (known, _) = known.split_once("\n    }").expect("their end");
     let names = relay.split(' ').filter_map(|part| part.split_once("=\""));
     let names: Vec<&str> = names.map(|(name, _)| name).collect();
-    assert_eq!(names.len(), 8, "{relay}");
+    assert_eq!(names.len(), count, "{relay}");
     for name in names {
         assert!(known.contains(&format!(" {name}?: ")), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twilios_library_knows_our_attributes() {
+    let server = serve(&Scripted::default(), None);
+    let relay = attributes(&server).await;
+    assert!(relay.contains("speechModel=\"flux\""), "{relay}");
+    are_known(&relay, 7);
+}
+
+/// Callers of a German agent were transcribed as English and heard German from an English voice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twilio_speaks_the_language_of_the_agent_that_the_call_leads_to() {
+    for (language, is_german, count) in [("de", true, 5), ("en-GB", false, 7)] {
+        let mut builders = without_models(Arc::new(Scripted::default()));
+        builders.policy.speaker.language = Some(language.into());
+        let server = live::serve_with(settings(), builders);
+        let relay = attributes(&server).await;
+        assert_eq!(relay.contains("language=\"de-DE\""), is_german, "{relay}");
+        for of_flux in ["Deepgram", "flux", "partialPrompts"] {
+            assert_eq!(relay.contains(of_flux), !is_german, "{relay}");
+        }
+        are_known(&relay, count);
     }
 }
 

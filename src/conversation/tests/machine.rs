@@ -117,6 +117,59 @@ fn a_tone_alone_tells_a_machine() {
     assert_eq!(sim.spoken().last().map(String::as_str), Some(MESSAGE));
 }
 
+/// An exchange that records warns with a tone every 15 s: the agent hung up on the person.
+#[test]
+fn a_tone_after_three_turns_of_a_person_is_no_machine() {
+    let mut sim = placed("");
+    sim.silence(500);
+    for words in ["hello", "yes thank you", "at nine please"] {
+        sim.speak(words, 800);
+        sim.silence(5_000);
+    }
+    sim.input(Input::Beep);
+    sim.silence(3_000);
+    assert!(!sim.saw(is_machine));
+    assert_eq!((sim.prompts.len(), hung_up(&sim)), (3, None));
+}
+
+#[test]
+fn a_tone_after_a_greeting_that_was_answered_by_mistake_tells_a_machine() {
+    let mut sim = placed(MESSAGE);
+    sim.silence(500);
+    sim.speak("hello this is Bob", 1_200);
+    sim.silence(3_000);
+    assert_eq!(sim.prompts.len(), 1);
+    sim.input(Input::Beep);
+    sim.silence(6_000);
+    assert_eq!(sim.spoken().last().map(String::as_str), Some(MESSAGE));
+    assert_eq!(hung_up(&sim).unwrap().1, HangUpReason::Machine);
+}
+
+/// The agent fell silent and hung up on a service that asks who calls, and did not know the machine after it.
+#[test]
+fn a_screening_service_is_answered_and_the_machine_after_it_gets_the_message() {
+    let first = "hi the person you're calling is using";
+    let service = "hi the person you're calling is using a screening service and will get a copy";
+    let mut sim = placed(MESSAGE);
+    sim.silence(500);
+    sim.scripts.push_back(vec![say("It is the bakery."), end()]);
+    sim.speak(first, 1_000);
+    sim.speak(service, 11_000);
+    sim.silence(4_000);
+    // Its own tone, after which it wants to be told who calls.
+    sim.input(Input::Beep);
+    assert!(!sim.saw(is_machine));
+    let answer = sim.spoken().pop();
+    assert_eq!(answer.as_deref(), Some("It is the bakery."));
+    sim.silence(28_500);
+    assert!(sim.now() > Time::from_ms(44_000), "the first watch is over");
+    sim.speak(MACHINE, 6_000);
+    sim.silence(9_000);
+    assert!(sim.saw(is_machine));
+    assert_eq!(sim.spoken().last().map(String::as_str), Some(MESSAGE));
+    assert_eq!(hung_up(&sim).unwrap().1, HangUpReason::Machine);
+}
+
 #[test]
 fn without_a_message_a_machine_is_hung_up_on() {
     let mut sim = placed("");

@@ -10,7 +10,7 @@ use crate::time::{Micros, Samples};
 impl Conversation {
     /// Watches a call that the server has placed. A machine gets this message, or is hung up on if it is empty.
     pub(super) fn watch_for_machine(&mut self, message: String) {
-        self.ending.machine = Machine::Watched(message);
+        self.ending.machine = Machine::watch(message, self.common.now);
     }
 
     /// Whether these words of the user's, which are `all` of the turn's, tell that a machine has answered. Nothing that
@@ -41,7 +41,7 @@ impl Conversation {
 
     /// Handles the end of an answering machine's tone: the message is left now.
     pub(super) fn on_beep(&mut self) {
-        if self.ending.machine.is_found(self.common.now) {
+        if self.ending.machine.beeps(self.common.now) {
             self.listen_to_machine();
         }
         self.leave_message();

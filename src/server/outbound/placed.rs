@@ -185,6 +185,14 @@ impl PlacedCalls {
         Some(call.placed.clone())
     }
 
+    /// The call that was answered and that its line calls so; `None` if the server has not placed it.
+    pub(in crate::server) fn of_line(&self, line: &str) -> Option<Placed> {
+        let calls = self.lock();
+        let mut calls = calls.calls.iter();
+        let call = calls.find(|call| call.line.as_deref() == Some(line))?;
+        Some(call.placed.clone())
+    }
+
     /// The call that was answered and that its line calls so, on a new stream; `None` if the server has not placed it.
     pub(in crate::server) fn on_line(&self, line: &str) -> Option<Placed> {
         let mut calls = self.lock();
@@ -345,6 +353,10 @@ mod tests {
         let (id, _) = begin(&calls, &outbound).unwrap();
         assert_eq!(calls.on_line("CA1"), None);
         assert!(calls.answered(&id, "CA1") && !calls.answered(&id, "CA2"));
+        // A look at it is no stream of its.
+        for _ in 0..2 {
+            assert_ne!(calls.of_line("CA1").unwrap().call, PlacedCall::Back);
+        }
         assert_ne!(calls.on_line("CA1").unwrap().call, PlacedCall::Back);
         // Whoever came back from a transfer used to be taken for a machine after a long sentence.
         assert_eq!(calls.on_line("CA1").unwrap().call, PlacedCall::Back);

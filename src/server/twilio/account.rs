@@ -75,7 +75,7 @@ static LOCALES: [&str; 18] = [
     "nl-NL", "pt-PT", "pt-BR", "pl-PL", "sv-SE", "da-DK", "nb-NO", "ru-RU",
 ];
 
-/// The language of `<Say>` for a BCP 47 tag; `None` for Twilio's own choice, which is US English.
+/// The language for a BCP 47 tag as `<Say>` calls it; `None` for Twilio's own choice, which is US English.
 pub(super) fn locale(tag: &str) -> Option<&'static str> {
     let exact = LOCALES.iter().find(|known| known.eq_ignore_ascii_case(tag));
     let likely = || LOCALES.iter().find(|known| base(known) == base(tag));

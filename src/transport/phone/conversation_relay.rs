@@ -9,6 +9,7 @@
 use super::media_streams::{Admit, Start, with_parameters};
 use super::{key, numbers, refuse, tickets};
 use crate::conversation::{Event, HangUpReason, Input, Micros};
+use crate::language::{ENGLISH, base};
 use crate::session::{Outbound, Profile, SessionOptions, SpokenBy};
 use crate::tools::{Named, Origin};
 use crate::transport::{Action, Admission, Admitted, ClientMessage, Close, Dialect, close_code};
@@ -19,14 +20,19 @@ use serde_json::{Value, json};
 /// A placeholder rate, Hz: no audio passes through this server.
 pub const RATE: u32 = 8_000;
 
-/// The attributes of `<ConversationRelay>` besides the address. They request partials (which only
-/// Deepgram's Flux provides), DTMF keys, speaker events, and speech over the agent, which also
-/// interrupts the agent if it is `interruptible`.
-pub fn attributes(interruptible: bool) -> String {
+/// The attributes of `<ConversationRelay>` besides the address, for an agent that speaks the language of this BCP 47
+/// tag, or else US English. They request DTMF keys, speaker events, and speech over the agent, which also interrupts it
+/// if it is `interruptible`; in English also partials, which only Deepgram's Flux provides. The recogniser of any other
+/// language is Twilio's choice: whether Flux serves it there is not known.
+pub fn attributes(interruptible: bool, language: Option<&str>) -> String {
     let interruptible = if interruptible { "any" } else { "none" };
+    let flux = "transcriptionProvider=\"Deepgram\" speechModel=\"flux\" partialPrompts=\"true\"";
+    let speech = match language.filter(|tag| base(tag) != ENGLISH) {
+        Some(tag) => format!("language=\"{tag}\""),
+        None => flux.to_owned(),
+    };
     format!(
-        "transcriptionProvider=\"Deepgram\" speechModel=\"flux\" partialPrompts=\"true\" \
-         dtmfDetection=\"true\" reportInputDuringAgentSpeech=\"any\" \
+        "{speech} dtmfDetection=\"true\" reportInputDuringAgentSpeech=\"any\" \
          interruptible=\"{interruptible}\" events=\"speaker-events\""
     )
 }
