@@ -27,6 +27,9 @@ const MAX_REFUSAL_BYTES: usize = 32 * 1024;
 /// The least time between two looks for another key.
 const NEXT_LOOK: Duration = Duration::from_secs(1);
 
+/// How long that may take.
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
+
 /// The headers that a dialect wants beside the usual ones.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Headers {
@@ -48,6 +51,8 @@ impl Headers {
 pub(super) struct Server {
     keyed: Mutex<Keyed>,
     key_file: Option<PathBuf>,
+    /// When the key was last looked for; held while it is.
+    looked: tokio::sync::Mutex<Option<Instant>>,
     headers: Headers,
     connect_timeout: Duration,
     stall_timeout: Duration,
@@ -59,8 +64,6 @@ struct Keyed {
     key: Option<SecretString>,
     /// The same with the key before.
     before: Option<Arc<Backend>>,
-    /// When the file of the key was last read.
-    looked: Option<Instant>,
 }
 
 impl Server {
@@ -83,11 +86,11 @@ impl Server {
             backend: Arc::new(backend.map_err(engine)?),
             key: api_key,
             before: None,
-            looked: None,
         };
         Ok(Self {
             keyed: Mutex::new(keyed),
             key_file,
+            looked: tokio::sync::Mutex::default(),
             headers,
             connect_timeout,
             stall_timeout,
@@ -104,35 +107,40 @@ impl Server {
 
     /// The server with another key than the one that it has refused, if there is one by now.
     #[allow(clippy::disallowed_methods, reason = "an edge: it limits a rate")]
-    fn with_another_key(&self, refused: &Arc<Backend>) -> Option<Arc<Backend>> {
+    async fn with_another_key(&self, refused: &Arc<Backend>) -> Option<Arc<Backend>> {
         let file = self.key_file.as_ref()?;
-        let mut keyed = self.keyed();
-        if !Arc::ptr_eq(refused, &keyed.backend) {
-            return Some(keyed.backend.clone());
-        }
-        let next = keyed.looked.map(|looked| looked + NEXT_LOOK);
+        let mut looked = self.looked.lock().await;
+        let known = {
+            let keyed = self.keyed();
+            if !Arc::ptr_eq(refused, &keyed.backend) {
+                return Some(keyed.backend.clone());
+            }
+            keyed.key.clone()
+        };
         let now = Instant::now();
-        if next.is_some_and(|next| now < next) {
+        if looked.is_some_and(|looked| now < looked + NEXT_LOOK) {
             return None;
         }
-        keyed.looked = Some(now);
-        let key = std::fs::read_to_string(file).map_err(|error| error.to_string());
-        let another = key.and_then(|key| {
+        *looked = Some(now);
+        let url = refused.shown();
+        let read = tokio::time::timeout(LONGEST_LOOK, tokio::fs::read_to_string(file)).await;
+        let read = read.map_err(|late| late.to_string());
+        let read = read.and_then(|read| read.map_err(|error| error.to_string()));
+        let another = read.and_then(|key| {
             let key = SecretString::from(key.trim());
             let found = key.expose_secret();
-            let known = keyed.key.as_ref().map(|key| key.expose_secret());
-            if found.is_empty() || known == Some(found) {
+            if found.is_empty() || known.is_some_and(|known| known.expose_secret() == found) {
                 return Ok(None);
             }
             let (url, given) = (refused.base_url().clone(), Some(key.clone()));
             let backend = Backend::new(url, given, self.connect_timeout, self.stall_timeout)?;
             Ok(Some((Arc::new(backend), key)))
         });
-        let url = refused.shown();
         let (backend, key) = another
             .inspect_err(|reason| tracing::warn!(url, reason, "the key cannot be read again"))
             .ok()??;
         tracing::info!(url, "the key is another one from now on");
+        let mut keyed = self.keyed();
         keyed.before = Some(std::mem::replace(&mut keyed.backend, backend.clone()));
         keyed.key = Some(key);
         Some(backend)
@@ -180,7 +188,7 @@ impl Server {
         let is_refused = |response: &Response| response.status() == StatusCode::UNAUTHORIZED;
         if sent.as_ref().is_ok_and(is_refused)
             && let Some(again) = again
-            && let Some(another) = self.with_another_key(&backend)
+            && let Some(another) = self.with_another_key(&backend).await
         {
             sent = another.send(again, self.headers.key).await;
         }

@@ -99,17 +99,22 @@ struct Delta {
 impl Delta {
     /// The words of the piece.
     fn text(&self) -> String {
-        match &self.content {
-            _ if self.is_thought() => String::new(),
+        let text = match &self.content {
             Some(Value::Array(parts)) => {
                 let texts = parts.iter().filter_map(|part| part.get("text"));
                 texts.map(written).collect()
             }
-            content => {
-                let text = content.as_ref().map(written).unwrap_or_default();
-                let refusal = || self.refusal.as_ref().map(written).unwrap_or_default();
-                if text.is_empty() { refusal() } else { text }
-            }
+            content => content.as_ref().map(written).unwrap_or_default(),
+        };
+        // Gemini's own server also marks thoughts by tags, and the closing one comes without the flag.
+        let has_tag = text.starts_with("<thought>") || text.contains("</thought>");
+        if self.is_thought() && !has_tag {
+            return String::new();
+        }
+        let refusal = self.refusal.as_ref().and_then(Value::as_str);
+        match refusal {
+            Some(refusal) if text.is_empty() => refusal.to_owned(),
+            _ => text,
         }
     }
 
@@ -381,7 +386,8 @@ impl Decoder {
         if thinks && text.is_empty() {
             events.push(LlmEvent::Thinking);
         }
-        let thought = delta.reasoning_content.as_ref().map(written);
+        let thought = delta.reasoning_content.as_ref();
+        let thought = thought.filter(|thought| !thought.is_boolean()).map(written);
         let room = MAX_THOUGHT_BYTES.saturating_sub(self.thoughts.len());
         let thought = thought.filter(|thought| thought.len() <= room);
         self.thoughts.push_str(&thought.unwrap_or_default());
@@ -791,6 +797,15 @@ mod tests {
         thought["choices"][0]["delta"]["extra_content"] = json!({"google": {"thought": true}});
         let lines = decode(&[thought, text("Hi."), finish("stop")]);
         assert_eq!(lines, ["think", "say Hi.", "end"]);
+        // Gemini's own server.
+        let mut thought = text("<thought>**Greeting** The user says hello.");
+        thought["choices"][0]["delta"]["extra_content"] = json!({"google": {"thought": true}});
+        let lines = decode(&[thought, text("</thought>Hi."), finish("stop")]);
+        let said: Vec<_> = lines
+            .iter()
+            .filter(|line| line.starts_with("say"))
+            .collect();
+        assert_eq!(said, ["say Hi."]);
     }
 
     #[test]

@@ -218,6 +218,7 @@ fn form_refused(status: u16, reason: &str, body: &Map<String, Value>) -> Option<
     }
     let is_refusal = matches!(status, 400 | 422);
     let is_of_words = reason.contains("non-empty") || reason.contains("is blank");
+    let is_of_words = is_of_words && reason.to_lowercase().contains("content");
     let is_sent = is_refusal && is_of_words && said.any(|message| message["content"] == "");
     is_sent.then_some(NO_WORDS)
 }
