@@ -235,7 +235,16 @@ pub(super) fn find(
     let predicted = classifier.predicted(said).into_iter();
     let mut predicted = predicted.filter(|call| call.confidence >= MEANT);
     let only_asks = mood::only_asks(said);
-    let is_wanted = |name: &str| !only_asks || known.takes_questions(name);
+    let removes = rules::asks_to_remove(sentence);
+    let removing = |tool: &&ToolSpec| removes && !may_remove(tool, known.examples(tool));
+    let unfit: Vec<&str> = tools
+        .iter()
+        .copied()
+        .filter(removing)
+        .map(|tool| &*tool.name)
+        .collect();
+    let is_wanted =
+        |name: &str| !unfit.contains(&name) && (!only_asks || known.takes_questions(name));
     if let Some(call) = predicted.find(|call| is_matched(&call.tool) && is_wanted(&call.tool)) {
         return Ok(Match::Call(call.tool, call.arguments));
     }
@@ -257,7 +266,8 @@ pub(super) fn find(
     };
     let fits = near.best() >= NEAR && near.best() - second >= CLEAR;
     let certain = near.example >= SAME || shares_word(sentence, tool);
-    if !fits || !certain || (known.is_ours(tool) && !is_wanted(&tool.name)) {
+    let is_unfit = unfit.contains(&&*tool.name);
+    if !fits || !certain || is_unfit || (known.is_ours(tool) && !is_wanted(&tool.name)) {
         return Ok(Match::None);
     }
     if let Some(days) = known.other_day(said, sentence, tool) {
@@ -268,6 +278,13 @@ pub(super) fn find(
         Match::Call(..) if known.is_matched(tool) => Match::None,
         found => found,
     })
+}
+
+/// Whether a tool may remove something, by its name, its description or its examples.
+fn may_remove(tool: &ToolSpec, examples: &[String]) -> bool {
+    let own = [tool.name.replace(['_', '-'], " "), tool.description.clone()];
+    let mut texts = own.iter().chain(examples);
+    texts.any(|text| rules::tells_of_removing(&text.to_lowercase()))
 }
 
 /// Whether a word of the tool's name was said. By similarity alone, "sunscreen" is about the weather.

@@ -927,6 +927,7 @@ fn evident(intent: &str, core: &str) -> Option<Request> {
         }
         "set_timer"
             if timer
+                && !says(&["already", "always", "usually", "says", "recipe"])
                 && says(&[
                     "set", "start", "need", "want", "make", "create", "run", "timer",
                 ]) =>

@@ -87,6 +87,15 @@ rule!(
     r"^(?:(?:the|my|our|your|his|her|their|this|that|[a-z]+'s) |(?:an?|another|[\d.]+|(?:[a-z]+ )?timers?) .*\b(?:was|were|had)\b)"
 );
 rule!(TO_CANCEL, r"^(?:cancel|stop|delete|remove|clear|end)\b");
+// A request to remove something, which is the opposite of what most tools do.
+rule!(
+    REMOVE,
+    r"^(?:(?:please|now|just|and|(?:can|could|would|will) you) )*(?:delete|remove|erase|discard|undo|get rid of)\b"
+);
+rule!(
+    REMOVES,
+    r"\b(?:delet|remov|eras|discard|undo|cancel|clear|drop|get rid)"
+);
 // Words that make an order conditional or a report.
 rule!(
     SUPPOSED,
@@ -624,6 +633,16 @@ pub(super) fn is_told(sentence: &str) -> bool {
         Some(order) => matches(&SUPPOSED, &without(&ALERT, &order)),
         None => matches(&TOLD, &mood::plain(text::without_fillers(sentence))),
     }
+}
+
+/// Whether the sentence asks for something to be removed.
+pub(super) fn asks_to_remove(sentence: &str) -> bool {
+    matches(&REMOVE, text::without_fillers(sentence))
+}
+
+/// Whether a tool's words, in lower case, tell of removing something.
+pub(super) fn tells_of_removing(text: &str) -> bool {
+    matches(&REMOVES, text)
 }
 
 /// Whether the user corrects a part of the sentence.

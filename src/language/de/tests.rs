@@ -222,6 +222,104 @@ fn telling_of_a_timer_sets_none() {
     assert_eq!(cancelled, Request::CancelTimer(Target::Only));
 }
 
+/// Habits, hearsay and what was long over set a timer at once, or were asked how long.
+#[test]
+fn narration_sets_no_timer() {
+    for said in [
+        "Ich habe gestern einen Timer auf zehn Minuten gestellt und der hat nie geklingelt.",
+        "Der Timer auf zehn Minuten war zu kurz.",
+        "Mein Timer auf sieben Minuten hat vorhin geklingelt.",
+        "Meine Frau stellt immer einen Timer auf zehn Minuten.",
+        "Gestern hatte ich einen Timer auf zehn Minuten.",
+        "Im Rezept steht, ich soll einen Timer auf zwölf Minuten stellen.",
+        "Meine Mutter stellt immer einen Timer für die Eier.",
+        "Was passiert, wenn ich einen Timer auf zwei Tage stelle?",
+        "Normalerweise stelle ich einen Timer auf zehn Minuten.",
+        "Ich weiß nicht, ob ich einen Timer auf zehn Minuten brauche.",
+    ] {
+        assert_eq!(one(said), Request::Unknown, "{said}");
+    }
+    for said in [
+        "Stellst du mir einen Timer auf zehn Minuten?",
+        "Einen Timer auf zehn Minuten stellen, bitte.",
+        "Ich brauche einen Timer auf zehn Minuten.",
+        "Mach mir einen Timer auf zehn Minuten.",
+        "Zehn Minuten Timer",
+        "Sag mir in zehn Minuten Bescheid.",
+        "Wenn du Zeit hast, stell bitte einen Timer auf zehn Minuten.",
+    ] {
+        assert_eq!(one(said), timer(600), "{said}");
+    }
+}
+
+/// The place was "Tokio Ist" and "Rom War Letztes Jahr Schön", and a statement was answered as a question.
+#[test]
+fn a_verb_is_no_part_of_a_place() {
+    let weather = |place: &str| Request::Weather {
+        place: Some(place.to_owned()),
+        day: "now",
+    };
+    let time = |place: &str| Request::Time(Some(place.to_owned()));
+    for (said, request) in [
+        (
+            "Können Sie mir sagen, wie spät es in Tokio ist?",
+            time("Tokyo"),
+        ),
+        (
+            "Weißt du, wie spät es gerade in New York ist?",
+            time("New York"),
+        ),
+        (
+            "Können Sie mir sagen, wie das Wetter in Hamburg ist?",
+            weather("Hamburg"),
+        ),
+        (
+            "Was sagt das Wetter in Kleinmachnow an der Havel?",
+            weather("Kleinmachnow An Der Havel"),
+        ),
+    ] {
+        assert_eq!(one(said), request, "{said}");
+    }
+    for said in [
+        "Das Wetter in Rom war letztes Jahr schön.",
+        "Das Wetter in Rom ist schön.",
+        "Ich liebe das Wetter in Rom.",
+        "Ich hasse das Wetter in Hamburg.",
+        "Mein Bruder sagt, das Wetter in Rom ist gut.",
+    ] {
+        assert_eq!(one(said), Request::Unknown, "{said}");
+    }
+}
+
+/// Any "nicht" or "kein" refused the order beside it.
+#[test]
+fn a_negation_of_something_else_refuses_no_order() {
+    let pizza = "Stell einen Timer auf zehn Minuten, damit die Pizza nicht verbrennt.";
+    assert_eq!(one(pizza), timer(600));
+    let time = one("Ich weiß nicht, wie spät es ist.");
+    assert_eq!(time, Request::Time(None));
+    for said in [
+        "Stelle keinen Timer auf zehn Minuten, sondern auf zwanzig.",
+        "Ich habe keine Zeit.",
+    ] {
+        assert_eq!(one(said), Request::Unknown, "{said}");
+    }
+    let refused = one("Stell keinen Timer, weil ich gehe.");
+    assert_eq!(refused, Request::Refused);
+}
+
+/// They were not understood.
+#[test]
+fn such_farewells_are_understood() {
+    for said in [
+        "Danke, das wär's.",
+        "Tschüssi!",
+        "Das war alles, vielen Dank.",
+    ] {
+        assert_eq!(one(said), Request::Talk(Talk::Goodbye), "{said}");
+    }
+}
+
 /// "Gut, dann lasse ich es", and it kept running.
 #[test]
 fn a_timer_that_is_no_longer_needed_is_cancelled() {

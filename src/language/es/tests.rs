@@ -214,6 +214,78 @@ fn telling_of_a_timer_sets_none() {
     assert_eq!(cancelled, Request::CancelTimer(Target::Only));
 }
 
+/// Habits, hearsay and what was long over set a timer at once, or were asked how long.
+#[test]
+fn narration_sets_no_timer() {
+    for said in [
+        "El temporizador de diez minutos ya sonó.",
+        "Siempre pongo un temporizador de ocho minutos para la pasta.",
+        "La receta dice que ponga un temporizador de ocho minutos.",
+        "Si pongo un temporizador de nueve minutos se quema la pizza.",
+        "Mi madre siempre pone un temporizador.",
+        "Si te pidiera un temporizador, ¿qué harías?",
+        "No sé si necesito un temporizador de diez minutos.",
+    ] {
+        let requests = (WORDING.requests)(said);
+        assert!(!requests.iter().any(Request::needs_tool), "{said}");
+    }
+    for said in [
+        "¿Me pones un temporizador de diez minutos?",
+        "Quiero que pongas un temporizador de diez minutos.",
+        "¿Podría poner un temporizador de diez minutos?",
+        "Si, pon un temporizador de diez minutos.",
+        "Una alarma de diez minutos, por favor.",
+    ] {
+        assert_eq!(one(said), timer(600), "{said}");
+    }
+}
+
+/// The place was all that followed, and a statement was answered as a question.
+#[test]
+fn a_verb_is_no_part_of_a_place() {
+    let new_york = one("Si en Londres es mediodía, ¿qué hora es en Nueva York?");
+    assert_eq!(new_york, Request::Time(Some("New York".into())));
+    let tokyo = one("¿Tiene idea de qué hora es en Tokio?");
+    assert_eq!(tokyo, Request::Time(Some("Tokyo".into())));
+    for said in [
+        "El tiempo en Sevilla era estupendo.",
+        "Mi hermano dice que hace frío en Bilbao.",
+        "¿Cuánto tiempo hace que vives en Madrid?",
+        "Me preguntó qué hora era en Tokio.",
+    ] {
+        assert_eq!(one(said), Request::Unknown, "{said}");
+    }
+}
+
+/// Any "no" refused the order beside it.
+#[test]
+fn a_negation_of_something_else_refuses_no_order() {
+    for (said, seconds) in [
+        (
+            "Pon un temporizador de diez minutos para que no se queme la pizza.",
+            600,
+        ),
+        (
+            "Pon un temporizador de veinte, no, de veinticinco minutos.",
+            1500,
+        ),
+    ] {
+        assert_eq!(one(said), timer(seconds), "{said}");
+    }
+    assert_eq!(one("No sé qué hora es."), Request::Time(None));
+    for said in ["No tengo tiempo.", "Hace mucho tiempo que no te veo."] {
+        assert_eq!(one(said), Request::Unknown, "{said}");
+    }
+}
+
+/// They were not understood.
+#[test]
+fn such_farewells_are_understood() {
+    for said in ["Adiós, hasta luego.", "Eso es todo, muchas gracias."] {
+        assert_eq!(one(said), Request::Talk(Talk::Goodbye), "{said}");
+    }
+}
+
 /// It kept running.
 #[test]
 fn a_timer_that_is_no_longer_needed_is_cancelled() {
