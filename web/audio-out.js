@@ -35,7 +35,8 @@ export function pcm(base64) {
 /**
  * Plays pieces of PCM16 at 24 kHz in order. Events, with `detail` {id, samples, at}: `started`,
  * `ended`, `flushed`; `samples` counts those of the piece that were heard, `at` is a time of
- * performance.now(). A piece that runs dry ends and starts again. `silent` follows every flush.
+ * performance.now(). A piece that runs dry ends and starts again. `silent` follows every flush, with its `item`: on a busy
+ * machine another one may have come by then.
  */
 export class Speaker extends EventTarget {
   #context = null;
@@ -126,10 +127,10 @@ export class Speaker extends EventTarget {
     else woken.then((ready) => ready && this.#node.port.postMessage({ id, samples }));
   }
 
-  /** Stops at once and drops the queue. */
-  flush() {
+  /** Stops at once and drops the queue, which is of this item of the conversation. */
+  flush(item) {
     this.#track?.flush();
-    this.#node?.port.postMessage({ flush: true });
+    this.#node?.port.postMessage({ flush: true, item });
   }
 
   /**
@@ -181,13 +182,13 @@ export class Speaker extends EventTarget {
     this.#node.connect(this.#context.destination);
   }
 
-  #report({ type, id, samples, time }) {
+  #report({ type, id, samples, time, item }) {
     if (type === 'started') this.#playing = true;
     if (type === 'ended' || type === 'flushed') this.#playing = false;
     const context = this.#context;
     const ago = (context.currentTime - time) * 1000;
     const at = performance.now() - ago + (context.outputLatency || 0) * 1000;
-    this.dispatchEvent(new CustomEvent(type, { detail: { id, samples, at } }));
+    this.dispatchEvent(new CustomEvent(type, { detail: { id, samples, at, item } }));
     this.#rest();
   }
 

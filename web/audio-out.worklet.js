@@ -19,7 +19,7 @@ class Playback extends AudioWorkletProcessor {
     this.running = false;
     this.waited = 0;
     this.lead = LEAD;
-    this.port.onmessage = ({ data }) => (data.flush ? this.flush() : this.push(data));
+    this.port.onmessage = ({ data }) => (data.flush ? this.flush(data.item) : this.push(data));
   }
 
   push({ id, samples }) {
@@ -27,13 +27,13 @@ class Playback extends AudioWorkletProcessor {
     this.waiting += samples.length;
   }
 
-  flush() {
+  flush(item) {
     this.queue = [];
     this.waiting = 0;
     this.running = false;
     const id = this.current;
     this.stop('flushed');
-    this.port.postMessage({ type: 'silent', id, samples: this.played.get(id) ?? 0, time: currentTime });
+    this.port.postMessage({ type: 'silent', id, samples: this.played.get(id) ?? 0, time: currentTime, item });
   }
 
   process(_, [output]) {

@@ -116,7 +116,7 @@ const REACTIONS = {
     offerFiles();
   },
   'undertone.turn_record': (_, turn) => turn?.runs.forEach(noteRun),
-  'undertone.clear': () => session.onTrack || speaker.flush(),
+  'undertone.clear': () => session.onTrack || speaker.flush(lastItem()),
   'undertone.playout': (event) => {
     const id = turns.edge(event);
     if (id !== null) speaker.edge(event.kind, id, event.audio_ms * 24, event.rtp_timestamp);
@@ -199,13 +199,14 @@ function keepSound({ id, samples }) {
   offerFiles();
 }
 
-speaker.addEventListener('silent', ({ detail }) => {
-  turns.silenced(detail.at);
-  const turn = turns.list.findLast((turn) => turn.clauses.length > 0);
-  const item = turn?.clauses.at(-1)?.item;
+/** The item that the agent speaks, or has spoken last; undefined if there is none. */
+const lastItem = () => turns.list.findLast((turn) => turn.clauses.length > 0)?.clauses.at(-1).item;
+
+speaker.addEventListener('silent', ({ detail: { at, item } }) => {
+  turns.silenced(at);
   // Over a track the server knows what it has not sent.
   if (item === undefined || session.onTrack) return;
-  const clauses = turn.clauses.filter((clause) => clause.item === item);
+  const clauses = turns.list.flatMap((turn) => turn.clauses).filter((clause) => clause.item === item);
   const total = (name) => clauses.reduce((sum, clause) => sum + clause[name], 0);
   if (total('heard') >= total('samples')) return;
   session.send({ type: 'conversation.item.truncate', item_id: item, content_index: 0, audio_end_ms: Math.floor(total('heard') / 24) });
@@ -267,7 +268,7 @@ function hush() {
 /** Stops what is heard of the conversation. */
 function silence() {
   const mayFollow = talk.open || (session.onTrack && speaker.playing);
-  speaker.flush();
+  speaker.flush(lastItem());
   if (mayFollow) session.send({ type: 'output_audio_buffer.clear' });
 }
 
@@ -545,6 +546,7 @@ session.addEventListener('state', ({ detail: { state, reason } }) => {
   find('token').hidden = state !== 'locked';
   enable(reachable());
   if (state === 'away' || state === 'lost') {
+    // The server is told how much of it was heard when the page is back.
     speaker.flush();
     demo.stop();
     comparison.stop();

@@ -160,3 +160,30 @@ test('an output that plays is started again only if the browser has stopped it',
   assert.equal(output.starts, 3, 'it may be suspended at any time');
   assert.deepEqual(node.pieces, ['first', 'second', 'third', 'fourth']);
 });
+
+// The page came back from a lost connection before a busy machine told that all was silent, and had the answer that goes on cut.
+test('what is silenced is told as the item that it was, however late', async () => {
+  Object.assign(globalThis, { AudioWorkletProcessor: class { port = {}; }, registerProcessor: (_, processor) => (globalThis.Playback = processor), currentTime: 0, sampleRate: 24000 });
+  await import('../../web/audio-out.worklet.js');
+  const waiting = [];
+  globalThis.AudioContext = class {
+    audioWorklet = { addModule: async () => {} };
+    async resume() {}
+    async suspend() {}
+  };
+  globalThis.AudioWorkletNode = class {
+    port = { postMessage: (data) => waiting.push(data) };
+    connect() {}
+  };
+  const speaker = new Speaker();
+  await speaker.start();
+  speaker.play(1, new Int16Array(480));
+  speaker.flush('first');
+  speaker.play(2, new Int16Array(480));
+  const playback = new globalThis.Playback();
+  const reports = [];
+  playback.port.postMessage = (report) => reports.push(report);
+  for (const data of waiting) playback.port.onmessage({ data });
+  assert.deepEqual(reports.map(({ type, item }) => [type, item]), [['silent', 'first']]);
+  assert.deepEqual(playback.queue.map(({ id }) => id), [2]);
+});
