@@ -280,10 +280,11 @@ pub(super) fn find(
     })
 }
 
-/// Whether a tool may remove something, by its name, its description or its examples.
+/// Whether a tool may remove something, by its name, its description, its parameters or its examples.
 fn may_remove(tool: &ToolSpec, examples: &[String]) -> bool {
     let own = [tool.name.replace(['_', '-'], " "), tool.description.clone()];
-    let mut texts = own.iter().chain(examples);
+    let parameters = [tool.parameters.to_string()];
+    let mut texts = own.iter().chain(&parameters).chain(examples);
     texts.any(|text| rules::tells_of_removing(&text.to_lowercase()))
 }
 

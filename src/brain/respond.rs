@@ -927,7 +927,6 @@ fn evident(intent: &str, core: &str) -> Option<Request> {
         }
         "set_timer"
             if timer
-                && !says(&["already", "always", "usually", "says", "recipe"])
                 && says(&[
                     "set", "start", "need", "want", "make", "create", "run", "timer",
                 ]) =>

@@ -12,11 +12,6 @@ use regex::Regex;
 
 const CELSIUS: &str = "degrees Celsius";
 const FAHRENHEIT: &str = "degrees Fahrenheit";
-/// The most words of more than three letters in the name of a place that is unknown here.
-const LONGEST_NAME: usize = 3;
-
-/// Words stand where a place would, and name none.
-struct NoPlace;
 
 /// The patterns of one language, over normalised text.
 pub(super) struct Grammar {
@@ -28,12 +23,6 @@ pub(super) struct Grammar {
     pub(super) tails: &'static str,
     /// A request that is taken back or refused.
     pub(super) refused: &'static str,
-    /// Parts of a request whose negation refuses nothing: its purpose, a corrected number.
-    pub(super) aside: &'static str,
-    /// A negation that refuses nothing either, and asks for nothing.
-    pub(super) denies: &'static str,
-    /// A sentence with the words of a question that tells something: of the past, of what was said, of a liking.
-    pub(super) recounts: &'static str,
     /// Whole sentences of small talk.
     pub(super) talk: &'static [(&'static str, Talk)],
     /// Asks for the time; for the date.
@@ -43,8 +32,6 @@ pub(super) struct Grammar {
     pub(super) elsewhen: &'static str,
     /// The end of such a question, with the group `place`.
     pub(super) place: &'static str,
-    /// Words that are no part of a place's name.
-    pub(super) no_place: &'static str,
     /// Points at a place that was named before.
     pub(super) there: &'static str,
     /// Words of a date question besides the day and the place. With any other word it may be about another date.
@@ -80,8 +67,6 @@ pub(super) struct Grammar {
     pub(super) tells: &'static str,
     /// Such a sentence orders one all the same.
     pub(super) orders: &'static str,
-    /// Such a sentence, without lengths of time, asks for one: an order, a wish, or its bare name.
-    pub(super) wants: &'static str,
     /// Such a sentence gives a timer that runs another length.
     pub(super) changes: &'static str,
     /// Such a sentence only asks to be reminded, whatever else it names.
@@ -149,15 +134,11 @@ pub(super) struct Reader {
     leads: Regex,
     tails: Regex,
     refused: Regex,
-    aside: Regex,
-    denies: Regex,
-    recounts: Regex,
     talk: Vec<(Regex, Talk)>,
     time: Regex,
     date: Regex,
     elsewhen: Regex,
     place: Regex,
-    no_place: Regex,
     there: Regex,
     today: Regex,
     other_days: Vec<(Regex, i64, &'static str)>,
@@ -173,7 +154,6 @@ pub(super) struct Reader {
     wonders: Regex,
     tells: Regex,
     orders: Regex,
-    wants: Regex,
     changes: Regex,
     reminds: Regex,
     cancel: Regex,
@@ -220,15 +200,11 @@ impl Reader {
             leads: regex(&format!("^(?:(?:{}) )+", grammar.leads))?,
             tails: regex(&format!("(?: (?:{}))+$", grammar.tails))?,
             refused: regex(grammar.refused)?,
-            aside: regex(grammar.aside)?,
-            denies: regex(grammar.denies)?,
-            recounts: regex(grammar.recounts)?,
             talk: talk.collect::<Result<_, regex::Error>>()?,
             time: regex(grammar.time)?,
             date: regex(grammar.date)?,
             elsewhen: regex(grammar.elsewhen)?,
             place: regex(grammar.place)?,
-            no_place: regex(grammar.no_place)?,
             there: regex(grammar.there)?,
             today: regex(grammar.today)?,
             other_days: (grammar.other_days.iter())
@@ -251,7 +227,6 @@ impl Reader {
             wonders: regex(grammar.wonders)?,
             tells: regex(grammar.tells)?,
             orders: regex(grammar.orders)?,
-            wants: regex(grammar.wants)?,
             changes: regex(grammar.changes)?,
             reminds: regex(grammar.reminds)?,
             cancel: regex(grammar.cancel)?,
@@ -395,21 +370,17 @@ impl Reader {
         if of_timers && self.asks.is_match(&core) || self.rest.is_match(&core) {
             return Request::ListTimers;
         }
-        if self.refused.is_match(&self.aside.replace_all(&core, "")) {
-            return match self.denies.is_match(&core) {
-                true => Request::Unknown,
-                false => Request::Refused,
-            };
+        if self.refused.is_match(&core) {
+            return Request::Refused;
         }
         if of_timers {
             return self.timer(&core);
         }
         if self.time.is_match(&core) {
-            if self.elsewhen.is_match(&core) || self.recounts.is_match(&core) {
+            if self.elsewhen.is_match(&core) {
                 return Request::Unknown;
             }
-            let place = self.place(&self.today.replace_all(&core, ""));
-            return place.map_or(Request::Unknown, Request::Time);
+            return Request::Time(self.place(&self.today.replace_all(&core, "")));
         }
         if self.date.is_match(&core) {
             return self
@@ -417,13 +388,13 @@ impl Reader {
                 .map_or(Request::Unknown, |(place, _)| Request::Time(place));
         }
         if self.weather.is_match(&core) {
-            if self.no_forecast.is_match(&core) || self.recounts.is_match(&core) {
+            if self.no_forecast.is_match(&core) {
                 return Request::Unknown;
             }
             let (day, core) = self.day(core);
+            let place = self.place(&core);
             let day = day.unwrap_or("now");
-            let weather = |place| Request::Weather { place, day };
-            return self.place(&core).map_or(Request::Unknown, weather);
+            return Request::Weather { place, day };
         }
         if let Some(conversion) = self.conversion(&core) {
             return conversion;
@@ -547,7 +518,7 @@ impl Reader {
         if days.len() > 1 || self.long_time.is_match(&rest) {
             return None;
         }
-        let place = self.place(&rest).ok()?;
+        let place = self.place(&rest);
         let rest = without(&self.place, &rest);
         let mut words = rest.split_whitespace();
         let is_past = rest
@@ -600,41 +571,18 @@ impl Reader {
         goes_on && before.ends_with(|c: char| c.is_ascii_digit())
     }
 
-    /// The place of a question, if it has one.
-    ///
-    /// # Errors
-    /// Words stand where a place would, and name none.
-    fn place(&self, core: &str) -> Result<Option<String>, NoPlace> {
-        let (mut from, mut is_unclear) = (0, false);
-        while let Some(found) = self.place.captures_at(core, from) {
-            let Some(place) = found.name("place") else {
-                break;
-            };
-            from = place.start();
-            let name = place.as_str().trim();
-            // "¿Tiene idea de qué hora es?" names none.
-            if self.time.find(name).is_some_and(|asked| asked.start() == 0) {
-                continue;
-            }
-            // "Berlin und wie geht es dir", but not "Trinidad und Tobago".
-            let mut cuts = name.match_indices(self.grammar.and);
-            let cut = cuts.find(|(at, and)| self.is_sentence(&name[at + and.len()..]));
-            let name = cut.map_or(name, |(at, _)| &name[..at]);
-            if self.no_place.is_match(name) {
-                is_unclear = true;
-                continue;
-            }
-            let (name, known) = self.named(name);
-            let long = name.split(' ').filter(|word| word.chars().count() > 3);
-            if known.is_some() || long.count() <= LONGEST_NAME {
-                return Ok(Some(known.unwrap_or_else(|| places::title_case(name))));
-            }
-            is_unclear = true;
+    fn place(&self, core: &str) -> Option<String> {
+        let found = self.place.captures(core)?;
+        let name = found.name("place")?.as_str().trim();
+        // "¿Tiene idea de qué hora es?" names none.
+        if self.time.find(name).map(|asked| asked.as_str()) == Some(name) {
+            return None;
         }
-        match is_unclear {
-            true => Err(NoPlace),
-            false => Ok(None),
-        }
+        // "Berlin und wie geht es dir", but not "Trinidad und Tobago".
+        let mut cuts = name.match_indices(self.grammar.and);
+        let cut = cuts.find(|(at, and)| self.is_sentence(&name[at + and.len()..]));
+        let (name, known) = self.named(cut.map_or(name, |(at, _)| &name[..at]));
+        Some(known.unwrap_or_else(|| places::title_case(name)))
     }
 
     /// Whether words behind a place and the word for "and" are a sentence of their own.

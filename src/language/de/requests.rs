@@ -11,12 +11,9 @@ use std::time::Duration;
 
 static GRAMMAR: Grammar = Grammar {
     again: r"^(?:(?:okay|ok|ja|gut|danke|ach|ah) )*(?:(?:und )?(?:was ist mit|wie (?:ist|sieht|steht) es(?: denn| dann| mit)?)|und|(?:(?:nein|entschuldigung) )*ich (?:meinte|meine)) (?P<rest>.+?)(?: aus)?$",
-    leads: "äh+m?|ähm|also|so|okay|ok|gut|hallo|hi|hey|guten tag|guten morgen|guten abend|ja|bitte|danke|entschuldigung|entschuldigen sie|und|dann|jetzt|nun|mal|sag mal|sagen sie mal|sag mir|sagen sie mir|kannst du mir sagen|können sie mir sagen|könntest du mir sagen|könnten sie mir sagen|weißt du nicht|wissen sie nicht|weißt du|wissen sie|ich weiß nicht|ich wüsste gerne?|ich würde gerne? wissen|ich möchte wissen|undertone|computer",
+    leads: "äh+m?|ähm|also|so|okay|ok|gut|hallo|hi|hey|guten tag|guten morgen|guten abend|ja|bitte|danke|entschuldigung|entschuldigen sie|und|dann|jetzt|nun|mal|sag mal|sagen sie mal|sag mir|sagen sie mir|kannst du mir sagen|können sie mir sagen|könntest du mir sagen|könnten sie mir sagen|weißt du|wissen sie|ich wüsste gerne?|ich würde gerne? wissen|ich möchte wissen|undertone|computer",
     tails: "bitte|danke|mal|denn|dann|doch|eigentlich|gerade|jetzt|gerade jetzt|momentan|im moment|aktuell|so|für mich|bitte sehr",
     refused: r"\b(?:nicht|kein|keine|keinen|lass das|lassen sie das|vergiss)\b",
-    aside: r" (?:damit|sodass|so dass|weil|obwohl) .*$",
-    denies: r"\bsondern\b|\bkeine zeit\b",
-    recounts: r"\bwar(?:en)?(?: |$)|\b(?:hatten?|gesagt|gefragt|erzählt|sagte|fragte|meinte)\b|[^s] (?:sagt|meint|behauptet)\b|\b(?:ich|wir) (?:liebe|lieben|hasse|hassen|mag|mögen|genieße|genießen|vermisse|vermissen)\b|\bgefällt\b",
     talk: &[
         (
             "hallo|hi|hey|guten tag|guten morgen|guten abend|grüß gott|servus|moin|hallo zusammen|(?:hallo )?(?:kannst du|können sie) mich hören|hören sie mich|hörst du mich|(?:hallo )?(?:sind sie|bist du|ist (?:da|dort) jemand|ist jemand)(?: noch)?(?: da)?",
@@ -31,7 +28,7 @@ static GRAMMAR: Grammar = Grammar {
             Talk::Thanks,
         ),
         (
-            "(?:(?:okay|ok|gut|alles klar|super|prima|perfekt|und|(?:nein )?(?:danke|danke schön|dankeschön|vielen dank|danke sehr|besten dank|herzlichen dank)(?: für (?:die|deine|ihre|alles)(?: hilfe)?)?) )*(?:tschüss|tschüssi|tschüs|auf wiedersehen|auf wiederhören|ciao|bis bald|bis dann|mach's gut|mach s gut|(?:nein )?(?:das war's|das war s|das wars|das wär's|das wär s|das wärs|das (?:war|wäre) alles)(?: (?:danke|danke schön|dankeschön|vielen dank))?|gute nacht|bis (?:später|morgen)|(?:einen )?schönen (?:tag|abend)(?: noch)?|leg auf|legen sie auf)",
+            "(?:(?:okay|ok|gut|alles klar|super|prima|perfekt|und|(?:nein )?(?:danke|danke schön|dankeschön|vielen dank|danke sehr|besten dank|herzlichen dank)(?: für (?:die|deine|ihre|alles)(?: hilfe)?)?) )*(?:tschüss|tschüs|auf wiedersehen|auf wiederhören|ciao|bis bald|bis dann|mach's gut|mach s gut|(?:nein )?(?:das war's|das war s|das wars|das war alles)|gute nacht|bis (?:später|morgen)|(?:einen )?schönen (?:tag|abend)(?: noch)?|leg auf|legen sie auf)",
             Talk::Goodbye,
         ),
         (
@@ -118,8 +115,7 @@ static GRAMMAR: Grammar = Grammar {
     ],
     near_weekday: ("(?:am|nächste[nr]?|kommende[nr]?|diese[nr]?) ", ""),
     long_time: r"\b(?:\d+|stunden?|tage?n?|wochen?|wochenende|monat(?:en?|s)?|jahr(?:en?|es)?)\b",
-    place: r"\b(?:in|auf|bei|für) (?:der |den |dem )?(?P<place>[\p{L}' ]+?)(?: (?:ist es|es ist|ist|wird|sein|werden|regnen|schneien|regnet|schneit))*$",
-    no_place: r"\b(?:aber|dass|einen|es|er|gestern|grad|hat|hatten?|haben|ich|ist|jahr|monat|regenschirm|regnet|scheint|schirm|schneit|sind|sonne|spät|uhr|uhrzeit|wann|war|waren|warum|was|wenn|wer|werden|wetter|wie|wird|wo|woche)\b",
+    place: r"\b(?:in|auf|bei|für) (?:der |den |dem )?(?P<place>[\p{L}' ]+?)(?: ist es| es ist| regnen| schneien)?$",
     there: r"\b(?:dort|da)\b",
     // No "Oldtimer".
     timer: r"\b(?:(?:\p{L}{2,}[a-ce-zäöüß])?timer|wecker|kurzzeitwecker|countdown|eieruhr|küchenuhr)\b|\bweck(?:e|en sie)? mich\b|\berinner(?:e|n sie|n)? mich\b|\bmich (?:\S+ ){0,12}erinnern\b|(?:^|\b(?:mir|uns) (?:\S+ ){0,2})in \d+ (?:stunden?|minuten?|sekunden?) bescheid\b",
@@ -131,9 +127,8 @@ static GRAMMAR: Grammar = Grammar {
     unneeded: r"\b(?:ich|wir) (?:brauche?|brauchen|benötigen?|will|wollen|möchten?) (?:den|die|diesen|meinen) (?:\S+ ){0,3}(?:\p{L}*timer|wecker|countdown|eieruhr|küchenuhr) (?:\S+ ){0,4}(?:nicht mehr|doch nicht)$|\b(?:ich|wir) (?:brauche?|brauchen|benötigen?) (?:den|die|diesen|meinen) (?:\p{L}*timer|wecker) nicht$|^(?:den|die|diesen|meinen) (?:\S+ ){0,3}(?:\p{L}*timer|wecker|countdown|eieruhr|küchenuhr) (?:\S+ ){0,4}(?:brauche?|brauchen|benötigen?) (?:ich|wir) (?:(?:doch|jetzt|auch) )?nicht(?: mehr)?$|\b(?:ich|wir) (?:brauche?|brauchen|benötigen?) (?:\S+ ){0,2}keine[nr]? (?:\S+ )?(?:\p{L}*timer|wecker|countdown|eieruhr|küchenuhr) mehr$|^(?:nein )?(?:der|die|dieser|meine?) (?:\S+ ){0,3}(?:\p{L}*timer|wecker|countdown|eieruhr|küchenuhr) (?:\S+ ){0,4}(?:wird|werden|ist|sind) (?:\S+ )?nicht mehr (?:gebraucht|benötigt|nötig)$",
     keeps: r"\b(?:behalt\p{L}*|lass|lasse|lassen|lasst)\b",
     wonders: r"^(?:warum|wieso|weshalb|wozu|wer)\b|\bich erinnere mich\b|\b(?:ich (?:\S+ )?|an )mich (?:\S+ ){0,12}erinnern\b|\b(?:gibt|sagt|gab|sagte)\b.* bescheid\b",
-    tells: r"\b(?:habe?|hast|hat|haben|habt) (?:\S+ ){0,4}(?:\p{L}*timer|wecker|countdown|eieruhr|küchenuhr) (?:\S+ ){0,8}(?:gestellt|gesetzt|gestartet|eingestellt)$|^(?:\S+ )?(?:\p{L}*timer|wecker|countdown|eieruhr|küchenuhr) (?:habe?|hast|hat|haben|habt) (?:\S+ ){0,8}(?:gestellt|gesetzt|gestartet|eingestellt)$|\b(?:wenn|falls|ob) (?:\S+ ){0,5}(?:\p{L}*timer|wecker|countdown|eieruhr|küchenuhr)\b|\b(?:gestern|vorgestern|vorhin|neulich|immer|manchmal|normalerweise)\b|\b(?:ich|wir|er|sie|es) hatten?\b|\bhatten? (?:ich|wir|er|sie|es)\b|\b(?:\p{L}*timer|wecker|countdown|eieruhr|küchenuhr) (?:\S+ ){0,6}(?:war|waren|hat|hatte|hatten|klingelte|ging|lief)(?: |$)",
-    orders: r"^(?:stell|setz|start)e? (?:[^i]|i[^c])|(?:[^h]|[^c]h|[^i]ch) (?:stell|setz|start)e? (?:mir|uns|mich|bitte|mal|doch|noch|jetzt|nun|gleich|lieber|auch|schnell|kurz|für|auf|in|einen?|eine|den|die|das|meinen?|\d+|mehrere|\p{L}*timer|wecker|countdown)\b|\b(?:stellen|setzen|starten) sie\b",
-    wants: r"^(?:stell|setz|start|mach|erstell|aktivier|programmier|leg|füg|gib|lass|weck|erinner|erinnern)e? (?:[^i]|i[^c])|(?:[^h]|[^c]h|[^i]ch) (?:stell|setz|start|mach|erstell|aktivier|programmier|leg|füg|gib|lass|weck|erinner|erinnern)e? (?:mir|uns|mich|bitte|mal|doch|noch|jetzt|nun|gleich|lieber|auch|schnell|kurz|für|auf|in|einen?|eine|den|die|das|meinen?|\d+|mehrere|\p{L}*timer|wecker|countdown)\b|\b(?:stellen|setzen|starten|machen|erstellen|aktivieren|programmieren|legen|fügen|geben|lassen|wecken|erinnern|können|könnten|würden) sie\b|\b(?:kannst|könntest|würdest|magst|stellst|setzt|startest|machst|gibst|weckst|erinnerst) du\b|\bdu (?:kannst|könntest|sollst)\b|\b(?:(?:kann|könnte|darf) ich|(?:können|könnten) wir)\b|\b(?:ich|wir) (?:brauche?|brauchen|bräuchten?|benötigen?|möchten?|will|wollen|hätten?|würden?)\b|\b(?:bräuchten?|möchten?|würden?) (?:ich|wir)\b|\bhätten? (?:ich|wir) gern|^bescheid\b|^(?:(?:noch|auch|bitte|einen?|ein|den|neue[rn]?|weitere[rn]?|mehrere|\d+|für (?:(?:die|den|das|meinen?) )?\p{L}+) )*(?:\p{L}{5,} )?(?:\p{L}*timer|wecker|countdown|eieruhr|küchenuhrs?)(?: (?:bitte|mal|noch|jetzt|stellen|setzen|starten|einstellen|machen|wäre .*|brauche ich.*|danke.*|das war.*|(?:für|namens|mit|zum|zur|auf|in|um|und|damit|weil) .*))*$",
+    tells: r"\b(?:habe?|hast|hat|haben|habt) (?:\S+ ){0,4}(?:\p{L}*timer|wecker|countdown|eieruhr|küchenuhr) (?:\S+ ){0,8}(?:gestellt|gesetzt|gestartet|eingestellt)$|^(?:\S+ )?(?:\p{L}*timer|wecker|countdown|eieruhr|küchenuhr) (?:habe?|hast|hat|haben|habt) (?:\S+ ){0,8}(?:gestellt|gesetzt|gestartet|eingestellt)$",
+    orders: r"\b(?:stell|stelle|stellen sie|setz|setze|setzen sie|starte|starten sie)\b",
     // An infinitive after "zu" or "zum" is what a new timer is for.
     changes: r"\b(?:(?:verlänger|verkürz|erhöh|reduzier|änder|veränder)e?|(?:verlängert|verkürzt|geändert) werden)\b|[^\sum] (?:verlängern|verkürzen|erhöhen|reduzieren|ändern|verändern)\b|^(?:verlängern|verkürzen|erhöhen|reduzieren|ändern|verändern) sie\b|\b(?:dem|zum|meinem) (?:timer|wecker|countdown)\b.* (?:hinzu|hinzufügen|dazu|dazugeben|drauf|mehr)\b|\b(?:stunden?|minuten?|sekunden?) (?:(?:vom|zum|von dem|von meinem) (?:timer|wecker|countdown)\b|länger\b|kürzer\b|mehr (?:auf|für|zu) (?:den|dem|meinen|meinem)\b)",
     cancel: r"\b(?:stopp|stop|stoppe|stoppen|lösch|lösche|löschen|beende|beenden|abbrechen|brich|breche|brechen|entferne|entfernen|storniere|stornieren|ausschalten|ausmachen|ausstellen|abstellen|abschalten)\b|\b(?:mach|mache|machen|schalt|schalte|schalten|stell|stelle|stellen)\b.* (?:aus|ab)$|^(?:(?:den|die|alle|meinen|meine) )?(?:timer|wecker) (?:aus|ab|weg)$|\bkann weg$",
@@ -418,10 +413,6 @@ pub(super) static WORDING: Wording = Wording {
     },
     target_of: |said| READER.as_ref()?.target_of(said),
     again: |said, asked, before| READER.as_ref()?.again(said, asked, before),
-    place_here: |name| {
-        let reader = READER.as_ref();
-        reader.map_or_else(|| name.to_owned(), |reader| reader.place_here(name))
-    },
     points: |said| {
         let reader = READER.as_ref();
         reader.is_some_and(|reader| reader.points(said))

@@ -11,12 +11,9 @@ use std::time::Duration;
 
 static GRAMMAR: Grammar = Grammar {
     again: r"^(?:(?:vale|okay|ok|gracias|bueno|ah) )*(?:(?:y )?(?:qué tal|qué hay de|qué pasa con|cómo está)|y|(?:(?:no|perdón) )*(?:quería decir|quise decir|me refería a)) (?P<rest>.+)$",
-    leads: "eh|em|este|bueno|pues|vale|okay|ok|hola|oye|oiga|buenos días|buenas tardes|buenas noches|s[í]|por favor|gracias|perdón|perdona|perdone|y|entonces|ahora|a ver|dime|dígame|me puedes decir|puedes decirme|me puede decir|puede decirme|podrías decirme|podría decirme|me podrías decir|me podría decir|no sé|no sabes|sabes|sabe usted|quiero saber|quisiera saber|me gustaría saber|undertone|computadora|ordenador",
+    leads: "eh|em|este|bueno|pues|vale|okay|ok|hola|oye|oiga|buenos días|buenas tardes|buenas noches|sí|por favor|gracias|perdón|perdona|perdone|y|entonces|ahora|a ver|dime|dígame|me puedes decir|puedes decirme|me puede decir|puede decirme|podrías decirme|podría decirme|me podrías decir|me podría decir|sabes|sabe usted|quiero saber|quisiera saber|me gustaría saber|undertone|computadora|ordenador",
     tails: "por favor|gracias|entonces|pues|ahora|ahora mismo|en este momento|para mí|ya",
     refused: r"\b(?:no|ningún|ninguna|déjalo|déjelo|olvídalo|olvídelo)\b",
-    aside: r" (?:para que|porque|aunque) .*$|\d no (?:(?:de|a|en|mejor) )?\d",
-    denies: r"\bsino\b|\btengo (?:\p{L}+ )?tiempo\b|\bhace (?:\p{L}+ ){0,2}tiempo que\b",
-    recounts: r"\b(?:era|eran|fue|hacía|hizo|estaba|estuvo|dijo|decía|preguntó|preguntaba|contó|odio|adoro|amo)\b|\b(?:dice|dicen|tiempo hace) que\b|\bhace (?:\p{L}+ ){0,2}tiempo que\b|\bme (?:encanta|gusta|gustaba|gustó)\b",
     talk: &[
         (
             "hola|buenas|buenos días|buenas tardes|buenas noches|qué tal hola|(?:hola )?(?:me oyes|me oye|me escuchas|me escucha|hay alguien(?: ahí)?|(?:sigue|sigues|está|estás) ahí)",
@@ -31,7 +28,7 @@ static GRAMMAR: Grammar = Grammar {
             Talk::Thanks,
         ),
         (
-            "(?:(?:vale|bueno|bien|muy bien|perfecto|okay|ok|y|(?:no )?(?:gracias|muchas gracias|mil gracias)(?: por (?:tu ayuda|su ayuda|la ayuda|todo))?) )*(?:adiós(?: (?:hasta (?:luego|pronto|mañana)|gracias|muchas gracias))?|hasta luego|hasta pronto|hasta mañana|nos vemos|chao|chau|(?:no )?(?:eso es todo|eso era todo)(?: (?:gracias|muchas gracias))?|que (?:tenga|tengas|pase|pases) (?:un )?buen(?:a|as|os)? (?:día|tarde|noche|noches|días)|cuelga|cuelgue)|(?:(?:vale|bueno|bien|muy bien|perfecto|okay|ok|y) )*(?:(?:no|(?:no )?(?:gracias|muchas gracias|mil gracias)(?: por (?:tu ayuda|su ayuda|la ayuda|todo))?) )+nada más|nada más (?:gracias|muchas gracias)",
+            "(?:(?:vale|bueno|bien|muy bien|perfecto|okay|ok|y|(?:no )?(?:gracias|muchas gracias|mil gracias)(?: por (?:tu ayuda|su ayuda|la ayuda|todo))?) )*(?:adiós|hasta luego|hasta pronto|hasta mañana|nos vemos|chao|chau|(?:no )?(?:eso es todo|eso era todo)|que (?:tenga|tengas|pase|pases) (?:un )?buen(?:a|as|os)? (?:día|tarde|noche|noches|días)|cuelga|cuelgue)|(?:(?:vale|bueno|bien|muy bien|perfecto|okay|ok|y) )*(?:(?:no|(?:no )?(?:gracias|muchas gracias|mil gracias)(?: por (?:tu ayuda|su ayuda|la ayuda|todo))?) )+nada más|nada más (?:gracias|muchas gracias)",
             Talk::Goodbye,
         ),
         (
@@ -104,7 +101,6 @@ static GRAMMAR: Grammar = Grammar {
     near_weekday: ("(?:el|próximo|este) ", " (?:próximo|que viene)"),
     long_time: r"\b(?:\d+|horas?|días?|semanas?|mes|meses|años?)\b",
     place: r"\b(?:en|de|para) (?P<place>[\p{L}' ]+?)(?: es)?$",
-    no_place: r"\b(?:año|ayer|clima|cuál|cuándo|cuánt[oa]s?|dónde|era|es|está|estaba|estuvo|fue|ha|hace|hacía|hay|hizo|horas?|llueve|me|mediodía|medianoche|mes|nieva|paraguas|porque|pronóstico|qué|quién|semana|si|temperatura|tiempo)\b",
     there: r"\b(?:allí|allá|ahí)\b",
     timer: r"\b(?:temporizador|temporizadores|alarma|alarmas|cronómetro|cuenta atrás|cuenta regresiva|despertador)\b|\b(?:despiértame|despiérteme|avísame|avíseme) (?:en|dentro de)\b|\b(?:recuérdame|recuérdeme|recordarme)\b",
     reminds: r"\b(?:recuérdame|recuérdeme|recordarme)\b",
@@ -115,9 +111,8 @@ static GRAMMAR: Grammar = Grammar {
     unneeded: r"\bya no (?:(?:lo|la|los|las|me|nos) )*(?:necesito|necesitamos|quiero|queremos|hace falta|hacen falta)(?: (?:el|la|los|las|est[ea]|es[ea]|mis?) (?:\p{L}+ ){0,2}(?:temporizador(?:es)?|alarmas?|cronómetros?|cuenta (?:atrás|regresiva)|despertador)(?: (?:de|del|para)(?: \S+){1,4})?$|$)",
     keeps: r"\b(?:deja|deje|dejar|mantén|mantenga|mantener|conserva|conserve)\b",
     wonders: r"^(?:por qué|para qué|quién)\b",
-    tells: r"\b(?:(?:he|has|ha|hemos|han) puesto|puse|pusiste|puso|pusimos) (?:(?:ya|una?|el|la|los|las|mis?|tus?|otr[oa]s?|est[ea]|\d+) ){0,3}(?:temporizador|temporizadores|alarma|alarmas|cronómetro|despertador)(?: \S+){0,6}$|\bsi (?:\S+ ){0,6}(?:temporizador(?:es)?|alarmas?|cronómetro|cuenta (?:atrás|regresiva)|despertador)\b|\b(?:dice|dicen|dijo|decía) que\b|\b(?:siempre|ayer|anoche|normalmente|a veces|antes)\b|\b(?:temporizador(?:es)?|alarmas?|cronómetro|cuenta (?:atrás|regresiva)|despertador) (?:\S+ ){0,6}(?:sonó|sonaba|sonaron|era|fue|terminó|estaba|ha|había)(?: |$)",
-    orders: r"\b(?:pon|ponme|póngame)\b|(?:^|(?:[^e]|[^u]e|[^q]ue) )(?:ponga|inicia|inicie|crea|programa (?:otr[oa]|una?|1))\b",
-    wants: r"\b(?:pon|ponme|ponnos|póngame|pónganos|iníciame|créame|prográmame|hazme|hágame|dame|deme|despiértame|despiérteme|avísame|avíseme|recuérdame|recuérdeme)\b|(?:^|(?:[^e]|[^u]e|[^q]ue) )ponga\b|^(?:inicia|inicie|crea|cree|programa|programe|activa|active|configura|configure|añade|añada|agrega|agregue|haz|haga|empieza|empiece|arranca|poner|iniciar|crear|programar|activar|configurar|recordarme)\b|\b(?:quiero|quisiera|querría|queremos|necesito|necesitamos|necesitaría|me gustaría)\b|\b(?:puedes|podrías|quieres)\b|^(?:(?:me|nos|usted) )?(?:puede|podría|pueden|podrían)\b|^(?:me|nos) (?:pones|pone|avisas|avisa|despiertas|despierta|recuerdas|recuerda)\b|^(?:(?:y|de|por favor|un|una|otr[oa]s?|nuev[oa]|\d+|para (?:(?:la|el|los|las|mi) )?\p{L}+) )*(?:temporizador(?:es)?|alarmas?|cronómetro|cuenta (?:atrás|regresiva)|despertador)(?: (?:por favor|ya|ahora|nuev[oa]|gracias.*|(?:y|a|de|del|en|para|con|llamad[oa]|porque) .*))*$",
+    tells: r"\b(?:(?:he|has|ha|hemos|han) puesto|puse|pusiste|puso|pusimos) (?:(?:ya|una?|el|la|los|las|mis?|tus?|otr[oa]s?|est[ea]|\d+) ){0,3}(?:temporizador|temporizadores|alarma|alarmas|cronómetro|despertador)(?: \S+){0,6}$",
+    orders: r"\b(?:pon|ponme|ponga|póngame|inicia|inicie|crea|programa (?:otr[oa]|una?|1))\b",
     // An infinitive after "para" is what a new timer is for.
     changes: r"\b(?:alarga|alargue|amplía|amplíe|extiende|extienda|prolonga|prolongue|acorta|acorte|reduce|reduzca|aumenta|aumente|cambia|cambie|modifica|modifique) (?:\S+ ){0,8}?(?:temporizador|alarma|cronómetro|cuenta|despertador)\b|(?:^|[^\sa] |[^r]a )(?:alargar|ampliar|extender|prolongar|acortar|reducir|aumentar|cambiar|modificar)\b|\b(?:añád|agrég|súm|quít)\p{L}*\b.*\b(?:horas?|minutos?|segundos?)(?: más)? (?:al|del|a la|de la|a mi|de mi) (?:temporizador|alarma|cronómetro|cuenta|despertador)\b|\b(?:añád|agrég|súm)\p{L}* (?:al|a la|a mi) (?:temporizador|alarma|cronómetro|cuenta|despertador)\b|\b(?:horas?|minutos?|segundos?) más (?:al|a la|a mi|en el|en la|en mi) (?:temporizador|alarma|cronómetro|cuenta|despertador)\b",
     cancel: r"^(?:para|pare|pará|termina|termine) (?:ya )?(?:\p{L}+ )?(?:temporizador(?:es)?|alarmas?|cronómetro|cuenta|despertador)\b|\b(?:cancela|cancele|canceles|cancelá|cancelar|cancélame|cancéleme|anula|anule|anular|borra|borre|borres|borrar|quita|quite|quites|quitar|quítame|quíteme|elimina|elimine|elimines|eliminar|detén|detenga|detengas|detener|parar|pares|apaga|apague|apagues|apagar|desactiva|desactive|desactivar) (?:\p{L}+ ){0,3}?(?:temporizador(?:es)?|alarmas?|cronómetro|cuenta|despertador)\b|\b(?:cancélal[oa]s?|cancélel[oa]s?|páral[oa]|párel[oa]|apágal[oa]|apáguel[oa]|quítal[oa]|quítel[oa]|bórral[oa]s?|bórrel[oa]s?)\b",
@@ -367,10 +362,6 @@ pub(super) static WORDING: Wording = Wording {
     },
     target_of: |said| READER.as_ref()?.target_of(said),
     again: |said, asked, before| READER.as_ref()?.again(said, asked, before),
-    place_here: |name| {
-        let reader = READER.as_ref();
-        reader.map_or_else(|| name.to_owned(), |reader| reader.place_here(name))
-    },
     points: |said| {
         let reader = READER.as_ref();
         reader.is_some_and(|reader| reader.points(said))

@@ -149,13 +149,8 @@ impl Reader {
         if self.tells.is_match(core) && !self.orders.is_match(core) {
             return Request::Unknown;
         }
-        if is_timed {
-            return Request::Talk(Talk::TimeOfDay);
-        }
-        if !self.wants.is_match(&self.without_lengths(core)) {
-            return Request::Unknown;
-        }
         match lengths.as_slice() {
+            [] if is_timed => Request::Talk(Talk::TimeOfDay),
             [] => Request::SetTimer {
                 seconds: None,
                 label,
