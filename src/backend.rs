@@ -37,6 +37,8 @@ pub struct Backend {
     fresh: Client,
     base_url: Url,
     api_key: Option<SecretString>,
+    /// The key that it had before, which errors may still repeat.
+    key_before: Option<SecretString>,
     connect_timeout: Duration,
     stall_timeout: Duration,
 }
@@ -58,11 +60,8 @@ impl Backend {
             let url = shown(&base_url);
             return Err(format!("{url} must begin with http:// or https://"));
         }
-        let key = api_key.as_ref().map(|key| key.expose_secret());
-        if key.is_some_and(|key| !key.bytes().all(|b| b.is_ascii_graphic())) {
-            return Err("the API key contains characters that a header cannot carry".into());
-        }
-        if api_key.is_some() {
+        if let Some(key) = &api_key {
+            fits_a_header(key)?;
             without_login(&mut base_url);
         }
         let client = |kept: usize| {
@@ -74,9 +73,31 @@ impl Backend {
             fresh: client(0)?,
             base_url,
             api_key,
+            key_before: None,
             connect_timeout,
             stall_timeout,
         })
+    }
+
+    /// The same server, over the same connections, with another key; `None` if it is the one that it has.
+    ///
+    /// # Errors
+    /// An error if the key cannot be sent in a header.
+    pub fn with_key(&self, key: SecretString) -> Result<Option<Self>, String> {
+        let own = self.api_key.as_ref().map(|own| own.expose_secret());
+        if own == Some(key.expose_secret()) {
+            return Ok(None);
+        }
+        fits_a_header(&key)?;
+        Ok(Some(Self {
+            client: self.client.clone(),
+            fresh: self.fresh.clone(),
+            base_url: self.base_url.clone(),
+            api_key: Some(key),
+            key_before: self.api_key.clone(),
+            connect_timeout: self.connect_timeout,
+            stall_timeout: self.stall_timeout,
+        }))
     }
 
     /// The address below which all paths are.
@@ -183,15 +204,22 @@ impl Backend {
         self.redacted(&causes(error))
     }
 
-    /// The text without the key, which some servers repeat in their errors, and cut to a bounded length.
+    /// The text without the key and the one before, which some servers repeat in their errors, and cut to a bounded length.
     pub fn redacted(&self, text: &str) -> String {
-        let text = match &self.api_key {
-            Some(key) if !key.expose_secret().is_empty() => {
-                text.replace(key.expose_secret(), "[key]")
-            }
-            _ => text.to_owned(),
-        };
+        let keys = self.api_key.iter().chain(&self.key_before);
+        let keys = keys.map(|key| key.expose_secret());
+        let text = keys
+            .filter(|key| !key.is_empty())
+            .fold(text.to_owned(), |text, key| text.replace(key, "[key]"));
         clipped(&text, MAX_ERROR_BYTES).to_owned()
+    }
+}
+
+fn fits_a_header(key: &SecretString) -> Result<(), String> {
+    let mut bytes = key.expose_secret().bytes();
+    match bytes.all(|byte| byte.is_ascii_graphic()) {
+        true => Ok(()),
+        false => Err("the API key contains characters that a header cannot carry".into()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// Switches off the telemetry of ONNX Runtime, which version 1.31 has on Linux, too. Its C API can do so only after
+/// Switches off the telemetry of ONNX Runtime, which it has on Linux, too, since version 1.31. Its C API can do so only after
 /// the library has written a device id and a database of events into the user's cache.
 const NO_TELEMETRY: (&str, &str) = ("ORT_DISABLE_TELEMETRY", "1");
 

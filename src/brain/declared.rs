@@ -225,6 +225,9 @@ pub(super) fn find(
     known: &Known,
     classifier: &mut Classifier,
 ) -> Result<Match, EmbedError> {
+    let removes = rules::asks_to_remove(sentence);
+    let fits = |tool: &&ToolSpec| !removes || may_remove(tool, known.examples(tool));
+    let tools: Vec<&ToolSpec> = tools.iter().copied().filter(fits).collect();
     if tools.is_empty() {
         return Ok(Match::None);
     }
@@ -235,16 +238,7 @@ pub(super) fn find(
     let predicted = classifier.predicted(said).into_iter();
     let mut predicted = predicted.filter(|call| call.confidence >= MEANT);
     let only_asks = mood::only_asks(said);
-    let removes = rules::asks_to_remove(sentence);
-    let removing = |tool: &&ToolSpec| removes && !may_remove(tool, known.examples(tool));
-    let unfit: Vec<&str> = tools
-        .iter()
-        .copied()
-        .filter(removing)
-        .map(|tool| &*tool.name)
-        .collect();
-    let is_wanted =
-        |name: &str| !unfit.contains(&name) && (!only_asks || known.takes_questions(name));
+    let is_wanted = |name: &str| !only_asks || known.takes_questions(name);
     if let Some(call) = predicted.find(|call| is_matched(&call.tool) && is_wanted(&call.tool)) {
         return Ok(Match::Call(call.tool, call.arguments));
     }
@@ -266,8 +260,7 @@ pub(super) fn find(
     };
     let fits = near.best() >= NEAR && near.best() - second >= CLEAR;
     let certain = near.example >= SAME || shares_word(sentence, tool);
-    let is_unfit = unfit.contains(&&*tool.name);
-    if !fits || !certain || is_unfit || (known.is_ours(tool) && !is_wanted(&tool.name)) {
+    if !fits || !certain || (known.is_ours(tool) && !is_wanted(&tool.name)) {
         return Ok(Match::None);
     }
     if let Some(days) = known.other_day(said, sentence, tool) {

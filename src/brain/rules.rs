@@ -94,7 +94,7 @@ rule!(
 );
 rule!(
     REMOVES,
-    r"\b(?:delet|remov|eras|discard|undo|cancel|clear|drop|get rid|tak|empt|archiv|unsubscrib|uninstall)"
+    r"\b(?:delet|remov|eras|discard|undo|cancel|clear|drop|get rid|take[sn]?\b.*\boff|empt|archiv|unsubscrib|uninstall)"
 );
 // Words that make an order conditional or a report.
 rule!(

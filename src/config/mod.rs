@@ -631,8 +631,8 @@ fn settings(raw: &raw::RawConfig, layers: &Layers, config: &Config) -> Vec<Setti
     settings
 }
 
-/// The value in effect for a key, which differs from the typed one where that is empty. An address that may hold a secret is
-/// not shown: the check that refuses it is that of another scope.
+/// The value in effect for a key, which differs from the typed one where that is empty. An address that may hold a
+/// secret is not shown: it may be an MCP server's, whose query may be a key, or be refused in another scope only.
 fn shown(key: &str, value: Value, config: &Config) -> Value {
     match key {
         "models.dir" => config.models.display().to_string().into(),

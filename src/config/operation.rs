@@ -205,7 +205,8 @@ impl Check<'_> {
             warnings.extend(set.map(|name| {
                 format!(
                     "{name} is set but not supported: the collector's certificate is checked against the system's \
-                     authorities, and no client certificate is sent; add the collector's authority to the system's"
+                     authorities, and no client certificate is sent; add the collector's authority to the system's, or, if \
+                     it wants a client certificate, send to a collector nearby that presents one"
                 )
             }));
         }

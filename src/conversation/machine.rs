@@ -37,10 +37,8 @@ pub(super) enum Machine {
         /// The message that a machine would get.
         message: String,
         since: Time,
-        /// The user's turns since then.
-        turns: u32,
-        /// A service that screens calls has spoken.
-        screened: bool,
+        /// The user's turns since then; `None` if a service that screens calls was the last to speak.
+        turns: Option<u32>,
     },
     /// It has, and speaks.
     Speaks {
@@ -60,25 +58,21 @@ impl Machine {
         Self::Watched {
             message,
             since: now,
-            turns: 0,
-            screened: false,
+            turns: Some(0),
         }
     }
 
     /// Whether these words, after `spoken` of speech, show that a machine has answered. Partials are passed as well, which
     /// are not `all` words.
     pub(super) fn answers(&mut self, words: &str, all: bool, spoken: Micros, now: Time) -> bool {
-        let Self::Watched {
-            since,
-            turns,
-            screened,
-            ..
-        } = self
-        else {
+        let Self::Watched { since, turns, .. } = self else {
             return false;
         };
-        if machines::screens(words) && now.since(*since) < WATCHED {
-            (*since, *turns, *screened) = (now, 0, true);
+        if now.since(*since) >= WATCHED {
+            return false;
+        }
+        if machines::screens(words) {
+            (*since, *turns) = (now, None);
             return false;
         }
         let long = if all { LONG } else { LONGEST };
@@ -86,16 +80,17 @@ impl Machine {
         if is_speech || machines::tells(words, all) {
             return self.is_found(now);
         }
-        *turns += u32::from(all && !words.is_empty());
+        if all && !words.is_empty() {
+            *turns = Some(turns.map_or(1, |turns| turns + 1));
+        }
         false
     }
 
     /// Whether a tone shows that a machine has answered.
     pub(super) fn beeps(&mut self, now: Time) -> bool {
         // A service that screens calls may have one, too, after which it wants to be told who calls.
-        let is_no_machine = matches!(self, Self::Watched { turns, screened, .. }
-            if *turns >= TURNS || (*screened && *turns == 0));
-        !is_no_machine && self.is_found(now)
+        let may_be = matches!(self, Self::Watched { turns: Some(turns), .. } if *turns < TURNS);
+        may_be && self.is_found(now)
     }
 
     /// Notes that a machine has answered. `false` if none can have.

@@ -202,7 +202,7 @@ const SCREENS: [&str; 16] = [
 /// Whether a service that screens calls says these words: it is answered. A machine whose owner screens calls still says
 /// that a message can be left.
 pub(crate) fn screens(words: &str) -> bool {
-    let words = plain(&words.to_lowercase().replace('\u{2019}', "'"));
+    let words = plain(&words.to_lowercase());
     let says = |phrase: &&str| words.contains(&format!(" {phrase} "));
     SCREENS.iter().any(says) && !PHRASES.iter().any(says)
 }
@@ -216,7 +216,7 @@ pub(crate) fn is_menu(words: &str) -> bool {
 
 /// Whether an answering machine says these words, which are `all` of a turn's or its first ones.
 pub(crate) fn tells(words: &str, all: bool) -> bool {
-    let text = words.to_lowercase().replace('\u{2019}', "'");
+    let text = words.to_lowercase();
     let sentences = text.split_inclusive(['.', '!', '?', ';']);
     let says = |text: &str, phrase: &str| text.contains(&format!(" {phrase} "));
     let whole = plain(&text);
@@ -248,6 +248,7 @@ fn counted(plain: &str) -> String {
 /// The words of a text in lower case with a space before and after each.
 fn plain(text: &str) -> String {
     let is_letter = |c: char| c.is_alphanumeric() || c == '\'';
+    let text = text.replace('\u{2019}', "'");
     let words = text
         .split(|c| !is_letter(c))
         .filter(|word| !word.is_empty());

@@ -7,7 +7,7 @@ use crate::backend::{Backend, KeyForm, clipped};
 use eventsource_stream::{Event, EventStreamError, Eventsource};
 use futures_util::{Stream, StreamExt, stream};
 use reqwest::{RequestBuilder, Response, StatusCode};
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -49,21 +49,12 @@ impl Headers {
 
 /// A server of language models. Connections are reused.
 pub(super) struct Server {
-    keyed: Mutex<Keyed>,
+    /// With the key of now.
+    backend: Mutex<Arc<Backend>>,
     key_file: Option<PathBuf>,
     /// When the key was last looked for; held while it is.
     looked: tokio::sync::Mutex<Option<Instant>>,
     headers: Headers,
-    connect_timeout: Duration,
-    stall_timeout: Duration,
-}
-
-/// The server with the key of now.
-struct Keyed {
-    backend: Arc<Backend>,
-    key: Option<SecretString>,
-    /// The same with the key before.
-    before: Option<Arc<Backend>>,
 }
 
 impl Server {
@@ -80,29 +71,22 @@ impl Server {
         connect_timeout: Duration,
         stall_timeout: Duration,
     ) -> Result<Self, LlmError> {
-        let backend = Backend::new(base_url, api_key.clone(), connect_timeout, stall_timeout);
+        let backend = Backend::new(base_url, api_key, connect_timeout, stall_timeout);
         let engine = |reason| LlmError::Engine(format!("language model: {reason}"));
-        let keyed = Keyed {
-            backend: Arc::new(backend.map_err(engine)?),
-            key: api_key,
-            before: None,
-        };
         Ok(Self {
-            keyed: Mutex::new(keyed),
+            backend: Mutex::new(Arc::new(backend.map_err(engine)?)),
             key_file,
             looked: tokio::sync::Mutex::default(),
             headers,
-            connect_timeout,
-            stall_timeout,
         })
     }
 
-    fn keyed(&self) -> MutexGuard<'_, Keyed> {
-        self.keyed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn locked(&self) -> MutexGuard<'_, Arc<Backend>> {
+        self.backend.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn backend(&self) -> Arc<Backend> {
-        self.keyed().backend.clone()
+        self.locked().clone()
     }
 
     /// The server with another key than the one that it has refused, if there is one by now.
@@ -110,40 +94,35 @@ impl Server {
     async fn with_another_key(&self, refused: &Arc<Backend>) -> Option<Arc<Backend>> {
         let file = self.key_file.as_ref()?;
         let mut looked = self.looked.lock().await;
-        let known = {
-            let keyed = self.keyed();
-            if !Arc::ptr_eq(refused, &keyed.backend) {
-                return Some(keyed.backend.clone());
-            }
-            keyed.key.clone()
-        };
+        let backend = self.backend();
+        if !Arc::ptr_eq(refused, &backend) {
+            return Some(backend);
+        }
         let now = Instant::now();
         if looked.is_some_and(|looked| now < looked + NEXT_LOOK) {
             return None;
         }
         *looked = Some(now);
-        let url = refused.shown();
         let read = tokio::time::timeout(LONGEST_LOOK, tokio::fs::read_to_string(file)).await;
         let read = read.map_err(|late| late.to_string());
         let read = read.and_then(|read| read.map_err(|error| error.to_string()));
-        let another = read.and_then(|key| {
-            let key = SecretString::from(key.trim());
-            let found = key.expose_secret();
-            if found.is_empty() || known.is_some_and(|known| known.expose_secret() == found) {
-                return Ok(None);
-            }
-            let (url, given) = (refused.base_url().clone(), Some(key.clone()));
-            let backend = Backend::new(url, given, self.connect_timeout, self.stall_timeout)?;
-            Ok(Some((Arc::new(backend), key)))
+        let another = read.and_then(|key| match key.trim() {
+            "" => Err("the file is empty".into()),
+            key => backend.with_key(key.into()),
         });
-        let (backend, key) = another
-            .inspect_err(|reason| tracing::warn!(url, reason, "the key cannot be read again"))
-            .ok()??;
+        let url = backend.shown();
+        let another = another.inspect_err(|reason| {
+            tracing::warn!(
+                url,
+                reason,
+                file = %file.display(),
+                "the key cannot be read again: write it to api_key_file, readable for this server"
+            );
+        });
+        let another = Arc::new(another.ok()??);
         tracing::info!(url, "the key is another one from now on");
-        let mut keyed = self.keyed();
-        keyed.before = Some(std::mem::replace(&mut keyed.backend, backend.clone()));
-        keyed.key = Some(key);
-        Some(backend)
+        self.locked().clone_from(&another);
+        Some(another)
     }
 
     /// A GET request for a path below the base address.
@@ -240,13 +219,9 @@ impl Server {
         read.map_err(LlmError::Stream)
     }
 
-    /// The text without the key and the one before, which some servers repeat in their errors, and cut to a bounded
-    /// length.
+    /// As [`Backend::redacted`].
     pub(super) fn redacted(&self, text: &str) -> String {
-        let keyed = self.keyed();
-        let text = keyed.backend.redacted(text);
-        let before = keyed.before.as_ref();
-        before.map_or_else(|| text.clone(), |before| before.redacted(&text))
+        self.backend().redacted(text)
     }
 
     /// Logs why an event stream broke and returns the reason.

@@ -671,7 +671,6 @@ async fn request(
         };
         tracing::debug!(reason = refusal.details(), "refused");
         tracing::info!(
-            reason = refusal.cause(),
             refused = ?fewer.refused(protocol.vocabulary()),
             effort = fewer.effort(),
             "a parameter is left out or changed from now on: the server refuses it"

@@ -113,6 +113,7 @@ impl CallRecordings {
                     lost.inc();
                     tracing::warn!(%error, path = %path.display(), "the recording of a call ends");
                 }
+                // Before the token says that all is written: nothing more can be sent.
                 drop(waiting);
                 drop(token);
             });

@@ -582,10 +582,13 @@ async fn a_key_that_expires_is_replaced_by_the_next_one_in_its_file() {
         api_key_file: Some(file.clone()),
         ..settings(&address(&server).await)
     };
-    let llm = Remote::new(settings, Prompts::default()).unwrap();
     std::fs::write(&file, format!("{KEY}\n")).unwrap();
-    assert_eq!(spoken(&all(llm.generate(prompt())).await.0), "Hi.\n");
+    let other = Remote::new(settings.clone(), Prompts::default()).unwrap();
+    assert_eq!(spoken(&all(other.generate(prompt())).await.0), "Hi.\n");
+    server.then(refusal("its file has the same key"));
+    assert!(all(other.generate(prompt())).await.1.is_some());
 
+    let llm = Remote::new(settings, Prompts::default()).unwrap();
     std::fs::write(&file, format!("{NEXT}\n")).unwrap();
     server.then(refusal("it has expired"));
     server.then(answer());
@@ -593,13 +596,13 @@ async fn a_key_that_expires_is_replaced_by_the_next_one_in_its_file() {
     assert!(error.is_none(), "{error:?}");
     assert_eq!(spoken(&events), "Hi.\n");
 
-    // The file has no other.
+    // The file was read a moment ago.
     server.then(refusal(&format!("neither {KEY} nor {NEXT}")));
     let error = all(llm.generate(prompt())).await.1.unwrap().details();
     assert!(error.contains("neither [key] nor [key]"), "{error}");
     let seen = server.seen.lock().unwrap();
     let keys: Vec<_> = seen.iter().map(|(key, _)| key.clone().unwrap()).collect();
-    let expected = [KEY, KEY, NEXT, NEXT].map(|key| format!("Bearer {key}"));
+    let expected = [KEY, KEY, KEY, NEXT, NEXT].map(|key| format!("Bearer {key}"));
     assert_eq!(keys, expected);
 }
 

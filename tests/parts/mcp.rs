@@ -952,16 +952,22 @@ async fn a_list_without_an_end_is_cut_with_a_warning() {
     assert_eq!(names, Err(error.to_owned()));
 }
 
+/// A tool with this effect, of a server that answers the requests of a method with a status, if that is not 0.
+fn refusing(tool: &str, effect: &str) -> (Setup, Arc<Mutex<(&'static str, u16)>>) {
+    let refused = Arc::default();
+    let web = Web::default();
+    web.list(&[object(tool)]);
+    let url = web.serve_refusing(&refused);
+    let setup = Setup::of(&format!("[mcp.crm]\nurl = \"{url}\"\n"));
+    setup.declare(tool, &format!("effect = \"{effect}\"\ntimeout_ms = 60000"));
+    setup.accept(&[object(tool)]);
+    (setup, refused)
+}
+
 /// A change that a server had refused unread was told as one that may have been made.
 #[tokio::test]
 async fn a_change_that_is_refused_unread_has_not_begun() {
-    let refused = Arc::new(Mutex::new(("tools/call", 0)));
-    let web = Web::default();
-    web.list(&[object("book")]);
-    let url = web.serve_refusing(&refused);
-    let setup = Setup::of(&format!("[mcp.crm]\nurl = \"{url}\"\n"));
-    setup.declare("book", "effect = \"reversible\"\ntimeout_ms = 60000");
-    setup.accept(&[object("book")]);
+    let (setup, refused) = refusing("book", "reversible");
     let (live, _) = run(&setup);
     until_offered(&live, "book").await;
     for (status, part) in [
@@ -989,13 +995,7 @@ async fn a_change_that_is_refused_unread_has_not_begun() {
 
 #[tokio::test]
 async fn a_server_that_has_no_time_for_a_list_keeps_its_tools_and_its_connection() {
-    let refused = Arc::new(Mutex::new(("tools/", 0)));
-    let web = Web::default();
-    web.list(&[object("look")]);
-    let url = web.serve_refusing(&refused);
-    let setup = Setup::of(&format!("[mcp.crm]\nurl = \"{url}\"\n"));
-    setup.declare("look", "effect = \"read\"\ntimeout_ms = 60000");
-    setup.accept(&[object("look")]);
+    let (setup, refused) = refusing("look", "read");
     let (log, _guard) = Log::begin(tracing::Level::DEBUG);
     let (live, _) = run(&setup);
     until_offered(&live, "look").await;
@@ -1072,14 +1072,17 @@ async fn an_address_may_have_a_query_which_is_not_part_of_the_resource() {
 /// It was killed in the middle of its work, because it did not list its tools meanwhile.
 #[tokio::test]
 async fn a_program_that_is_still_at_work_on_a_late_call_is_not_killed() {
-    let tools = ["block", "look"].map(object);
+    let tools = ["block", "look", "change"].map(object);
     let setup = Setup::of_program(&tools);
-    setup.declare("block", "effect = \"reversible\"\ntimeout_ms = 300");
+    for changing in ["block", "change"] {
+        setup.declare(changing, "effect = \"reversible\"\ntimeout_ms = 300");
+    }
     setup.declare("look", "effect = \"read\"\ntimeout_ms = 60000");
     setup.accept(&tools);
     let (live, _) = run(&setup);
-    until_offered(&live, "block").await;
-    until_offered(&live, "look").await;
+    for name in ["block", "look", "change"] {
+        until_offered(&live, name).await;
+    }
     let late = call(&live, "block", json!({})).await;
     assert_eq!(late, Err(ToolError::Unanswered(300)));
     tokio::time::pause();
@@ -1087,6 +1090,8 @@ async fn a_program_that_is_still_at_work_on_a_late_call_is_not_killed() {
         tokio::time::advance(Duration::from_secs(1)).await;
     }
     tokio::time::resume();
+    let unsent = call(&live, "change", json!({})).await;
+    assert!(matches!(unsent, Err(ToolError::NotBegun(_))), "{unsent:?}");
     setup.write("go", "");
     assert_eq!(call(&live, "look", json!({})).await, Ok(json!({})));
     assert_eq!(setup.times("start"), 1);

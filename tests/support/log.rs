@@ -3,8 +3,8 @@
 use std::sync::{Arc, LazyLock, Mutex};
 use tracing::{Dispatch, Level, subscriber};
 
-/// While there is only one other, a line whose place in the code is first reached by a thread that collects nothing would
-/// be collected by nobody: its interest is asked of the subscriber of the thread alone, and kept.
+/// While there is only one other, a line whose place in the code is first reached by a thread that collects nothing
+/// would be collected by nobody: its interest is asked of the subscriber of the thread alone, and kept.
 static SECOND: LazyLock<Dispatch> =
     LazyLock::new(|| Dispatch::new(subscriber::NoSubscriber::new()));
 

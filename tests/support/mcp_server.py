@@ -3,8 +3,9 @@
 usage: mcp_server.py FOLDER [ARGUMENT...]
 
 FOLDER/tools.json is what it lists, read anew each time; or FOLDER/pages.json, the pages by their cursors. When
-FOLDER/changed appears it says that its tools have changed. It appends to FOLDER/log what reaches it: "start" with its further arguments, "list", "call NAME", "cancel".
-Until FOLDER/go appears a tool block… keeps it from reading. It refuses calls of refuse_CODE.
+FOLDER/changed appears it says that its tools have changed. It appends to FOLDER/log what reaches it: "start" with its
+further arguments, "list", "call NAME", "cancel". Until FOLDER/go appears a tool block… keeps it from reading. It refuses
+calls of refuse_CODE.
 """
 
 import json

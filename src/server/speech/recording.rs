@@ -4,7 +4,8 @@ use super::{MAX_FIELDS, MAX_FILE};
 use crate::language::{ENGLISH, pack, packs};
 use crate::server::errors::{error, fault};
 use crate::server::realtime_client::is_set;
-use crate::transport::realtime::Fault;
+use crate::time::Micros;
+use crate::transport::realtime::{Fault, transcription_usage};
 use axum::Json;
 use axum::extract::Multipart;
 use axum::extract::multipart::{Field, MultipartError};
@@ -197,7 +198,8 @@ impl Shape {
         let plain = |text| ([(CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response();
         match self {
             Self::Json => {
-                Json(json!({"text": whole(segments), "usage": usage(seconds)})).into_response()
+                let usage = usage(seconds);
+                Json(json!({"text": whole(segments), "usage": usage})).into_response()
             }
             Self::Verbose => Json(verbose(segments, seconds)).into_response(),
             Self::Text => plain(whole(segments) + "\n"),
@@ -210,9 +212,8 @@ impl Shape {
     }
 }
 
-/// The usage for a recording of this length, s: whole seconds, rounded up, as OpenAI counts them.
 fn usage(seconds: f64) -> Value {
-    json!({"type": "duration", "seconds": seconds.ceil() as u64})
+    transcription_usage(Micros((seconds * 1e6) as u64))
 }
 
 fn whole(segments: &[Segment]) -> String {

@@ -204,12 +204,12 @@ impl Acme {
             challenge.set_ready().await?;
         }
         let patience = RetryPolicy::new().timeout(DECISION);
-        let status = order.poll_ready(&patience).await;
-        let status = status.map_err(AcmeError::Unchecked)?;
-        if status != OrderStatus::Ready {
-            return Err(match refused(&mut order).await {
-                Some((domain, problem)) => AcmeError::Refused { domain, problem },
-                None => AcmeError::Unexpected(status),
+        let ready = order.poll_ready(&patience).await;
+        if !matches!(ready, Ok(OrderStatus::Ready)) {
+            return Err(match (refused(&mut order).await, ready) {
+                (Some((domain, problem)), _) => AcmeError::Refused { domain, problem },
+                (None, Ok(status)) => AcmeError::Unexpected(status),
+                (None, Err(error)) => AcmeError::Unchecked(error),
             });
         }
         let key = order.finalize().await?;

@@ -382,7 +382,8 @@ fn forbidden(error: &reqwest::Error) -> Option<&Forbidden> {
     causes(error).find_map(|cause| cause.downcast_ref())
 }
 
-fn causes(
+/// The causes of an error, the innermost last.
+pub(super) fn causes(
     error: &dyn std::error::Error,
 ) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
     std::iter::successors(error.source(), |cause| cause.source())

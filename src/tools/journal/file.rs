@@ -327,12 +327,13 @@ impl State {
             Ok(written) => {
                 self.unwritten.clear();
                 if failing {
-                    tracing::info!(journal = %self.path.display(), "the journal can be written again");
                     self.figures.works();
+                    tracing::info!(journal = %self.path.display(), "the journal can be written again");
                 }
                 Ok(written)
             }
             Err(source) => {
+                self.figures.failed();
                 if !failing {
                     tracing::error!(
                         journal = %self.path.display(), error = %source,
@@ -340,7 +341,6 @@ impl State {
                          something is made"
                     );
                 }
-                self.figures.failed();
                 Err(JournalError::File {
                     path: self.path.clone(),
                     error: source,

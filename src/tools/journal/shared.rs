@@ -415,8 +415,8 @@ async fn watch(journal: Weak<Inner>) {
         if failing || inner.has_waiting() || !taken_back.is_empty() {
             match inner.write_waiting(&mut taken_back, !is_change).await {
                 Ok(()) if failing => {
-                    tracing::info!("the journal can be written again");
                     inner.figures.works();
+                    tracing::info!("the journal can be written again");
                 }
                 Ok(()) => {}
                 Err(error) => {

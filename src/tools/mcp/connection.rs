@@ -8,7 +8,7 @@ use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::ClientHandler;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, Implementation, PaginatedRequestParams, ProtocolVersion,
-    ServerNotification, SubscriptionFilter, Tool,
+    ServerNotification, SubscriptionFilter,
 };
 use rmcp::service::{
     ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, ClientServiceExt,
@@ -219,27 +219,31 @@ impl Connection {
     pub(super) async fn list(&self, limit: Duration) -> Result<Vec<Value>, McpError> {
         let (mut tools, mut size, mut cursor) = (Vec::new(), 0, None);
         let (mut names, mut cursors) = (BTreeSet::new(), BTreeSet::new());
-        let mut before: Vec<Tool> = Vec::new();
         for _ in 0..MOST_PAGES {
             let page = PaginatedRequestParams::default().with_cursor(cursor.take());
             let page = self.peer.list_tools(Some(page));
             let page = tokio::time::timeout(limit, page).await;
             let page = page.map_err(|_| McpError::Late(limit))?;
             let page = page.map_err(McpError::Request)?;
-            if !page.tools.is_empty() && page.tools == before {
+            let listed = page.tools.iter().map(serde_json::to_value);
+            let listed: Result<Vec<Value>, _> = listed.collect();
+            let listed = listed.map_err(|error| McpError::List(error.to_string()))?;
+            if !listed.is_empty() && tools.ends_with(&listed) {
                 self.warn_of_cut("it lists the same page again");
                 return Ok(tools);
             }
-            for tool in &page.tools {
-                if !names.insert(tool.name.to_string()) {
-                    return Err(McpError::List(format!("has two named {:?}", tool.name)));
-                }
-                let tool = serde_json::to_value(tool);
-                let tool = tool.map_err(|error| McpError::List(error.to_string()))?;
-                size += tool.to_string().len();
-                tools.push(tool);
+            if let Some(twin) = page
+                .tools
+                .iter()
+                .find(|tool| !names.insert(tool.name.to_string()))
+            {
+                return Err(McpError::List(format!("has two named {:?}", twin.name)));
             }
-            before = page.tools;
+            size += listed
+                .iter()
+                .map(|tool| tool.to_string().len())
+                .sum::<usize>();
+            tools.extend(listed);
             if tools.len() > MOST_TOOLS {
                 return Err(McpError::List(format!("has more than {MOST_TOOLS} tools")));
             }
@@ -387,9 +391,8 @@ fn http(url: &url::Url, headers: Headers, web: Web) -> StreamableHttpClientTrans
 mod tests {
     use super::*;
 
-    /// A server of both generations that came up a moment later was spoken to in the older one, for ever.
     #[test]
-    fn only_a_server_that_was_reached_is_begun_with_otherwise() {
+    fn a_connection_is_begun_otherwise_after_a_refusal() {
         let refused = ClientInitializeError::ConnectionClosed("it ended".into());
         let refused = McpError::Connect(refused.into());
         use Beginning::{Either, Handshake};

@@ -10,6 +10,7 @@ use super::figures::{McpFigures, Round};
 use super::pins::Pin;
 use super::text::shortened;
 use super::{Link, McpPlan, McpServer};
+use crate::tools::http::causes;
 use crate::tools::live::WeakTools;
 use crate::tools::{LiveTools, RouterHints, Tool, ToolError};
 use rmcp::service::{Peer, RoleClient};
@@ -142,7 +143,7 @@ impl Keeper {
             let (lasted, error) = self.connected(beginning).await;
             self.status.state.send_replace(State::Down);
             let server = &self.server.name;
-            let cause = shortened(&causes(&error), LONGEST_CAUSE);
+            let cause = shortened(&told(&error), LONGEST_CAUSE);
             tracing::warn!(
                 server,
                 error = cause,
@@ -187,15 +188,12 @@ impl Keeper {
                 () = tokio::time::sleep(LIST_AGAIN) => {}
                 () = &mut ended => return (since.elapsed(), McpError::Closed),
             }
-            let listed = {
-                let listing = self.list(&connection, limit);
-                tokio::pin!(listing);
-                loop {
-                    tokio::select! {
-                        listed = &mut listing => break listed,
-                        () = self.status.suspected.notified(), if is_program => {
-                            self.status.state.send_replace(State::Listing);
-                        }
+            let listed = loop {
+                tokio::select! {
+                    listed = self.list(&connection, limit) => break listed,
+                    // The list under way was asked for before that call was late: it is asked for anew.
+                    () = self.status.suspected.notified(), if is_program => {
+                        self.status.state.send_replace(State::Listing);
                     }
                 }
             };
@@ -400,17 +398,15 @@ impl Offer {
     }
 }
 
-fn causes(error: &McpError) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
+/// An error with those of its causes that it does not name.
+fn told(error: &McpError) -> String {
+    causes(error).fold(error.to_string(), |told, cause| {
+        let cause = cause.to_string();
+        match told.contains(&cause) {
+            true => told,
+            false => format!("{told}: {cause}"),
         }
-        source = cause.source();
-    }
-    text
+    })
 }
 
 #[cfg(test)]

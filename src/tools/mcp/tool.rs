@@ -162,14 +162,12 @@ impl Tool for McpTool {
 fn failure(error: &ServiceError, effect: Effect, client: &Client) -> ToolError {
     let why = client.cause(&words(error));
     match error {
-        ServiceError::McpError(refused)
-            if refused.code == ErrorCode::INVALID_PARAMS && !refused.message.trim().is_empty() =>
-        {
+        ServiceError::McpError(refused) if refused.code == ErrorCode::INVALID_PARAMS => {
             result::refusal(&refused.message, effect)
         }
-        // Any other code may come from a tool that has begun: Python's SDK says that the request is invalid when a tool
-        // asks for input in vain.
         ServiceError::TransportSend(sent) if is_without_effect(sent) => ToolError::NotBegun(why),
+        // Any other code may come from a tool that has begun: Python's SDK calls the request invalid if a tool asks for
+        // input in vain.
         _ => ToolError::lost(effect, why),
     }
 }

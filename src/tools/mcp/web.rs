@@ -3,6 +3,7 @@
 
 use super::oauth::{OauthError, Tokens};
 use super::{Access, connection::McpError};
+use crate::tools::http::causes;
 use futures_util::stream::BoxStream;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::{
@@ -16,7 +17,6 @@ use rmcp::transport::streamable_http_client::{
 use secrecy::{ExposeSecret, SecretString};
 use sse_stream::Sse;
 use std::collections::HashMap;
-use std::error::Error as _;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -186,13 +186,10 @@ pub(super) fn has_no_time(error: &DynamicTransportError) -> bool {
 pub(super) fn plain(error: &DynamicTransportError) -> String {
     match error.error.downcast_ref::<Error>() {
         Some(Error::Io(error)) => error.to_string(),
-        Some(Error::Client(error)) => {
-            let causes = std::iter::successors(error.source(), |cause| (*cause).source());
-            causes.last().map_or_else(
-                || error.to_string(),
-                |innermost| format!("{error}: {innermost}"),
-            )
-        }
+        Some(Error::Client(error)) => causes(error).last().map_or_else(
+            || error.to_string(),
+            |innermost| format!("{error}: {innermost}"),
+        ),
         _ => error.error.to_string(),
     }
 }
@@ -232,6 +229,13 @@ fn unread(said: String) -> Error {
     Error::Io(io::Error::new(UNREAD, said))
 }
 
+/// An answer that leads to another address.
+const ELSEWHERE: &str = "url leads elsewhere, and redirects are not followed: name the final address, often the same with or \
+                         without a slash at the end";
+/// The answer of a server that takes no POST.
+const OLD_TRANSPORT: &str = "url takes no POST: it may be of the old transport over HTTP and server-sent events, which is not \
+                             supported";
+
 /// Marks the refusals of requests that were not read, and says what those of frequent mistakes mean.
 fn explained(error: Error) -> Error {
     let said = match error {
@@ -240,23 +244,14 @@ fn explained(error: Error) -> Error {
         error => return error,
     };
     let status = said.split(':').next().unwrap_or_default();
-    let meaning = match status.get(..8) {
-        Some("HTTP 301" | "HTTP 302" | "HTTP 303" | "HTTP 307" | "HTTP 308") => {
-            "url leads elsewhere, and redirects are not followed: name the final address, often \
-             the same with or without a slash at the end"
-        }
-        Some("HTTP 405") => {
-            "url takes no POST: it may be of the old transport over HTTP and server-sent events, \
-             which is not supported"
-        }
-        Some("HTTP 403" | "HTTP 404" | "HTTP 413" | "HTTP 415") => return unread(said),
-        _ => return Error::UnexpectedServerResponse(said.into()),
-    };
-    let said = format!("{status}: {meaning}");
+    let elsewhere = format!("{status}: {ELSEWHERE}");
     match status.get(..8) {
+        Some("HTTP 301" | "HTTP 307" | "HTTP 308") => unread(elsewhere),
         // Often the answer to a request that was carried out.
-        Some("HTTP 302" | "HTTP 303") => Error::UnexpectedServerResponse(said.into()),
-        _ => unread(said),
+        Some("HTTP 302" | "HTTP 303") => Error::UnexpectedServerResponse(elsewhere.into()),
+        Some("HTTP 405") => unread(format!("{status}: {OLD_TRANSPORT}")),
+        Some("HTTP 403" | "HTTP 404" | "HTTP 413" | "HTTP 415") => unread(said),
+        _ => Error::UnexpectedServerResponse(said.into()),
     }
 }
 

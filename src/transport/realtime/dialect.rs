@@ -8,6 +8,8 @@ mod tools;
 mod track;
 mod user;
 
+pub use user::transcription_usage;
+
 use super::client_events::{self, ClientRequest, ItemContent, ResponseRequest};
 use super::codec::{Decoder, Format, RATE};
 use super::early_calls::EarlyCalls;

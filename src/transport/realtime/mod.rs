@@ -69,7 +69,7 @@ pub use client_events::{
     parse,
 };
 pub use codec::{Format, RATE};
-pub use dialect::{DEFAULT_MODEL, Edge, EdgeKind, Realtime};
+pub use dialect::{DEFAULT_MODEL, Edge, EdgeKind, Realtime, transcription_usage};
 pub use fault::Fault;
 pub use fields::Ineffective;
 use server_events::Writer;

@@ -93,7 +93,7 @@ impl Realtime {
                 "conversation.item.input_audio_transcription.completed",
                 json!({
                     "item_id": name, "content_index": index, "transcript": words,
-                    "usage": usage(length),
+                    "usage": transcription_usage(length),
                 }),
             );
         }
@@ -307,7 +307,7 @@ impl Realtime {
             "conversation.item.input_audio_transcription.completed",
             json!({
                 "item_id": name, "content_index": 0, "transcript": text,
-                "usage": usage(length),
+                "usage": transcription_usage(length),
             }),
         );
     }
@@ -483,9 +483,9 @@ impl Utterance {
     }
 }
 
-/// The usage of a transcription: the length of its audio, in whole seconds as OpenAI counts them. Clients in languages with
-/// strict types, such as its .NET library, read an integer.
-fn usage(length: Micros) -> Value {
+/// The usage of a transcription: the length of its audio, in whole seconds, rounded up, as OpenAI counts them. Clients in
+/// languages with strict types, such as its .NET library, read an integer.
+pub fn transcription_usage(length: Micros) -> Value {
     json!({"type": "duration", "seconds": length.0.div_ceil(1_000_000)})
 }
 
