@@ -62,8 +62,8 @@ const PATIENCE: Duration = Duration::from_millis(250);
 /// The statuses of a server that has no room now.
 const BUSY: [u16; 3] = [429, 503, 529];
 
-/// The same in an error of Anthropic's.
-const BUSY_TYPES: [&str; 2] = ["overloaded_error", "rate_limit_error"];
+/// The same in an error of Anthropic's, or of LiteLLM's.
+const BUSY_TYPES: [&str; 3] = ["overloaded_error", "rate_limit_error", "throttling_error"];
 
 /// The same in an outcome of MiniMax's.
 const BUSY_OUTCOME: u16 = 1002;
@@ -713,7 +713,8 @@ fn misses_thoughts(refusal: &LlmError, body: &Map<String, Value>) -> bool {
 fn says_busy(data: &str) -> bool {
     let event: Value = serde_json::from_str(data).unwrap_or_default();
     let error = &event["error"];
-    let has_code = |status: &u16| error["code"] == *status;
+    // LiteLLM writes it as text.
+    let has_code = |status: &u16| error["code"] == *status || error["code"] == status.to_string();
     BUSY.iter().any(has_code)
         || BUSY_TYPES.iter().any(|kind| error["type"] == *kind)
         || event["base_resp"]["status_code"] == BUSY_OUTCOME

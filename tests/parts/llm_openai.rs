@@ -1052,10 +1052,12 @@ async fn a_busy_server_is_asked_once_more_if_it_has_room_soon() {
             assert!(server.replies.lock().unwrap().is_empty());
         }
     }
-    // OpenRouter says so in the stream, if its provider does, and so does MiniMax.
+    // OpenRouter and LiteLLM say so in the stream, if their provider does, and so does MiniMax.
     let outcome = json!({"status_code": 1002, "status_msg": "rate limit exceeded"});
     for error in [
         json!({"error": {"code": 429, "message": "busy"}, "choices": []}),
+        json!({"error": {"code": "429", "message": "busy", "type": "None", "param": "None"}}),
+        json!({"error": {"code": null, "message": "busy", "type": "throttling_error"}}),
         json!({"choices": null, "base_resp": outcome}),
     ] {
         let busy = whole([format!("data: {error}\n\n").into_bytes()]);

@@ -238,6 +238,38 @@ fn groq_gpt_oss(body: &Value) -> Option<Refusal> {
     }
 }
 
+/// The template of Qwen 3.8 knows efforts of its own.
+fn qwen_template(body: &Value) -> Option<String> {
+    let effort = body.get("reasoning_effort").and_then(Value::as_str)?;
+    let is_known = ["xhigh", "medium", "low"].contains(&effort);
+    (!is_known).then(|| {
+        format!(
+            "Unexpected reasoning effort {effort}. Supported types are xhigh (default), medium, and low."
+        )
+    })
+}
+
+/// A server that passes the error of a template on as the client's.
+fn qwen(body: &Value) -> Option<Refusal> {
+    qwen_template(body).and_then(|message| error(400, &message))
+}
+
+/// A server that passes it on as its own.
+fn qwen_as_a_fault_of_the_server(body: &Value) -> Option<Refusal> {
+    qwen_template(body).and_then(|message| error(500, &message))
+}
+
+/// LiteLLM before Claude up to 4.5: with an effort, it wants thoughts with each call of the history.
+fn claude_behind_litellm(body: &Value) -> Option<Refusal> {
+    let has_calls = messages(body)
+        .iter()
+        .any(|message| message.get("tool_calls").is_some());
+    let message = "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`. \
+                   When `thinking` is enabled, a final `assistant` message must start with a thinking block.";
+    let is_refused = has_calls && body.get("reasoning_effort").is_some();
+    is_refused.then(|| error(400, message)).flatten()
+}
+
 /// Most models of xAI think as they like.
 fn xai(body: &Value) -> Option<Refusal> {
     let message = "Model m does not support parameter reasoningEffort.";
@@ -773,6 +805,32 @@ fn servers() -> Vec<Row> {
             refuses: groq_gpt_oss,
             style: Style::Whole,
             effort: (Some("none"), Some("low")),
+            ..ROW
+        },
+        Row {
+            name: "Qwen 3.8, asked for few thoughts",
+            refuses: qwen,
+            effort: (Some("minimal"), Some("low")),
+            ..ROW
+        },
+        Row {
+            name: "Qwen 3.8, asked for many thoughts",
+            refuses: qwen,
+            refused: &["reasoning_effort"],
+            effort: (Some("high"), None),
+            ..ROW
+        },
+        Row {
+            name: "Qwen 3.8, whose template's errors are the server's",
+            refuses: qwen_as_a_fault_of_the_server,
+            effort: (Some("minimal"), Some("low")),
+            ..ROW
+        },
+        Row {
+            name: "LiteLLM, Claude with an effort",
+            refuses: claude_behind_litellm,
+            refused: &["reasoning_effort"],
+            effort: (Some("low"), None),
             ..ROW
         },
         Row {

@@ -32,8 +32,11 @@ pub(in crate::llm) struct Takes {
 const EFFORT: &str = "reasoning_effort";
 
 /// How refusals speak of the effort that was sent without naming the parameter or the value, in small letters: Gemini's
-/// translate it into a level or a budget, Ollama's into a switch.
-const OF_EFFORT: [&str; 8] = [
+/// translate it into a level or a budget, Ollama's into a switch, LiteLLM's for Claude into thoughts that the history
+/// lacks. Templates such as Qwen 3.8's know efforts of their own.
+const OF_EFFORT: [&str; 10] = [
+    "reasoning effort",
+    "expected `thinking` or `redacted_thinking`",
     "thinking level",
     "thinking_level",
     "thinking budget",
@@ -83,7 +86,10 @@ impl Takes {
         }
         // OpenRouter's, if no provider takes a parameter. Others name a model that is not there, never a value.
         let is_missing = *status == 404;
-        if !is_missing && !matches!(status, 400 | 422) {
+        // The error of a template, in vLLM and llama.cpp.
+        let is_of_template =
+            *status == 500 && body.contains_key(EFFORT) && speaks_of_effort(reason);
+        if !is_missing && !is_of_template && !matches!(status, 400 | 422) {
             return None;
         }
         // Many servers also name the limit when the prompt is too long.
@@ -109,7 +115,11 @@ impl Takes {
                 }
                 None => body.contains_key(field),
             };
-            let may_be = may_be && !(is_missing && *parameter == EFFORT);
+            let may_be = may_be
+                && match *parameter {
+                    EFFORT => !is_missing,
+                    _ => !is_of_template,
+                };
             may_be && self.has(parameter) && is_about(reason, parameter, names)
         })?;
         fewer.refused.push(refused);
@@ -151,7 +161,9 @@ impl Takes {
             return Some(other);
         }
         // Servers that do not know the parameter name it, and no value of it.
-        let listed = reason.find("upported values").map(|at| &reason[at..]);
+        let listed = ["upported values", "upported types"];
+        let listed = listed.iter().find_map(|words| reason.find(words));
+        let listed = listed.map(|at| &reason[at..]);
         let is_listed = |other: &str| listed.is_none_or(|listed| listed.contains(other));
         let is_of_sent = is_named(sent) || speaks_of_effort(reason);
         others.find(|other| is_of_sent && is_listed(other))
