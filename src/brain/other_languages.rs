@@ -290,7 +290,8 @@ impl OtherLanguage<'_> {
     fn failure(&self, tool: &str, error: &str) -> String {
         let wording = self.wording;
         if let Some(place) = error.strip_prefix("unknown place: ") {
-            return wording.unknown_place.replace("{}", place);
+            let place = (wording.place_here)(place);
+            return wording.unknown_place.replace("{}", &place);
         }
         match (tool, error) {
             ("cancel_timer", "no timer is running") => wording.no_timer.into(),
@@ -356,7 +357,11 @@ impl OtherLanguage<'_> {
 
     fn with_filler(&self, name: &str, arguments: Map<String, Value>) -> Vec<LlmEvent> {
         let language = self.prompt.demands.language.as_deref();
-        let filler = self.known.filler(name, &arguments, language);
+        let mut named = arguments.clone();
+        if let Some(Value::String(place)) = named.get_mut("place") {
+            *place = (self.wording.place_here)(place);
+        }
+        let filler = self.known.filler(name, &named, language);
         with_words(filler.unwrap_or_else(|| self.one_moment()), name, arguments)
     }
 }

@@ -23,6 +23,10 @@ pub(super) struct Grammar {
     pub(super) tails: &'static str,
     /// A request that is taken back or refused.
     pub(super) refused: &'static str,
+    /// Parts of a request whose one negation refuses nothing, in the group `aside`: its purpose, its reason, a courtesy.
+    pub(super) asides: &'static [&'static str],
+    /// Such a part takes the request back all the same, or doubts it.
+    pub(super) revokes: &'static str,
     /// Whole sentences of small talk.
     pub(super) talk: &'static [(&'static str, Talk)],
     /// Asks for the time; for the date.
@@ -32,6 +36,8 @@ pub(super) struct Grammar {
     pub(super) elsewhen: &'static str,
     /// The end of such a question, with the group `place`.
     pub(super) place: &'static str,
+    /// Words with which a place ends, because no name has them; but a listed place may: "Dar es Salaam".
+    pub(super) no_place: &'static str,
     /// Points at a place that was named before.
     pub(super) there: &'static str,
     /// Words of a date question besides the day and the place. With any other word it may be about another date.
@@ -63,10 +69,13 @@ pub(super) struct Grammar {
     pub(super) keeps: &'static str,
     /// A sentence about timers asks for a reason, or tells something.
     pub(super) wonders: &'static str,
-    /// Such a sentence, which asks for nothing, tells of one that was set.
+    /// Such a sentence, with or without its lengths of time, tells of one that was set, or of a habit.
     pub(super) tells: &'static str,
-    /// Such a sentence orders one all the same.
+    /// Words of such a sentence that look like an order and are none: "ich stelle".
+    pub(super) own_acts: &'static str,
+    /// Such a sentence orders one all the same; in other words than a verb that sets one.
     pub(super) orders: &'static str,
+    pub(super) wishes: &'static str,
     /// Such a sentence gives a timer that runs another length.
     pub(super) changes: &'static str,
     /// Such a sentence only asks to be reminded, whatever else it names.
@@ -87,6 +96,9 @@ pub(super) struct Grammar {
     /// A sentence is about the weather; days other than now; days without a forecast.
     pub(super) weather: &'static str,
     pub(super) no_forecast: &'static str,
+    /// Such a sentence tells of the weather; asks for it all the same.
+    pub(super) reports: &'static str,
+    pub(super) enquires: &'static str,
     pub(super) days: &'static [(&'static str, &'static str)],
     /// A sentence with several lengths is about as many timers.
     pub(super) several: &'static str,
@@ -134,11 +146,14 @@ pub(super) struct Reader {
     leads: Regex,
     tails: Regex,
     refused: Regex,
+    asides: Vec<Regex>,
+    revokes: Regex,
     talk: Vec<(Regex, Talk)>,
     time: Regex,
     date: Regex,
     elsewhen: Regex,
     place: Regex,
+    no_place: Regex,
     there: Regex,
     today: Regex,
     other_days: Vec<(Regex, i64, &'static str)>,
@@ -153,7 +168,9 @@ pub(super) struct Reader {
     keeps: Regex,
     wonders: Regex,
     tells: Regex,
+    own_acts: Regex,
     orders: Regex,
+    wishes: Regex,
     changes: Regex,
     reminds: Regex,
     cancel: Regex,
@@ -163,6 +180,8 @@ pub(super) struct Reader {
     labels: Vec<Regex>,
     weather: Regex,
     no_forecast: Regex,
+    reports: Regex,
+    enquires: Regex,
     days: Vec<(Regex, &'static str)>,
     several: Regex,
     lengths: Vec<(Regex, &'static str)>,
@@ -200,11 +219,16 @@ impl Reader {
             leads: regex(&format!("^(?:(?:{}) )+", grammar.leads))?,
             tails: regex(&format!("(?: (?:{}))+$", grammar.tails))?,
             refused: regex(grammar.refused)?,
+            asides: (grammar.asides.iter())
+                .map(|rule| regex(rule))
+                .collect::<Result<_, _>>()?,
+            revokes: regex(grammar.revokes)?,
             talk: talk.collect::<Result<_, regex::Error>>()?,
             time: regex(grammar.time)?,
             date: regex(grammar.date)?,
             elsewhen: regex(grammar.elsewhen)?,
             place: regex(grammar.place)?,
+            no_place: regex(&format!(r"\b(?:{})\b", grammar.no_place))?,
             there: regex(grammar.there)?,
             today: regex(grammar.today)?,
             other_days: (grammar.other_days.iter())
@@ -226,7 +250,9 @@ impl Reader {
             keeps: regex(grammar.keeps)?,
             wonders: regex(grammar.wonders)?,
             tells: regex(grammar.tells)?,
+            own_acts: regex(grammar.own_acts)?,
             orders: regex(grammar.orders)?,
+            wishes: regex(grammar.wishes)?,
             changes: regex(grammar.changes)?,
             reminds: regex(grammar.reminds)?,
             cancel: regex(grammar.cancel)?,
@@ -238,6 +264,8 @@ impl Reader {
                 .collect::<Result<_, _>>()?,
             weather: regex(grammar.weather)?,
             no_forecast: regex(grammar.no_forecast)?,
+            reports: regex(grammar.reports)?,
+            enquires: regex(grammar.enquires)?,
             days: table(grammar.days)?,
             several: regex(grammar.several)?,
             lengths: table(grammar.lengths)?,
@@ -363,6 +391,8 @@ impl Reader {
         if let Some((_, talk)) = talk(&core) {
             return Request::Talk(*talk);
         }
+        // "Si no te importa" begins like "sí".
+        let core = self.without_asides(self.core(&self.without_asides(sentence.to_owned())));
         let of_timers = self.timer.is_match(&core);
         if of_timers && self.is_unneeded(&core) {
             return self.timer(&core);
@@ -380,7 +410,11 @@ impl Reader {
             if self.elsewhen.is_match(&core) {
                 return Request::Unknown;
             }
-            return Request::Time(self.place(&self.today.replace_all(&core, "")));
+            let core = self.today.replace_all(&core, "");
+            // "Si en Londres es mediodía, ¿qué hora es en Tokio?"
+            let asked = self.time.find(&core).map_or(0, |asked| asked.start());
+            let place = self.place(&core[asked..]);
+            return Request::Time(place.or_else(|| self.place(&core)));
         }
         if self.date.is_match(&core) {
             return self
@@ -388,7 +422,8 @@ impl Reader {
                 .map_or(Request::Unknown, |(place, _)| Request::Time(place));
         }
         if self.weather.is_match(&core) {
-            if self.no_forecast.is_match(&core) {
+            let is_told = self.reports.is_match(&core) && !self.enquires.is_match(&core);
+            if self.no_forecast.is_match(&core) || is_told {
                 return Request::Unknown;
             }
             let (day, core) = self.day(core);
@@ -486,6 +521,26 @@ impl Reader {
         self.tails.replace(&core, "").into_owned()
     }
 
+    /// A sentence without the parts whose negation refuses nothing. A part with two negations may take the request back.
+    fn without_asides(&self, sentence: String) -> String {
+        self.asides.iter().fold(sentence, |sentence, rule| {
+            let aside = rule.captures(&sentence);
+            let aside = aside.and_then(|found| found.name("aside"));
+            let is_plain = |aside: &str| {
+                self.refused.find_iter(aside).count() == 1 && !self.revokes.is_match(aside)
+            };
+            match aside.filter(|aside| is_plain(aside.as_str())) {
+                Some(aside) => {
+                    let (before, after) = (&sentence[..aside.start()], &sentence[aside.end()..]);
+                    format!("{} {}", before.trim(), after.trim())
+                        .trim()
+                        .to_owned()
+                }
+                None => sentence,
+            }
+        })
+    }
+
     /// Whether what was said asks for the date, and not for the time.
     pub(super) fn asks_for_date(&self, said: &str) -> bool {
         let said = (self.grammar.normalise)(said);
@@ -572,17 +627,38 @@ impl Reader {
     }
 
     fn place(&self, core: &str) -> Option<String> {
-        let found = self.place.captures(core)?;
-        let name = found.name("place")?.as_str().trim();
-        // "¿Tiene idea de qué hora es?" names none.
-        if self.time.find(name).map(|asked| asked.as_str()) == Some(name) {
-            return None;
+        let mut from = 0;
+        loop {
+            let found = self.place.captures_at(core, from)?.name("place")?;
+            if let Some(name) = self.name_in(found.as_str().trim()) {
+                // "Berlin und wie geht es dir", but not "Trinidad und Tobago".
+                let mut cuts = name.match_indices(self.grammar.and);
+                let cut = cuts.find(|(at, and)| self.is_sentence(&name[at + and.len()..]));
+                let (name, known) = self.named(cut.map_or(name, |(at, _)| &name[..at]));
+                return Some(known.unwrap_or_else(|| places::title_case(name)));
+            }
+            from = found.start();
         }
-        // "Berlin und wie geht es dir", but not "Trinidad und Tobago".
-        let mut cuts = name.match_indices(self.grammar.and);
-        let cut = cuts.find(|(at, and)| self.is_sentence(&name[at + and.len()..]));
-        let (name, known) = self.named(cut.map_or(name, |(at, _)| &name[..at]));
-        Some(known.unwrap_or_else(|| places::title_case(name)))
+    }
+
+    /// The name with which such words begin; `None` if they begin with none: "¿Tiene idea de qué hora es en Tokio?"
+    fn name_in<'a>(&self, words: &'a str) -> Option<&'a str> {
+        let mut ends = Vec::new();
+        // Regen is a town.
+        if words.contains(' ') {
+            let others = self.no_place.find_iter(words);
+            ends.extend(others.map(|word| word.start()));
+        }
+        ends.push(words.len());
+        let until = |end: &usize| {
+            let name = words[..*end].trim();
+            let and = self.grammar.and.trim_end();
+            name.strip_suffix(and).unwrap_or(name)
+        };
+        let mut longest = ends.iter().rev().map(until);
+        let listed = longest.find(|name| self.is_listed(name));
+        let name = listed.unwrap_or_else(|| until(&ends[0]));
+        Some(name).filter(|name| !name.is_empty())
     }
 
     /// Whether words behind a place and the word for "and" are a sentence of their own.

@@ -66,6 +66,8 @@ pub(crate) struct Wording {
     /// A question that goes on from the one before: what was said, what had been asked, and as which request. If that
     /// has no place, it is the answer to the question for one.
     pub(crate) again: fn(&str, &str, &Request) -> Option<Request>,
+    /// A place as it is called in this language: "Tokio" for "Tokyo".
+    pub(crate) place_here: fn(&str) -> String,
     /// Whether a question of what was said points at a place that was named before: "dort".
     pub(crate) points: fn(&str) -> bool,
     /// A result of a built-in tool: its name, the result, and what the user had asked. `None` for other tools.

@@ -714,7 +714,8 @@ fn says_busy(data: &str) -> bool {
     let event: Value = serde_json::from_str(data).unwrap_or_default();
     let error = &event["error"];
     // LiteLLM writes it as text.
-    let has_code = |status: &u16| error["code"] == *status || error["code"] == status.to_string();
+    let code = error["code"].as_str().and_then(|code| code.parse().ok());
+    let has_code = |status: &u16| error["code"] == *status || code == Some(*status);
     BUSY.iter().any(has_code)
         || BUSY_TYPES.iter().any(|kind| error["type"] == *kind)
         || event["base_resp"]["status_code"] == BUSY_OUTCOME

@@ -1309,6 +1309,27 @@ async fn there_is_the_place_of_the_call_before_in_every_language() {
     assert_eq!(called_in(Some("de"), &here).await, "get_time {}");
 }
 
+/// It was "Miro el tiempo en London."
+#[tokio::test]
+async fn a_place_has_its_name_in_the_language_of_the_answer() {
+    for (language, asked, said) in [
+        (
+            "de",
+            "Wie ist das Wetter in Köln?",
+            "Ich sehe nach dem Wetter in Köln.",
+        ),
+        (
+            "es",
+            "¿Qué tiempo hace en Londres?",
+            "Miro el tiempo en Londres.",
+        ),
+    ] {
+        let tools = DECLARED.specs();
+        let heard = generate_in(&WITH_DECLARED, Some(language), &[user(asked)], tools).await;
+        assert_eq!(heard.words, said, "{asked}");
+    }
+}
+
 /// "Abbrechen." and "cancélalo" were acknowledged, and the timer kept running.
 #[tokio::test]
 async fn the_last_timer_is_taken_back_in_every_language() {

@@ -222,6 +222,309 @@ fn telling_of_a_timer_sets_none() {
     assert_eq!(cancelled, Request::CancelTimer(Target::Only));
 }
 
+/// Each order in common words, with fillers and without marks. Those that tell of another time besides are orders, too.
+#[test]
+fn an_order_in_common_words_sets_a_timer() {
+    for said in [
+        "Stell einen Timer auf zehn Minuten",
+        "ähm stell mal bitte einen timer auf zehn minuten",
+        "Richte einen Timer auf zehn Minuten ein",
+        "Richten Sie bitte einen Timer auf zehn Minuten ein",
+        "Kannst du einen Timer auf zehn Minuten einrichten?",
+        "Schalte einen Timer auf zehn Minuten ein",
+        "Können Sie einen Timer für zehn Minuten einschalten",
+        "Ich brauche einen Timer auf zehn Minuten",
+        "ich bräuchte einen timer von zehn minuten bitte",
+        "brauche einen timer auf zehn minuten",
+        "Kannst du einen Timer auf zehn Minuten stellen?",
+        "Würdest du bitte einen Timer auf zehn Minuten stellen?",
+        "würdest du mir einen timer auf zehn minuten stellen",
+        "Könntest du mir einen Timer auf zehn Minuten stellen",
+        "Mach mir einen Timer auf zehn Minuten",
+        "Mach mal bitte einen Timer für zehn Minuten an",
+        "Timer auf zehn Minuten",
+        "Timer zehn Minuten",
+        "zehn Minuten Timer bitte",
+        "einen zehn minuten timer bitte",
+        "Ich hätte gern einen Timer auf zehn Minuten",
+        "Ich möchte einen Timer auf zehn Minuten",
+        "Ich will einen Timer auf zehn Minuten stellen",
+        "Stellst du mir einen Timer auf zehn Minuten?",
+        "Stellt bitte einen Timer auf zehn Minuten",
+        "Stell wie immer einen Timer auf zehn Minuten",
+        "Einen Timer wie gestern, zehn Minuten bitte",
+        "Timer auf zehn Minuten, das war's, danke",
+        "Es wäre nett, wenn du einen Timer auf zehn Minuten stellst",
+        "Ich wollte fragen, ob du einen Timer auf zehn Minuten stellen kannst",
+        "Wenn du Zeit hast, stell bitte einen Timer auf zehn Minuten",
+        "Wenn ich koche, brauche ich immer einen Timer auf zehn Minuten",
+        "Ich habe den Timer gestern vergessen, stell ihn heute auf zehn Minuten",
+        "Gestern war der Timer zu kurz, mach heute einen auf zehn Minuten",
+        "Ich koche, stell also einen Timer auf zehn Minuten",
+        "Starte den Timer, zehn Minuten",
+        "Bitte Timer auf zehn Minuten stellen",
+        "Den Timer auf zehn Minuten stellen",
+        "Programmier einen Timer auf zehn Minuten",
+        "Aktiviere einen Timer auf zehn Minuten",
+        "Erstelle einen Timer mit zehn Minuten",
+        "Lass einen Timer auf zehn Minuten laufen",
+        "Ich muss einen Timer auf zehn Minuten stellen",
+        "weck mich in zehn minuten",
+        "nochmal den timer von vorhin zehn minuten",
+        "Der Timer ist abgelaufen, noch einen auf zehn Minuten",
+        "Einen Timer, zehn Minuten, ich vergesse das immer",
+        "Ich vergesse das immer, Timer auf zehn Minuten",
+        "Timer auf zehn Minuten, meistens reicht das",
+        "Der Zug startet bald, Timer auf zehn Minuten",
+        "Ich wollte fragen, ob ich einen Timer auf zehn Minuten haben kann",
+        "Es wäre super, wenn man einen Timer auf zehn Minuten stellen könnte",
+        "Gestern hatte ich einen Timer auf zehn Minuten, kann ich den wieder haben",
+        "Gestern habe ich den Timer vergessen, leg heute einen auf zehn Minuten an",
+        "Können Sie immer einen Timer auf zehn Minuten stellen",
+    ] {
+        assert_eq!(one(said), timer(600), "{said}");
+    }
+    for (said, label) in [
+        ("Stell einen Tee-Timer auf zehn Minuten", "tee"),
+        ("Stell einen Eier-Timer auf zehn Minuten", "eier"),
+        ("Teetimer auf zehn Minuten", "tee"),
+    ] {
+        let labelled = Request::SetTimer {
+            seconds: Some(600),
+            label: Some(label.to_owned()),
+        };
+        assert_eq!(one(said), labelled, "{said}");
+    }
+}
+
+/// Habits, hearsay and what was long over set a timer at once, or were asked how long.
+#[test]
+fn narration_sets_no_timer() {
+    for said in [
+        "Meine Frau stellt immer einen Timer auf zehn Minuten",
+        "Gestern habe ich einen Timer auf zehn Minuten gestellt",
+        "gestern habe ich einen timer auf zehn minuten gestellt",
+        "Ich stelle immer einen Timer auf zehn Minuten",
+        "ähm ich stelle normalerweise einen timer auf zehn minuten",
+        "Normalerweise stelle ich einen Timer auf zehn Minuten",
+        "Meine Mutter stellte früher einen Timer auf zehn Minuten",
+        "Ich habe gestern einen Timer auf zehn Minuten gestellt und der hat nie geklingelt",
+        "Der Timer auf zehn Minuten war zu kurz",
+        "Mein Timer auf sieben Minuten hat vorhin geklingelt",
+        "Gestern hatte ich einen Timer auf zehn Minuten",
+        "Im Rezept steht, ich soll einen Timer auf zwölf Minuten stellen",
+        "Mein Mann sagt, er stellt einen Timer auf zehn Minuten",
+        "Wenn ich einen Timer auf zehn Minuten stelle, verbrennt die Pizza",
+        "Was passiert, wenn ich einen Timer auf zwei Tage stelle?",
+        "Ich überlege, ob ich einen Timer auf zehn Minuten stellen soll",
+        "Jeden Morgen stellt er einen Timer auf zehn Minuten",
+        "Früher habe ich den Timer auf zehn Minuten eingestellt",
+        "Meine Frau stellt einen Timer auf zehn Minuten",
+        "Sie hatte einen Timer auf zehn Minuten eingerichtet",
+        "Einen Timer auf zehn Minuten habe ich gestern gestellt",
+        "Den Timer auf zehn Minuten hat meine Frau gestern gestellt",
+        "Ein Timer auf zehn Minuten war gestern zu kurz",
+        "Meine Frau startet immer einen Timer auf zehn Minuten",
+        "Wir hatten immer einen Timer auf zehn Minuten",
+        "Jeden Abend mache ich einen Timer auf zehn Minuten an",
+        "Mein Mann benutzt meistens einen Timer auf zehn Minuten",
+    ] {
+        assert_eq!(one(said), Request::Unknown, "{said}");
+    }
+}
+
+/// Any negation refused the order beside it.
+#[test]
+fn the_negation_of_a_purpose_refuses_no_order() {
+    for said in [
+        "Stell einen Timer auf zehn Minuten, damit ich es nicht vergesse",
+        "stell einen timer auf zehn minuten damit die pizza nicht verbrennt",
+        "Stell einen Timer auf zehn Minuten, damit Pizza und Brot nicht verbrennen",
+        "Stell einen Timer auf zehn Minuten, um nicht zu spät zu kommen",
+        "Stell einen Timer auf zehn Minuten, um es nicht zu vergessen",
+        "Stell einen Timer auf zehn Minuten, weil ich keine Uhr habe",
+        "Damit ich es nicht vergesse, stell bitte einen Timer auf zehn Minuten",
+        "Stell bitte einen Timer auf zehn Minuten, wenn es dir nichts ausmacht",
+        "Kannst du, wenn es keine Umstände macht, einen Timer auf zehn Minuten stellen",
+    ] {
+        assert_eq!(one(said), timer(600), "{said}");
+    }
+}
+
+/// An order in doubt runs nothing: a part with a negation may take it back.
+#[test]
+fn a_negation_in_doubt_refuses_the_order() {
+    for said in [
+        "Ich weiß nicht, ob ich einen Timer auf zehn Minuten brauche",
+        "ich weiß nicht ob ich einen timer auf zehn minuten stellen soll",
+        "Stell einen Timer auf zehn Minuten, obwohl, nein, lass es",
+        "stell einen timer auf zehn minuten obwohl nein lass es",
+        "Stell einen Timer auf zehn Minuten, nein, doch nicht",
+        "Stell einen Timer auf zehn Minuten. Nein, doch nicht.",
+        "Stell einen Timer auf zehn Minuten und, nein, doch nicht",
+        "Stell einen Timer auf zehn Minuten, damit, nein, doch nicht",
+        "Stell einen Timer auf zehn Minuten, damit ich es nicht vergesse, nein, lass es",
+        "Stell einen Timer auf zehn Minuten, damit ich es nicht vergesse, ach lieber nicht",
+        "Stell einen Timer auf zehn Minuten, damit ich, ach nein, doch nicht",
+        "Stell keinen Timer auf zehn Minuten, damit ich schlafen kann",
+        "Stell bitte keinen Timer auf zehn Minuten, weil ich nicht koche",
+        "Damit ich es nicht vergesse, stell bitte keinen Timer auf zehn Minuten",
+        "Stell den Timer nicht auf zehn Minuten",
+        "Stell einen Timer auf zehn Minuten, nein",
+        "Stelle keinen Timer auf zehn Minuten, sondern auf zwanzig",
+        "Stell einen Timer auf zehn Minuten, weil ich, nein, ich brauche ihn nicht",
+        "Brich den Timer nicht ab",
+        "Stell einen Timer auf zehn Minuten, weil ich nicht weiß, ob ich ihn brauche",
+        "Stell einen Timer auf zehn Minuten, damit ich das, ich will das nicht",
+        "Stell einen Timer auf zehn Minuten, aber nein",
+        "stell einen timer auf zehn minuten damit ich es nicht vergesse hm ne",
+    ] {
+        let requests = (WORDING.requests)(said);
+        assert!(!requests.iter().any(Request::needs_tool), "{said}");
+        assert_eq!(requests.last(), Some(&Request::Refused), "{said}");
+    }
+}
+
+/// The rest of a sentence was part of a place, and a place before it was none.
+#[test]
+fn a_place_ends_where_its_name_ends() {
+    let time = |place: Option<&str>| Request::Time(place.map(str::to_owned));
+    let weather = |place: &str, day| Request::Weather {
+        place: Some(place.to_owned()),
+        day,
+    };
+    for (said, request) in [
+        ("Ich habe gefragt, wie spät es ist", time(None)),
+        ("Ich habe mich gefragt, wie spät es ist", time(None)),
+        ("Ich wollte fragen, wie spät es ist", time(None)),
+        ("ich weiß nicht wie spät es ist", time(None)),
+        ("Weißt du, wie spät es in Tokio ist", time(Some("Tokyo"))),
+        (
+            "weißt du wie spät es jetzt gerade in tokio ist",
+            time(Some("Tokyo")),
+        ),
+        (
+            "Können Sie mir bitte sagen, wie spät es in New York ist?",
+            time(Some("New York")),
+        ),
+        (
+            "Wie spät ist es in Dar es Salaam?",
+            time(Some("Dar es Salaam")),
+        ),
+        (
+            "Wie spät ist es in Kleinmachnow an der Havel?",
+            time(Some("Kleinmachnow An Der Havel")),
+        ),
+        (
+            "Wie spät ist es in Kleinmachnow an der Havel bei Potsdam?",
+            time(Some("Kleinmachnow An Der Havel Bei Potsdam")),
+        ),
+        ("In Tokio, wie spät ist es da?", time(Some("Tokyo"))),
+        (
+            "Ich wüsste gern, wie das Wetter in Rom wird",
+            weather("Rome", "now"),
+        ),
+        (
+            "Ich wüsste gern, wie das Wetter morgen in Rom wird",
+            weather("Rome", "tomorrow"),
+        ),
+        (
+            "Können Sie mir sagen, wie das Wetter in Hamburg ist?",
+            weather("Hamburg", "now"),
+        ),
+        ("Wie ist in Rom das Wetter?", weather("Rome", "now")),
+        ("wie ist in rom heute das wetter", weather("Rome", "today")),
+        (
+            "Brauche ich heute in Köln einen Regenschirm?",
+            weather("Cologne", "today"),
+        ),
+        ("Regnet es in Köln gerade?", weather("Cologne", "now")),
+        ("Ist es in Köln gerade kalt?", weather("Cologne", "now")),
+        (
+            "Muss ich morgen in Köln einen Schirm mitnehmen?",
+            weather("Cologne", "tomorrow"),
+        ),
+        ("Zeig mir das Wetter in Köln", weather("Cologne", "now")),
+        ("Das Wetter in Köln, bitte", weather("Cologne", "now")),
+        (
+            "Wie warm ist es in Köln draußen?",
+            weather("Cologne", "now"),
+        ),
+        ("weißt du ob es in rom regnet", weather("Rome", "now")),
+        (
+            "Wie ist das Wetter bei euch in Berlin?",
+            weather("Berlin", "now"),
+        ),
+        (
+            "Hallo, ähm, wie ist denn das Wetter in Berlin so?",
+            weather("Berlin", "now"),
+        ),
+        (
+            "Sag mir bitte, wie das Wetter in München heute wird",
+            weather("Munich", "today"),
+        ),
+        ("Wie ist das Wetter in Regen?", weather("Regen", "now")),
+        ("Ist das Wetter in Rom schön?", weather("Rome", "now")),
+        (
+            "Wie ist das Wetter in Neustadt an der Weinstraße?",
+            weather("Neustadt An Der Weinstraße", "now"),
+        ),
+    ] {
+        assert_eq!(one(said), request, "{said}");
+    }
+}
+
+/// Each place would be read for each word before it, which takes too long.
+#[test]
+fn a_sentence_of_many_places_is_read_once() {
+    let said = "die uhrzeit in es in es und ".repeat(40);
+    let requests = (WORDING.requests)(&said);
+    assert!(requests.iter().any(Request::needs_tool), "{requests:?}");
+}
+
+/// A statement was answered as a question.
+#[test]
+fn telling_of_the_weather_asks_for_none() {
+    for said in [
+        "Das Wetter in Rom war letzte Woche schön",
+        "Das Wetter in Rom war schön",
+        "Das Wetter in Rom ist schön",
+        "das wetter war schön in rom",
+        "Ich liebe das Wetter in Rom",
+        "Mein Bruder sagt, das Wetter in Rom ist gut",
+        "Gestern war das Wetter in Rom schlecht",
+        "In Hamburg war das Wetter schlecht",
+    ] {
+        assert_eq!(one(said), Request::Unknown, "{said}");
+    }
+}
+
+/// They were not understood.
+#[test]
+fn a_goodbye_may_have_more_words() {
+    for said in [
+        "Tschüss, bis morgen",
+        "okay danke tschüss und schönen tag noch",
+        "Danke, das wär's",
+        "Das war alles, vielen Dank",
+        "Vielen Dank und auf Wiederhören",
+        "Ich muss los, tschüss",
+        "Tschüssi",
+        "Auf Wiedersehen und vielen Dank für Ihre Hilfe",
+        "Gut, dann bis zum nächsten Mal",
+        "Ich wünsche Ihnen noch einen schönen Tag",
+    ] {
+        assert_eq!(one(said), Request::Talk(Talk::Goodbye), "{said}");
+    }
+    for said in [
+        "Tschüss ist ein schönes Wort.",
+        "Ich muss los, aber stell noch einen Timer.",
+        "Bis morgen ist es fertig.",
+    ] {
+        assert_ne!(one(said), Request::Talk(Talk::Goodbye), "{said}");
+    }
+}
+
 /// "Gut, dann lasse ich es", and it kept running.
 #[test]
 fn a_timer_that_is_no_longer_needed_is_cancelled() {

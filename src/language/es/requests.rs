@@ -14,6 +14,16 @@ static GRAMMAR: Grammar = Grammar {
     leads: "eh|em|este|bueno|pues|vale|okay|ok|hola|oye|oiga|buenos días|buenas tardes|buenas noches|sí|por favor|gracias|perdón|perdona|perdone|y|entonces|ahora|a ver|dime|dígame|me puedes decir|puedes decirme|me puede decir|puede decirme|podrías decirme|podría decirme|me podrías decir|me podría decir|sabes|sabe usted|quiero saber|quisiera saber|me gustaría saber|undertone|computadora|ordenador",
     tails: "por favor|gracias|entonces|pues|ahora|ahora mismo|en este momento|para mí|ya",
     refused: r"\b(?:no|ningún|ninguna|déjalo|déjelo|olvídalo|olvídelo)\b",
+    asides: &[
+        r" (?P<aside>(?:para que|de modo que|de forma que|porque|ya que) (?:[\p{L}']+ )*?(?:no|ningún|ninguna) [\p{L}' ]+)$",
+        r" (?P<aside>para no \p{L}+r(?:me|te|se|nos|l[oae]s?)?(?: [\p{L}' ]+)?)$",
+        r" (?P<aside>que no se (?:me|nos|te|le) [\p{L}' ]+)$",
+        r"^(?P<aside>para (?:que (?:[\p{L}']+ )*?)?no (?:[\p{L}']+ )+?)(?:pon|ponme|ponga|póngame|poné|poneme|inicia|inicie|crea|programa|me pones?|puedes?|podrías?|necesito|quiero|quisiera|avísame|avíseme|recuérdame|recuérdeme|despiértame|despiérteme)\b",
+        r"(?:^| )(?P<aside>si no (?:(?:te|le|os|les) (?:importa|molesta)|es (?:mucha |demasiada )?molestia))\b",
+        r"^(?P<aside>no (?:te olvides|se olvide) de )(?:poner|programar|avisar|recordar|despertar)\p{L}*\b",
+        r"^(?P<aside>no )(?:sé|sabes|sabe|sabrás|sabrá) (?:qué (?:hora|día|fecha) es|a cuántos estamos|qué tiempo (?:hace|hará))\b",
+    ],
+    revokes: r"\b(?:mejor|espera|espere|déjal[oa]|déjel[oa]|olvídal[oa]|olvídel[oa]|cancela|cancele|cancélal[oa]|cancélel[oa]|basta|stop|alto|perdón|perdona|perdone|pero|aunque|sino|prefiero|segur[oa]|bueno|da (?:igual|lo mismo)|no (?:eh|em|pues|en realidad|s[é]|s[ée] si|importa|nada|para|pare|gracias)|hace falta|l[oa] (?:quiero|necesito))\b|\bno quiero$",
     talk: &[
         (
             "hola|buenas|buenos días|buenas tardes|buenas noches|qué tal hola|(?:hola )?(?:me oyes|me oye|me escuchas|me escucha|hay alguien(?: ahí)?|(?:sigue|sigues|está|estás) ahí)",
@@ -28,7 +38,7 @@ static GRAMMAR: Grammar = Grammar {
             Talk::Thanks,
         ),
         (
-            "(?:(?:vale|bueno|bien|muy bien|perfecto|okay|ok|y|(?:no )?(?:gracias|muchas gracias|mil gracias)(?: por (?:tu ayuda|su ayuda|la ayuda|todo))?) )*(?:adiós|hasta luego|hasta pronto|hasta mañana|nos vemos|chao|chau|(?:no )?(?:eso es todo|eso era todo)|que (?:tenga|tengas|pase|pases) (?:un )?buen(?:a|as|os)? (?:día|tarde|noche|noches|días)|cuelga|cuelgue)|(?:(?:vale|bueno|bien|muy bien|perfecto|okay|ok|y) )*(?:(?:no|(?:no )?(?:gracias|muchas gracias|mil gracias)(?: por (?:tu ayuda|su ayuda|la ayuda|todo))?) )+nada más|nada más (?:gracias|muchas gracias)",
+            "(?:(?:vale|bueno|bien|muy bien|perfecto|okay|ok|y|pues|me voy|tengo que (?:irme|colgar)|(?:no )?(?:gracias|muchas gracias|mil gracias|muchísimas gracias)(?: por (?:tu ayuda|su ayuda|la ayuda|todo))?) )*(?:adiós|hasta (?:luego|pronto|mañana|la próxima|la vista|otro día)|nos vemos(?: (?:luego|pronto|mañana))?|chao|chau|(?:no )?(?:eso es todo|eso era todo|eso sería todo)|que (?:tenga|tengas|pase|pases) (?:un )?buen(?:a|as|os)? (?:día|tarde|noche|noches|días)|cuelga|cuelgue)(?: (?:y )?(?:adiós|hasta (?:luego|pronto|mañana|la próxima|la vista|otro día)|nos vemos(?: (?:luego|pronto|mañana))?|chao|chau|(?:no )?(?:eso es todo|eso era todo|eso sería todo)|que (?:tenga|tengas|pase|pases) (?:un )?buen(?:a|as|os)? (?:día|tarde|noche|noches|días)|cuelga|cuelgue|(?:gracias|muchas gracias|mil gracias|muchísimas gracias)(?: por (?:tu ayuda|su ayuda|la ayuda|todo))?|buenas noches))*|(?:(?:vale|bueno|bien|muy bien|perfecto|okay|ok|y) )*(?:(?:no|(?:no )?(?:gracias|muchas gracias|mil gracias)(?: por (?:tu ayuda|su ayuda|la ayuda|todo))?) )+nada más|nada más (?:gracias|muchas gracias)",
             Talk::Goodbye,
         ),
         (
@@ -101,6 +111,7 @@ static GRAMMAR: Grammar = Grammar {
     near_weekday: ("(?:el|próximo|este) ", " (?:próximo|que viene)"),
     long_time: r"\b(?:\d+|horas?|días?|semanas?|mes|meses|años?)\b",
     place: r"\b(?:en|de|para) (?P<place>[\p{L}' ]+?)(?: es)?$",
+    no_place: "es|está|están|era|fue|hace|hacía|hará|hay|va|llueve|lloverá|llover|lloviendo|nieva|nevar|nevando|qué|cuál|cuánt[oa]s?|cómo|cuándo|dónde|si|porque|pero|me|son|el tiempo|la hora|el clima|la temperatura|un|paraguas|ahora|hoy|mismo|actualmente|ya|este momento|frío|calor|ir|salir|ver|saber",
     there: r"\b(?:allí|allá|ahí)\b",
     timer: r"\b(?:temporizador|temporizadores|alarma|alarmas|cronómetro|cuenta atrás|cuenta regresiva|despertador)\b|\b(?:despiértame|despiérteme|avísame|avíseme) (?:en|dentro de)\b|\b(?:recuérdame|recuérdeme|recordarme)\b",
     reminds: r"\b(?:recuérdame|recuérdeme|recordarme)\b",
@@ -111,7 +122,9 @@ static GRAMMAR: Grammar = Grammar {
     unneeded: r"\bya no (?:(?:lo|la|los|las|me|nos) )*(?:necesito|necesitamos|quiero|queremos|hace falta|hacen falta)(?: (?:el|la|los|las|est[ea]|es[ea]|mis?) (?:\p{L}+ ){0,2}(?:temporizador(?:es)?|alarmas?|cronómetros?|cuenta (?:atrás|regresiva)|despertador)(?: (?:de|del|para)(?: \S+){1,4})?$|$)",
     keeps: r"\b(?:deja|deje|dejar|mantén|mantenga|mantener|conserva|conserve)\b",
     wonders: r"^(?:por qué|para qué|quién)\b",
-    tells: r"\b(?:(?:he|has|ha|hemos|han) puesto|puse|pusiste|puso|pusimos) (?:(?:ya|una?|el|la|los|las|mis?|tus?|otr[oa]s?|est[ea]|\d+) ){0,3}(?:temporizador|temporizadores|alarma|alarmas|cronómetro|despertador)(?: \S+){0,6}$",
+    tells: r"\b(?:(?:he|has|ha|hemos|han) puesto|puse|pusiste|puso|pusimos) (?:(?:ya|una?|el|la|los|las|mis?|tus?|otr[oa]s?|est[ea]|\d+) ){0,3}(?:temporizador|temporizadores|alarma|alarmas|cronómetro|despertador)(?: \S+){0,6}$|\b(?:siempre|nunca|normalmente|generalmente|a veces|a menudo|jamás|habitualmente|ayer|anteayer|anoche|antiguamente|el otro día|la semana pasada|de vez en cuando|cada (?:día|mañana|tarde|noche|semana|vez)|tod[oa]s l[oa]s (?:días|mañanas|tardes|noches|semanas))\b.* (?:pon(?:e|en|go|emos)|ponía[ns]?|poníamos|puse|puso|pusimos|pusieron|puesto|us(?:o|a|an|amos|aba)|tengo|tiene|tenía|tenemos|hago|program(?:o|a|an|amos|ó)|activ(?:o|a|an|ó)|suena|sonó|sonaba|había|he|ha|hemos|han|era|fue|estaba)\b|\b(?:pon(?:e|en|go|emos)|ponía[ns]?|poníamos|puse|puso|pusimos|pusieron|puesto|us(?:o|a|an|amos|aba)|tengo|tiene|tenía|tenemos|hago|program(?:o|a|an|amos|ó)|activ(?:o|a|an|ó)|suena|sonó|sonaba|había|he|ha|hemos|han|era|fue|estaba) (?:.* )?(?:siempre|nunca|normalmente|generalmente|a veces|a menudo|jamás|habitualmente|ayer|anteayer|anoche|antiguamente|el otro día|la semana pasada|de vez en cuando|cada (?:día|mañana|tarde|noche|semana|vez)|tod[oa]s l[oa]s (?:días|mañanas|tardes|noches|semanas))\b|\b(?:suel[eo]|suelen|solemos|solía[ns]?|solíamos) \p{L}+r\b|\b(?:pone|ponen|ponemos|ponía[ns]?|poníamos|pusieron|había[ns]? puesto|habíamos puesto)\b|\b(?:dice|dicen|dijo|dijeron|decía|pide|pidió|recomienda) que(?: \S+){0,8} (?:temporizador(?:es)?|alarmas?|cronómetros?|cuenta (?:atrás|regresiva)|despertador)\b|\bsi (?:yo |uno |una )?(?:pongo|pusiera|pusiese|ponemos)\b|\b(?:temporizador(?:es)?|alarmas?|cronómetros?|cuenta (?:atrás|regresiva)|despertador) (?:(?:ya|nunca|me|se|nos) )*(?:sonó|sonaba|sonaron|era|eran|fue|fueron|estaba|estuvo|ha|había|terminó)\b",
+    own_acts: r"\b(?:dice|dicen|dijo|dijeron|decía|pide|pidió|recomienda) que (?:\S+ ){0,3}?(?:ponga|pongan|pongamos|programe|inicie|cree)\b|\b(?:siempre|nunca|normalmente|generalmente|a veces|a menudo) (?:inicia|crea|programa)\b|\b(?:inicia|crea|programa) (?:siempre|nunca|normalmente|generalmente|a veces|a menudo)\b",
+    wishes: r"\b(?:ponnos|pónganos|póngannos|poneme|hazme|hágame|dame|deme|avísame|avíseme|despiértame|despiérteme|recuérdame|recuérdeme)\b|\bpon[é]\b|^(?:establece|establezca|fija|fije|coloca|coloque|ajusta|ajuste|programa|programe|activa|active|configura|configure|empieza|empiece|arranca|arranque)\b|^(?:(?:y|si|usted|ustedes|tú|che) )*(?:(?:me|nos) )?(?:pones?|ponen|ponemos)\b|\b(?:quiero|quería|quisiera|querría|queremos|necesito|necesitamos|necesitaría|gustaría)\b|\b(?:puedes|podés|podrías|quieres|querés|serías)\b|^(?:(?:me|nos|usted) )?(?:puede|podría|pueden|podrían|sería)\b|\bpongas\b|\bpor favor\b|^(?:(?:otr[oa]s?|vez|un|una|de|el mismo|la misma|nuev[oa]|\d\S*|minutos?|horas?|segundos?) )*(?:temporizador(?:es)?|alarmas?|cronómetros?|cuenta (?:atrás|regresiva)|despertador)\b|\botr[oa] (?:de|a|por) \d|\bde siempre\b|\bvez el (?:temporizador(?:es)?|alarmas?|cronómetros?|cuenta (?:atrás|regresiva)|despertador)\b|\basí que (?:un|una|otr[oa]) (?:temporizador(?:es)?|alarmas?|cronómetros?|cuenta (?:atrás|regresiva)|despertador)\b|\bcomo (?:siempre|ayer|anoche|la otra vez|todos los días|cada (?:día|noche))\b",
     orders: r"\b(?:pon|ponme|ponga|póngame|inicia|inicie|crea|programa (?:otr[oa]|una?|1))\b",
     // An infinitive after "para" is what a new timer is for.
     changes: r"\b(?:alarga|alargue|amplía|amplíe|extiende|extienda|prolonga|prolongue|acorta|acorte|reduce|reduzca|aumenta|aumente|cambia|cambie|modifica|modifique) (?:\S+ ){0,8}?(?:temporizador|alarma|cronómetro|cuenta|despertador)\b|(?:^|[^\sa] |[^r]a )(?:alargar|ampliar|extender|prolongar|acortar|reducir|aumentar|cambiar|modificar)\b|\b(?:añád|agrég|súm|quít)\p{L}*\b.*\b(?:horas?|minutos?|segundos?)(?: más)? (?:al|del|a la|de la|a mi|de mi) (?:temporizador|alarma|cronómetro|cuenta|despertador)\b|\b(?:añád|agrég|súm)\p{L}* (?:al|a la|a mi) (?:temporizador|alarma|cronómetro|cuenta|despertador)\b|\b(?:horas?|minutos?|segundos?) más (?:al|a la|a mi|en el|en la|en mi) (?:temporizador|alarma|cronómetro|cuenta|despertador)\b",
@@ -119,7 +132,9 @@ static GRAMMAR: Grammar = Grammar {
     list: r"\b(?:lista|muestra|muéstrame|muéstreme|enséñame|queda|quedan|falta|faltan|hay)\b",
     all: r"\b(?:todos|todas|ambos|ambas)\b",
     time_of_day: r"\b(?:a|para|sobre|hacia|de) las? (?:\d{1,2}|una)\b|\bmañana\b|\bmedio ?día\b|\bmedia ?noche\b|\b(?:lunes|martes|miércoles|jueves|viernes|sábado|domingo)\b|\bel (?:día )?\d{1,2}(?:/\d{1,2}| de)?\b",
-    weather: r"\b(?:tiempo hace|tiempo hará|tiempo va a hacer|qué tiempo|el tiempo en|el tiempo (?:hoy|mañana)|el clima|pronóstico|lloverá|va a llover|llueve|nieva|qué temperatura|frío hace|calor hace|hace (?:mucho )?(?:frío|calor|sol|viento) (?:hoy |ahora |mañana )?en|cuántos grados (?:hace|hay)|necesito (?:\p{L}+ ){0,2}paraguas)\b",
+    weather: r"\b(?:tiempo hace|tiempo hará|tiempo va a hacer|qué tiempo|el tiempo en|el tiempo (?:hoy|mañana)|el clima|pronóstico|lloverá|va a llover|llueve|nieva|qué temperatura|frío hace|calor hace|hace (?:mucho )?(?:frío|calor|sol|viento) (?:hoy |ahora |mañana )?en|cuántos grados (?:hace|hay)|(?:necesito|llevo|llevar|hace falta) (?:\p{L}+ ){0,5}paraguas|está (?:lloviendo|nevando) (?:\p{L}+ ){0,2}en|va a nevar|va a hacer (?:\p{L}+ ){0,2}(?:frío|calor|sol|viento)|(?:cuál es la temperatura|la temperatura en)|cómo (?:está|estará) (?:\p{L}+ ){0,4}(?:tiempo|clima))\b|^(?:hace|hará) (?:buen|mal) tiempo (?:\p{L}+ ){0,2}en\b",
+    reports: r"\b(?:tiempo|clima|temperatura) (?:\S+ ){0,5}(?:es|está|era|fue|estaba|estuvo|ha)\b|\b(?:hizo|hacía|hubo|había|llovió|llovía|nevó|estaba|estuvo)\b|\b(?:me|nos) (?:encanta|gusta|gustaba|gustó)\b|\b(?:odio|adoro|amo)\b|\b(?:dice|dicen|dijo|dijeron|decía) que\b|\btiempo hace que\b",
+    enquires: r"\b(?:qué (?:tiempo|clima|temperatura|tal)|cómo (?:está|estará|es|anda|sigue)|cuál|cuántos grados)\b|^(?:es|está|hace|hay|hará|va a|llueve|nieva|lloverá)\b",
     no_forecast: r"\b(?:pasado mañana|ayer|anteayer|lunes|martes|miércoles|jueves|viernes|sábado|domingo|fin de semana|semana|días|horas?|mes|que viene|próxim[oa]s?|enero|febrero|marzo|abril|mayo|junio|julio|agosto|septiembre|octubre|noviembre|diciembre|navidad)\b|\b\d{1,2}/\d{1,2}\b|\bel (?:día )?\d{1,2}\b",
     days: &[
         (
@@ -362,6 +377,10 @@ pub(super) static WORDING: Wording = Wording {
     },
     target_of: |said| READER.as_ref()?.target_of(said),
     again: |said, asked, before| READER.as_ref()?.again(said, asked, before),
+    place_here: |name| {
+        let reader = READER.as_ref();
+        reader.map_or_else(|| name.to_owned(), |reader| reader.place_here(name))
+    },
     points: |said| {
         let reader = READER.as_ref();
         reader.is_some_and(|reader| reader.points(said))

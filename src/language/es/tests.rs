@@ -214,6 +214,290 @@ fn telling_of_a_timer_sets_none() {
     assert_eq!(cancelled, Request::CancelTimer(Target::Only));
 }
 
+/// Each order in common words, with fillers and without marks. Those that tell of another time besides are orders, too.
+#[test]
+fn an_order_in_common_words_sets_a_timer() {
+    for said in [
+        "Pon un temporizador de diez minutos",
+        "eh pon un temporizador de diez minutos por favor",
+        "Ponme un temporizador de diez minutos",
+        "Pónme un temporizador de diez minutos",
+        "Poné un temporizador de diez minutos",
+        "pone un temporizador de diez minutos",
+        "Poneme un temporizador de diez minutos",
+        "Establece un temporizador de diez minutos",
+        "Fija un temporizador de diez minutos",
+        "Coloca un temporizador de diez minutos",
+        "Ajusta el temporizador a diez minutos",
+        "Programa un temporizador de diez minutos",
+        "Programa el temporizador para diez minutos",
+        "Inicia un temporizador de diez minutos",
+        "Activa un temporizador de diez minutos",
+        "Quería un temporizador de diez minutos",
+        "Quiero un temporizador de diez minutos",
+        "Quiero que pongas un temporizador de diez minutos",
+        "Quisiera que me ponga un temporizador de diez minutos",
+        "¿Me pones un temporizador de diez minutos?",
+        "¿Me pone un temporizador de diez minutos, por favor?",
+        "oye me pones un temporizador de diez minutos",
+        "¿Puedes ponerme un temporizador de diez minutos?",
+        "¿Podría poner un temporizador de diez minutos?",
+        "Necesito un temporizador de diez minutos",
+        "Temporizador de diez minutos",
+        "diez minutos de temporizador por favor",
+        "Una alarma de diez minutos, por favor",
+        "Si, pon un temporizador de diez minutos",
+        "Sí, por favor, pon un temporizador de diez minutos",
+        "Pon como siempre un temporizador de diez minutos",
+        "Si puedes, pon un temporizador de diez minutos",
+        "Ayer sonó tarde, pon hoy un temporizador de diez minutos",
+        "¿Serías tan amable de poner un temporizador de diez minutos?",
+        "Poner un temporizador de diez minutos",
+        "Hazme un temporizador de diez minutos",
+        "Avísame en diez minutos",
+        "No te olvides de poner un temporizador de diez minutos",
+        "Un temporizador de diez minutos, siempre se me olvida",
+        "El temporizador ha terminado, otro de diez minutos",
+        "Mi mujer dice que pongas un temporizador de diez minutos",
+        "Ayer se me quemó la pizza, así que un temporizador de diez minutos",
+        "¿Ponemos un temporizador de diez minutos?",
+    ] {
+        assert_eq!(one(said), timer(600), "{said}");
+    }
+    for (said, label) in [
+        (
+            "Ponme un temporizador de diez minutos para la pasta",
+            "pasta",
+        ),
+        ("Pon una alarma de diez minutos para el té", "té"),
+        (
+            "hazme un temporizador de diez minutos para los huevos",
+            "huevos",
+        ),
+    ] {
+        let labelled = Request::SetTimer {
+            seconds: Some(600),
+            label: Some(label.to_owned()),
+        };
+        assert_eq!(one(said), labelled, "{said}");
+    }
+}
+
+/// Habits, hearsay and what was long over set a timer at once, or were asked how long.
+#[test]
+fn narration_sets_no_timer() {
+    for said in [
+        "Mi mujer siempre pone un temporizador de diez minutos",
+        "mi mujer pone siempre un temporizador de diez minutos",
+        "Siempre pongo un temporizador de diez minutos para la pasta",
+        "Ayer puse un temporizador de diez minutos",
+        "Mi madre ponía un temporizador de diez minutos",
+        "La receta dice que ponga un temporizador de diez minutos",
+        "El temporizador de diez minutos ya sonó",
+        "El temporizador de diez minutos era muy corto",
+        "eh mi mujer normalmente pone una alarma de diez minutos",
+        "Todos los días pongo un temporizador de diez minutos",
+        "Mi madre siempre pone un temporizador",
+        "Mi marido ha puesto un temporizador de diez minutos",
+        "A veces pone un temporizador de diez minutos",
+        "Suelo poner un temporizador de diez minutos",
+        "Mi hermano pone una alarma de diez minutos",
+        "Habíamos puesto un temporizador de diez minutos",
+        "De vez en cuando uso un temporizador de diez minutos",
+        "Mi marido nunca pone un temporizador de diez minutos",
+        "Ayer tenía un temporizador de diez minutos",
+    ] {
+        assert_eq!(one(said), Request::Unknown, "{said}");
+    }
+}
+
+/// Any negation refused the order beside it.
+#[test]
+fn the_negation_of_a_purpose_refuses_no_order() {
+    for said in [
+        "Pon un temporizador de diez minutos para que no se me olvide",
+        "pon un temporizador de diez minutos para que no se queme la pizza",
+        "Pon un temporizador de diez minutos porque no tengo reloj",
+        "Pon un temporizador de diez minutos, que no se me olvide",
+        "Pon un temporizador de diez minutos para no olvidarme",
+        "Para que no se me olvide, pon un temporizador de diez minutos",
+        "Si no te importa, pon un temporizador de diez minutos",
+        "Pon un temporizador de diez minutos, si no es molestia",
+        "Ponga un temporizador de diez minutos porque si no se me olvida",
+    ] {
+        assert_eq!(one(said), timer(600), "{said}");
+    }
+}
+
+/// An order in doubt runs nothing: a part with a negation may take it back.
+#[test]
+fn a_negation_in_doubt_refuses_the_order() {
+    for said in [
+        "No sé si necesito un temporizador de diez minutos",
+        "no se si poner un temporizador de diez minutos",
+        "Pon un temporizador de diez minutos, aunque no, déjalo",
+        "pon un temporizador de diez minutos aunque no dejalo",
+        "Pon un temporizador de diez minutos. No, mejor no.",
+        "Pon un temporizador de diez minutos, no, mejor no",
+        "Pon un temporizador de diez minutos y, no, mejor no",
+        "Pon un temporizador de diez minutos para que no, espera, déjalo",
+        "Pon un temporizador de diez minutos para que no se me olvide, no, déjalo",
+        "Pon un temporizador de diez minutos para que no se me olvide, mejor olvídalo",
+        "No pongas un temporizador de diez minutos para que pueda dormir",
+        "No pongas un temporizador de diez minutos porque no cocino",
+        "Para que no se me olvide, no pongas un temporizador",
+        "No quiero un temporizador de diez minutos",
+        "No pongas un temporizador de diez minutos, sino de veinte",
+        "No canceles el temporizador",
+        "Pon un temporizador de diez minutos, no",
+        "Pon un temporizador de diez minutos porque no sé si lo necesito",
+        "Para el temporizador, no lo necesito",
+        "Pon un temporizador de diez minutos para que no se me olvide, bueno, da igual",
+        "Pon un temporizador de diez minutos porque no, en realidad da lo mismo",
+    ] {
+        let requests = (WORDING.requests)(said);
+        assert!(!requests.iter().any(Request::needs_tool), "{said}");
+        assert_eq!(requests.last(), Some(&Request::Refused), "{said}");
+    }
+}
+
+/// The rest of a sentence was part of a place, and a place before it was none.
+#[test]
+fn a_place_ends_where_its_name_ends() {
+    let time = |place: Option<&str>| Request::Time(place.map(str::to_owned));
+    let weather = |place: &str, day| Request::Weather {
+        place: Some(place.to_owned()),
+        day,
+    };
+    for (said, request) in [
+        ("Me preguntaba qué hora es", time(None)),
+        ("He preguntado qué hora es", time(None)),
+        ("quería saber qué hora es", time(None)),
+        ("No sé qué hora es", time(None)),
+        (
+            "¿Sabes qué hora es en Tokio ahora mismo?",
+            time(Some("Tokyo")),
+        ),
+        (
+            "me puedes decir qué hora es en tokio en este momento por favor",
+            time(Some("Tokyo")),
+        ),
+        ("¿Tiene idea de qué hora es en Tokio?", time(Some("Tokyo"))),
+        (
+            "¿Qué hora es en este momento en Tokio?",
+            time(Some("Tokyo")),
+        ),
+        ("en tokio qué hora es", time(Some("Tokyo"))),
+        (
+            "¿Qué hora es en Dar es Salaam?",
+            time(Some("Dar es Salaam")),
+        ),
+        ("¿Qué hora es en Nueva York ahora?", time(Some("New York"))),
+        (
+            "¿Qué hora es en Villanueva de la Serena en Badajoz?",
+            time(Some("Villanueva De La Serena En Badajoz")),
+        ),
+        (
+            "Si en Londres es mediodía, ¿qué hora es en Nueva York?",
+            time(Some("New York")),
+        ),
+        ("¿Está lloviendo en Bilbao?", weather("Bilbao", "now")),
+        (
+            "esta lloviendo en bilbao ahora mismo",
+            weather("Bilbao", "now"),
+        ),
+        ("¿Cómo está en Madrid el tiempo?", weather("Madrid", "now")),
+        ("¿En Madrid qué tiempo hace?", weather("Madrid", "now")),
+        (
+            "¿Necesito hoy en Madrid un paraguas?",
+            weather("Madrid", "today"),
+        ),
+        (
+            "¿Va a llover mañana en Madrid?",
+            weather("Madrid", "tomorrow"),
+        ),
+        (
+            "¿Cuál es la temperatura en Madrid?",
+            weather("Madrid", "now"),
+        ),
+        (
+            "Me gustaría saber qué tiempo hará mañana en Roma",
+            weather("Rome", "tomorrow"),
+        ),
+        (
+            "¿Sabes si hace frío en Madrid ahora mismo?",
+            weather("Madrid", "now"),
+        ),
+        (
+            "¿Sabes qué tiempo hace en Madrid hoy mismo ahora?",
+            weather("Madrid", "today"),
+        ),
+        ("El tiempo en Madrid, por favor", weather("Madrid", "now")),
+        ("¿Nieva en Londres?", weather("London", "now")),
+        (
+            "¿Qué tiempo hace en Santiago de Compostela hoy?",
+            weather("Santiago De Compostela", "today"),
+        ),
+        ("¿Qué tiempo hace en Como?", weather("Como", "now")),
+        ("¿Hace buen tiempo en Madrid?", weather("Madrid", "now")),
+        (
+            "¿Va a hacer calor mañana en Sevilla?",
+            weather("Seville", "tomorrow"),
+        ),
+    ] {
+        assert_eq!(one(said), request, "{said}");
+    }
+}
+
+/// Each place would be read for each word before it, which takes too long.
+#[test]
+fn a_sentence_of_many_places_is_read_once() {
+    let said = "la hora en es en es y ".repeat(40);
+    let requests = (WORDING.requests)(&said);
+    assert!(requests.iter().any(Request::needs_tool), "{requests:?}");
+}
+
+/// A statement was answered as a question.
+#[test]
+fn telling_of_the_weather_asks_for_none() {
+    for said in [
+        "Ayer hizo buen tiempo en Madrid",
+        "El tiempo en Sevilla era estupendo",
+        "El tiempo en Madrid es muy bueno",
+        "Mi hermano dice que hace frío en Bilbao",
+        "Me encanta el clima de Sevilla",
+        "¿Cuánto tiempo hace que vives en Madrid?",
+        "El clima en Sevilla fue horrible",
+        "Hizo buen tiempo en Madrid",
+    ] {
+        assert_eq!(one(said), Request::Unknown, "{said}");
+    }
+}
+
+/// They were not understood.
+#[test]
+fn a_goodbye_may_have_more_words() {
+    for said in [
+        "Adiós, hasta luego",
+        "Eso es todo, muchas gracias",
+        "Muchas gracias por todo, adiós",
+        "bueno me voy adiós",
+        "Adiós y gracias",
+        "Hasta luego, que tenga un buen día",
+        "Chao, nos vemos mañana",
+        "Gracias, hasta la próxima",
+    ] {
+        assert_eq!(one(said), Request::Talk(Talk::Goodbye), "{said}");
+    }
+    for said in [
+        "Adiós es una palabra bonita.",
+        "Me voy a Madrid.",
+        "Hasta mañana no lo sé.",
+    ] {
+        assert_ne!(one(said), Request::Talk(Talk::Goodbye), "{said}");
+    }
+}
+
 /// It kept running.
 #[test]
 fn a_timer_that_is_no_longer_needed_is_cancelled() {

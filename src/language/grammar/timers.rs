@@ -146,7 +146,7 @@ impl Reader {
         if is_order(&self.list) {
             return Request::ListTimers;
         }
-        if self.tells.is_match(core) && !self.orders.is_match(core) {
+        if self.is_told(core) {
             return Request::Unknown;
         }
         match lengths.as_slice() {
@@ -162,6 +162,13 @@ impl Reader {
             [_] => Request::Talk(Talk::BadLength),
             _ => Request::Talk(Talk::WhichLength),
         }
+    }
+
+    /// Whether a sentence about timers only tells of one: "meine Frau stellt immer einen Timer".
+    fn is_told(&self, core: &str) -> bool {
+        let tells = self.tells.is_match(core) || self.tells.is_match(&self.without_lengths(core));
+        let rest = self.own_acts.replace_all(core, "");
+        tells && !self.orders.is_match(&rest) && !self.wishes.is_match(&rest)
     }
 
     /// The name of a timer, or what it is for.
