@@ -15,7 +15,7 @@ pub use beep::Beeps;
 pub(crate) use decode::{RATES, mono};
 pub use decode::{decode, write_wav};
 pub use ring::Ring;
-pub use stretches::stretches;
+pub use stretches::{stretches, stretches_within};
 pub use undertone_signal::{Resampler, level_dbfs, mel, to_f32, to_i16, to_pcm16le};
 
 use std::borrow::Cow;

@@ -4,7 +4,8 @@ use super::RATE;
 
 /// The longest stretch, samples: a little below the recogniser's limit of 30 s.
 const LONGEST_STRETCH: usize = 28 * RATE as usize;
-const SHORTEST_STRETCH: usize = 20 * RATE as usize;
+/// The least rest behind a cut for lack of a pause, samples: a shorter one would be half a word.
+const SHORTEST_REST: usize = RATE as usize;
 /// Samples of the 20 ms windows that are compared to find the quietest place.
 const FRAME: usize = RATE as usize / 50;
 
@@ -16,9 +17,14 @@ const SILENT: f32 = 0.01;
 /// Cuts 16 kHz audio into stretches for the recogniser: at pauses, since it may stop at one, and where
 /// there are none, at quiet places before a stretch gets too long.
 pub fn stretches(audio: &[f32]) -> Vec<&[f32]> {
+    stretches_within(audio, LONGEST_STRETCH)
+}
+
+/// Like [`stretches`], of at most `longest` samples. There have to be some seconds among which to find a quiet place.
+pub fn stretches_within(audio: &[f32], longest: usize) -> Vec<&[f32]> {
     between_pauses(audio)
         .into_iter()
-        .flat_map(short_enough)
+        .flat_map(|part| short_enough(part, longest))
         .collect()
 }
 
@@ -42,11 +48,12 @@ fn between_pauses(audio: &[f32]) -> Vec<&[f32]> {
     parts
 }
 
-fn short_enough(audio: &[f32]) -> Vec<&[f32]> {
+fn short_enough(audio: &[f32], longest: usize) -> Vec<&[f32]> {
     let mut rest = audio;
     let mut stretches = Vec::new();
-    while rest.len() > LONGEST_STRETCH {
-        let (stretch, after) = rest.split_at(quietest(&rest[..LONGEST_STRETCH]));
+    while rest.len() > longest {
+        let end = longest.min(rest.len() - SHORTEST_REST);
+        let (stretch, after) = rest.split_at(quietest(&rest[..end]));
         stretches.push(stretch);
         rest = after;
     }
@@ -54,15 +61,15 @@ fn short_enough(audio: &[f32]) -> Vec<&[f32]> {
     stretches
 }
 
+/// The quietest place of the last third of a stretch.
 fn quietest(stretch: &[f32]) -> usize {
     let power = |frame: &[f32]| frame.iter().map(|s| s * s).sum::<f32>();
-    stretch[SHORTEST_STRETCH..]
+    let from = stretch.len() / 3 * 2;
+    stretch[from..]
         .chunks_exact(FRAME)
         .enumerate()
         .min_by(|(_, a), (_, b)| power(a).total_cmp(&power(b)))
-        .map_or(stretch.len(), |(index, _)| {
-            SHORTEST_STRETCH + index * FRAME + FRAME / 2
-        })
+        .map_or(stretch.len(), |(index, _)| from + index * FRAME + FRAME / 2)
 }
 
 #[cfg(test)]
@@ -98,5 +105,31 @@ mod tests {
         assert!(stretches.iter().all(|s| s.len() <= LONGEST_STRETCH));
         assert!((pause..pause + FRAME * 4).contains(&stretches[0].len()));
         assert_eq!(stretches.concat(), audio);
+    }
+
+    #[test]
+    fn fluent_speech_is_cut_between_words_and_leaves_no_half_word() {
+        let longest = 10 * RATE as usize;
+        let mut audio = vec![0.5; 20 * RATE as usize + 100];
+        let dips = [8.0, 16.5].map(|second: f32| (second * RATE as f32) as usize);
+        for dip in dips {
+            audio[dip..dip + FRAME * 3].fill(0.1);
+        }
+        let stretches = stretches_within(&audio, longest);
+        assert_eq!(stretches.concat(), audio);
+        let mut ends = stretches.iter().scan(0, |end, stretch| {
+            *end += stretch.len();
+            Some(*end)
+        });
+        for dip in dips {
+            let end = ends.next().unwrap();
+            assert!((dip..dip + FRAME * 3).contains(&end), "{end}");
+        }
+        for stretch in stretches {
+            assert!((SHORTEST_REST..=longest).contains(&stretch.len()));
+        }
+        let little_more = &audio[..=longest];
+        let rest = stretches_within(little_more, longest)[1].len();
+        assert!(rest >= SHORTEST_REST, "{rest}");
     }
 }

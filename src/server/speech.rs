@@ -11,7 +11,7 @@ use super::connections::Place;
 use super::errors::{error, fault};
 use super::shared::Shared;
 use super::upgrade::RETRY_SECONDS;
-use crate::audio::{RATE, decode, stretches, to_i16};
+use crate::audio::{RATE, decode, stretches_within, to_i16};
 use crate::llm::tokens_of;
 use crate::session::{Engines, KnownVoice, LiveEngines, Spoken};
 use crate::transport::realtime::Offered;
@@ -66,6 +66,9 @@ const SPEECH_RATE: u32 = 24_000;
 
 /// Samples of speech that count as a token: 50 ms, as in sessions.
 const TOKEN: usize = SPEECH_RATE as usize / 20;
+
+/// Samples of the silence that a text without a letter or a digit sounds like: 200 ms.
+const SILENCE: usize = SPEECH_RATE as usize / 5;
 
 const EVENTS: &str = "text/event-stream";
 
@@ -247,8 +250,7 @@ fn segments(
     language: Option<String>,
 ) -> impl Stream<Item = Result<Segment, String>> {
     // Each is one job of the recogniser, so a live user waits for at most one.
-    let pieces = stretches(&audio).into_iter();
-    let pieces = pieces.flat_map(|stretch| stretch.chunks(LONGEST_PIECE));
+    let pieces = stretches_within(&audio, LONGEST_PIECE).into_iter();
     let lengths: VecDeque<usize> = pieces.map(<[f32]>::len).collect();
     let state = (turn, audio, language, 0, lengths);
     stream::unfold(state, async |(turn, audio, language, from, mut lengths)| {
@@ -327,9 +329,13 @@ async fn speech(
         Err(failure) => return failed(&failure),
     };
     let speaker = in_its_language(&turn.engines, wording.speaker);
-    let mut spoken = turn.engines.speak(&speaker, &wording.text, SPEECH_RATE);
+    // Clients that send an answer piece by piece send its last marks alone, and stop reading at an error or no audio.
+    let has_words = wording.text.chars().any(char::is_alphanumeric);
+    let text = if has_words { &wording.text } else { "" };
+    let mut spoken = turn.engines.speak(&speaker, text, SPEECH_RATE);
     // The status must tell if the voice is busy or dead, so the first clause is waited for.
     let first = match spoken.next().await {
+        _ if !has_words => vec![0.0; SILENCE],
         Some(Ok(samples)) => samples,
         Some(Err(failure)) => return failed(&failure),
         None => Vec::new(),

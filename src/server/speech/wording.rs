@@ -40,7 +40,7 @@ impl Wording {
             let message = format!("It is longer than {MAX_TEXT} characters.");
             return Err(Fault::new("string_above_max_length", "input", message));
         }
-        if !text.chars().any(char::is_alphanumeric) {
+        if text.trim().is_empty() {
             return invalid("input", "There is nothing to say.");
         }
         let container = match field("response_format") {
